@@ -10,15 +10,22 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.audit.quarantine import SAME_PLACE, count_not_quarantined, create_claims
-from orchestration.audit.readers.files import AuditFiles
+from orchestration.audit.readers.files import AuditFiles, LeftOut
 from orchestration.audit.readers.topic import bad_records_table, outside_table
-from orchestration.audit.report import BadLine, Outcome
+from orchestration.audit.report import BadLine, judge
+from orchestration.audit.rules import (
+    broken_by_rule,
+    broken_table,
+    recount_broken_records,
+    recount_broken_rows,
+)
 from orchestration.audit.sql import count_rows, quoted
 from sources.common.positions import Offsets, TopicPartition
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.rules import RowRules
 from sources.ledger import read_ledger
 from sources.planning.discovery import found_so_far
 from sources.planning.file_plan import FoundFiles, read_splits
@@ -71,7 +78,12 @@ def recount_bad_records(
     create_claims(connection, source, generation, loaded.pipeline.stores)
     lacking = count_rows(connection, f"{outside} ANTI JOIN audit.claims ON {SAME_PLACE}")
     policy = loaded.pipeline.event_time.outside
-    return lines + _outside_line(source, policy, generation, found, lacking, is_whole=is_whole)
+    lines += _outside_line(source, policy, generation, found, lacking, is_whole=is_whole)
+    rules, stores = loaded.pipeline.row_rules, loaded.pipeline.stores
+    _remove_unread(connection, broken_table(source.name), starts)
+    return lines + recount_broken_records(
+        connection, source, rules, generation, stores, is_whole=is_whole
+    )
 
 
 def recount_bad_rows(
@@ -79,7 +91,7 @@ def recount_bad_rows(
     loaded: LoadedPipeline,
     source: FileSource,
     files: AuditFiles,
-    outside: str | None,
+    left_out: LeftOut | None,
 ) -> list[BadLine]:
     """Compare the bad rows that files hold with those that the runs counted and quarantined.
 
@@ -90,7 +102,7 @@ def recount_bad_rows(
         loaded: The pipeline.
         source: The files' source.
         files: The pipeline's files.
-        outside: Query of all rows whose event time does not count; None without any files.
+        left_out: Queries of the rows that are left out; None without any files.
 
     Returns:
         The counts, and whether they agree, for each kind of bad rows that may be left out.
@@ -106,16 +118,29 @@ def recount_bad_rows(
         _keep_planned(connection, source, files, planned)
         bad = bad_records_table(source.name)
         lines.append(_compare(connection, loaded, source, bad, is_whole=True))
-    found = 0 if outside is None else count_rows(connection, f"({outside})")
+    rules, stores = loaded.pipeline.row_rules, loaded.pipeline.stores
+    found, broken = _count_left_out(connection, rules, left_out)
     local = [path for each in planned or [] if Path(path := files.local_path(each)).exists()]
-    if found and local:
+    if (found or broken) and local:
         view = f"audit.{quoted(f'{source.name}.planned')}"
-        found = count_rows(connection, f"({files.create_view(connection, source, local, view)})")
+        left_out = files.create_view(connection, source, local, view)
+        found, broken = _count_left_out(connection, rules, left_out)
     create_claims(connection, source, generation, loaded.pipeline.stores)
     # Rows of these files have no offsets that the audit knows: they are compared by number.
     lacking = max(found - count_rows(connection, "audit.claims"), 0)
     policy = loaded.pipeline.event_time.outside
-    return lines + _outside_line(source, policy, generation, found, lacking, is_whole=True)
+    lines += _outside_line(source, policy, generation, found, lacking, is_whole=True)
+    return lines + recount_broken_rows(source, rules, generation, stores, broken)
+
+
+def _count_left_out(
+    connection: duckdb.DuckDBPyConnection, rules: RowRules, left_out: LeftOut | None
+) -> tuple[int, dict[str, int]]:
+    """Return the number of rows whose event time does not count, and of those that break rules."""
+    if left_out is None:
+        return 0, {}
+    outside = count_rows(connection, f"({left_out.outside})")
+    return outside, broken_by_rule(connection, rules, f"({left_out.before_rules})")
 
 
 def _planned_paths(generation: Generation, source: FileSource) -> list[str] | None:
@@ -236,28 +261,6 @@ def _outside_line(
             kind="outside",
         )
     ]
-
-
-def judge(
-    found: int, counted: int | None, lacking: int | None, *, is_whole: bool
-) -> tuple[Outcome, str | None]:
-    """Return the outcome of a recount, and its reason.
-
-    Args:
-        found: Records that the audit found.
-        counted: Records that the runs counted; None if no run has counted.
-        lacking: How many of those found are missing from the quarantine; None if there is none.
-        is_whole: Whether the input still has every record that the runs may have read.
-    """
-    if lacking:
-        return "differs", f"{lacking:,} are missing from the quarantine table"
-    if counted is None:
-        return "unknown", "no run has counted"
-    if counted < found or (is_whole and counted > found):
-        return "differs", f"the runs counted {counted:,}"
-    if counted > found:
-        return "unknown", (f"the runs counted {counted:,}, and Kafka has deleted records since")
-    return "agrees", None
 
 
 def _remove_unread(connection: duckdb.DuckDBPyConnection, bad: str, starts: Offsets) -> None:

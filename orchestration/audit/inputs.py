@@ -16,7 +16,7 @@ import pyarrow as pa
 from orchestration.audit.bad_records import recount_bad_records, recount_bad_rows
 from orchestration.audit.event_times import bounds_of
 from orchestration.audit.quarantine import create_claims
-from orchestration.audit.readers.files import AuditFiles
+from orchestration.audit.readers.files import AuditFiles, LeftOut
 from orchestration.audit.readers.topic import create_topic_view
 from orchestration.audit.readers.topic_reader import TopicReader
 from orchestration.audit.report import AuditExample, BadLine
@@ -104,7 +104,7 @@ def create_inputs(
     clock_ms = now_ms()
     generation = loaded.open_generation(create=False)
     notes: list[str] = []
-    outside: dict[str, str] = {}
+    left_out: dict[str, LeftOut] = {}
     earlier_paths: set[str] = set()
     columns: dict[str, dict[str, str]] = {}
     rows: dict[str, int] = {}
@@ -119,7 +119,7 @@ def create_inputs(
                     paths = [path for path in paths if path not in earlier_paths]
                 earlier_paths.update(paths)
                 if paths or not columns:
-                    outside[source.name] = files.create_view(connection, source, paths, view)
+                    left_out[source.name] = files.create_view(connection, source, paths, view)
                 else:
                     first = quoted(next(iter(columns)))
                     empty = f"SELECT * FROM {first} WHERE false"
@@ -131,7 +131,9 @@ def create_inputs(
                 bounds = bounds_of(pipeline.event_time, source, generation, clock_ms)
                 create_claims(connection, source, generation, pipeline.stores)
                 reader = readers[source.name]
-                notes += create_topic_view(connection, source, reader, types, bounds)
+                notes += create_topic_view(
+                    connection, source, reader, types, bounds, pipeline.row_rules
+                )
                 columns[source.name] = dict.fromkeys(source.select or types, "")
             rows[source.name] = count_rows(connection, view)
         except duckdb.Error as error:
@@ -150,8 +152,8 @@ def create_inputs(
                 connection, loaded, source, readers[source.name].starts
             )
         else:
-            query = outside.get(source.name)
-            bad_records += recount_bad_rows(connection, loaded, source, files, query)
+            queries = left_out.get(source.name)
+            bad_records += recount_bad_rows(connection, loaded, source, files, queries)
     distinct = count_rows(connection, "input")
     return Inputs(rows, distinct, ambiguous, examples, bad_records, notes)
 

@@ -73,6 +73,24 @@ def count_not_quarantined(
     return count
 
 
+def count_quarantined(
+    source: FileSource | KafkaSource, generation: Generation, stores: Stores, kind: str
+) -> int:
+    """Return how many records of a kind the source's quarantine holds.
+
+    Args:
+        source: The source.
+        generation: The generation whose runs wrote the quarantine table.
+        stores: Stores that it may be in.
+        kind: The kind, such as ``rule.amount_positive``.
+
+    Raises:
+        InputError: The quarantine table exists but can't be read.
+    """
+    kept = _read_quarantine(source, generation, stores, kind)
+    return 0 if kept is None else len(kept)
+
+
 def _read_quarantine(
     source: FileSource | KafkaSource,
     generation: Generation,

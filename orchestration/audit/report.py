@@ -80,7 +80,8 @@ class BadLine:
 
     Attributes:
         source: Name of the source.
-        policy: What is declared for them: by ``on_bad_record``, or by ``event_time.outside``.
+        policy: What is declared for them: by ``on_bad_record``, by ``event_time.outside``, or by
+            ``on_violation``.
         found: Bad records that the audit finds in the topic from the start offsets on, or in the
             planned files.
         counted: Bad records that the runs counted; None if there was no run.
@@ -89,7 +90,8 @@ class BadLine:
         outcome: ``agrees`` if the runs met exactly these records, and the quarantine holds all of
             them; ``unknown`` if no run has counted, or if Kafka has deleted records since.
         reason: What differs, or why it is unknown; None if all agrees.
-        kind: ``unreadable``, or ``outside`` if their event time does not count.
+        kind: ``unreadable``, ``outside`` if their event time does not count, or ``rule.<name>`` if
+            they break that rule.
     """
 
     source: str
@@ -99,7 +101,29 @@ class BadLine:
     lacking: int | None
     outcome: Outcome
     reason: str | None = None
-    kind: Literal["unreadable", "outside"] = "unreadable"
+    kind: str = "unreadable"
+
+
+def judge(
+    found: int, counted: int | None, lacking: int | None, *, is_whole: bool
+) -> tuple[Outcome, str | None]:
+    """Return the outcome of a recount, and its reason.
+
+    Args:
+        found: Records that the audit found.
+        counted: Records that the runs counted; None if no run has counted.
+        lacking: How many of those found are missing from the quarantine; None if there is none.
+        is_whole: Whether the input still has every record that the runs may have read.
+    """
+    if lacking:
+        return "differs", f"{lacking:,} are missing from the quarantine table"
+    if counted is None:
+        return "unknown", "no run has counted"
+    if counted < found or (is_whole and counted > found):
+        return "differs", f"the runs counted {counted:,}"
+    if counted > found:
+        return "unknown", (f"the runs counted {counted:,}, and Kafka has deleted records since")
+    return "agrees", None
 
 
 @dataclass(frozen=True)
@@ -133,8 +157,8 @@ class AuditReport:
             ``different``, ``unexpected`` and ``ambiguous``, ordered by key.
         input_rows: Rows of raw input.
         ledger: The recount of each hand-over, one line for each topic partition.
-        bad_records: One line for each source that drops or quarantines bad records, and one for
-            each in which event times do not count.
+        bad_records: One line for each source that drops or quarantines bad records, one for each in
+            which event times do not count, and one for each rule that leaves rows out.
         unchecked: Sentences about what could not be checked, and why. As long as there is one,
             the target is not proved.
         notes: Sentences that qualify the numbers.

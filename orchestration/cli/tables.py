@@ -88,6 +88,10 @@ def _status(found: Status) -> Table:
     every = {
         "bad records": [beat.bad_records if beat else 0 for beat in beats],
         "outside of event-time bounds": [beat.outside_records if beat else 0 for beat in beats],
+        **{
+            f"break `{rule}`": [beat.broken_rules.get(rule, 0) if beat else 0 for beat in beats]
+            for rule in sorted({rule for beat in beats if beat for rule in beat.broken_rules})
+        },
         "late rows": [(beat.late_rows or 0) if beat else 0 for beat in beats],
     }
     counts = {name: numbers for name, numbers in every.items() if any(numbers)}
@@ -185,7 +189,8 @@ def _bad(line: BadLine) -> str:
     if line.counted is not None:
         counted = f", {line.counted:,} {done} by the runs"
     lacking = f"; {line.lacking:,} are missing from the quarantine table" if line.lacking else ""
-    what = "Bad records" if line.kind == "unreadable" else "Event times that don't count"
+    whats = {"unreadable": "Bad records", "outside": "Event times that don't count"}
+    what = whats.get(line.kind, f"Rows that break `{line.kind.partition('.')[2]}`")
     text = f"{what} of `{line.source}`: {line.found:,} found by the audit{counted}{lacking}."
     colour = _COLOURS[line.outcome]
     if colour is None:

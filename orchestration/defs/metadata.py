@@ -81,6 +81,7 @@ def end(
     if bad is not None:
         shown["bad records"] = bad.total
         shown["records outside of event-time bounds"] = bad.outside
+        shown |= broken_rules(bad.broken)
     if late is not None:
         shown["late rows"] = late.dropped
         if late.unknown_batches:
@@ -103,6 +104,15 @@ def end(
             ]
         )
     return shown
+
+
+def broken_rules(counts: Mapping[str, int]) -> Metadata:
+    """Return the metadata of records that were left out by a rule.
+
+    Args:
+        counts: Numbers of such records, by name of the rule.
+    """
+    return {f"records that break {name}": count for name, count in counts.items()}
 
 
 def decided_by(evidence: Evidence) -> str:
@@ -244,6 +254,7 @@ def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
         shown["bad records"] = beat.bad_records
     if beat.outside_records:
         shown["records outside of event-time bounds"] = beat.outside_records
+    shown |= broken_rules(beat.broken_rules)
     if beat.late_rows is not None:
         shown["late rows"] = beat.late_rows
     if beat.ui_url is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pydantic import BaseModel, ConfigDict
 
 from orchestration.database_log import describe_unread
@@ -12,7 +14,7 @@ from orchestration.progress.sparkline import sparkline
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
-from sources.common.counting import counted_as
+from sources.common.counting import counted, counted_as
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.serving import read_serving, waiting
@@ -72,7 +74,8 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     """
     served = found.served_by or found
     headline, details = _state(loaded, served)
-    parts = [headline, *details, *_newest_row(served, facts), _generations(loaded, found)]
+    more = [*_newest_row(served, facts), *_left_out(served)]
+    parts = [headline, *details, *more, _generations(loaded, found)]
     lines = [f"**{headline}**" + "".join(f" · {part}" for part in parts[1:])]
     live = served.live
     reason = "" if live is None or live.health == "healthy" else live.reason
@@ -125,6 +128,15 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
     if all(each.state == "finished" for each in found.sources):
         return "Complete", []
     return "Planned", [f"materialize the job `{name}` to read and write"]
+
+
+def _left_out(found: Status) -> list[str]:
+    """Return how many rows of all sources were left out by each rule."""
+    counts: Counter[str] = Counter()
+    for source in found.sources:
+        if source.heartbeat is not None:
+            counts.update(source.heartbeat.broken_rules)
+    return [f"{counted(n, 'row breaks', 'rows break')} `{name}`" for name, n in counts.items() if n]
 
 
 def _reading(source: SourceStatus) -> tuple[str, list[str]]:

@@ -274,6 +274,7 @@ def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
             "state_bytes": beat.state_bytes,
             "bad_records": beat.bad_records,
             "outside_records": beat.outside_records,
+            **{f"broken_rule_{name}": count for name, count in beat.broken_rules.items()},
             "commit_age_s": _since(beat.committed_at_ms, now_ms),
             "heartbeat_age_s": _since(beat.at_ms, now_ms),
         }

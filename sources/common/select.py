@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import NamedTuple
 
 import pyarrow as pa
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
+from sqlglot import exp
 
+from sources.common.row_sql import (
+    is_plain,
+    parse_expression,
+    require_row_by_row,
+    timestamp_call,
+    to_duckdb,
+)
 from sources.common.schema import TIMESTAMP, parse_type
-from sources.errors import InputError
-
-# https://spark.apache.org/docs/latest/api/sql/#timestamp_seconds; microseconds in a unit
-_INSTANTS = {"timestamp_seconds": 1_000_000, "timestamp_millis": 1000, "timestamp_micros": 1}
+from sources.errors import ErrorFields, InputError
 
 
 class EventColumn(NamedTuple):
@@ -88,10 +91,10 @@ class Selection:
         if not self.expressions:
             return EventColumn(event_time, None)
         tree = self._trees.get(event_time)
-        if tree is not None and _is_plain(tree):
+        if tree is not None and is_plain(tree):
             return EventColumn(tree.name, None)
-        call = _timestamp_call(tree)
-        if call is not None and _is_plain(call.argument):
+        call = timestamp_call(tree)
+        if call is not None and is_plain(call.argument):
             return EventColumn(call.argument.name, call.unit_us)
         return None
 
@@ -124,7 +127,7 @@ class Selection:
         if not self.expressions:
             return pa.chunked_array([batch[name]])
         tree = self._trees[name]
-        if _is_plain(tree):
+        if is_plain(tree):
             return pa.chunked_array([batch[tree.name]])
         # It takes long to import, and most sources do not need it.
         import duckdb  # noqa: PLC0415
@@ -158,102 +161,34 @@ class Selection:
         Raises:
             InputError: An expression is not SQL.
         """
-        return self._trees[name].transform(_without_instants).transform(_decoded).sql("duckdb")
+        return to_duckdb(self._trees[name])
 
     @cached_property
     def _trees(self) -> dict[str, exp.Expr]:
-        trees = {}
-        for name, text in self.expressions.items():
-            try:
-                trees[name] = _parse(text)
-            except SqlglotError as error:
-                first = str(error).splitlines()[0]
-                message = f"Source `{self.source}`: `select.{name}: {text}` is not SQL: {first}."
-                hint = "Write one expression of Spark SQL, such as CAST(id AS bigint)."
-                raise InputError(
-                    message, hint, source=self.source, field=f"select.{name}"
-                ) from None
-        return trees
+        return {
+            name: parse_expression(text, self._where(name), self._fields(name))
+            for name, text in self.expressions.items()
+        }
+
+    def _where(self, name: str) -> str:
+        return f"Source `{self.source}`: `select.{name}: {self.expressions[name]}`"
+
+    def _fields(self, name: str) -> ErrorFields:
+        return {"source": self.source, "field": f"select.{name}"}
 
     def _type(self, name: str, read: pa.Schema) -> pa.DataType:
         tree = self._trees[name]
-        where = f"Source `{self.source}`: `select.{name}: {self.expressions[name]}`"
-        if tree.find(exp.AggFunc, exp.Window, exp.Query, exp.Star, exp.Explode) is not None:
-            message = (
-                f"{where} is not evaluated row by row: it combines or generates rows, or selects "
-                "all columns, and `select` allows only expressions on the columns of one row."
-            )
-            hint = (
-                f"Remove `{name}` from `select`, and compute it in the function that `transform` "
-                "names."
-            )
-            raise InputError(message, hint, source=self.source, field=f"select.{name}")
-        for column in tree.find_all(exp.Column):
-            # For a field of a struct, the struct.
-            first = column.parts[0].name
-            if first not in read.names:
-                message = f"{where} uses a column `{first}`, which does not exist."
-                hint = f"Use one of the source's columns: {', '.join(read.names)}."
-                raise InputError(
-                    message, hint, source=self.source, field=f"select.{name}", column=first
-                )
-        if _is_plain(tree):
+        where, fields = self._where(name), self._fields(name)
+        hint = (
+            f"Remove `{name}` from `select`, and compute it in the function that `transform` names."
+        )
+        require_row_by_row(tree, read.names, where, hint, fields)
+        if is_plain(tree):
             return read.field(tree.name).type
-        if _timestamp_call(tree) is not None:
+        if timestamp_call(tree) is not None:
             return TIMESTAMP
         if isinstance(tree, exp.Cast):
             return parse_type(tree.to.sql("spark"))
         message = f"{where} has no declared type; the type must be known before Spark runs."
         hint = f"Write CAST(… AS <type>) around it: CAST({self.expressions[name]} AS string)."
-        raise InputError(message, hint, source=self.source, field=f"select.{name}")
-
-
-@cache
-def _parse(text: str) -> exp.Expr:
-    """Return the syntax tree of an expression; cached, as planning needs each one many times."""
-    return parse_one(text, read="spark")
-
-
-def _is_plain(tree: exp.Expr) -> bool:
-    """Return whether an expression is a plain column."""
-    return isinstance(tree, exp.Column) and len(tree.parts) == 1
-
-
-class _TimestampCall(NamedTuple):
-    """Call of a function from a number to a timestamp.
-
-    Attributes:
-        argument: Expression of the number.
-        unit_us: Microseconds of its unit.
-    """
-
-    argument: exp.Expr
-    unit_us: int
-
-
-def _timestamp_call(tree: exp.Expr | None) -> _TimestampCall | None:
-    if not isinstance(tree, exp.Anonymous) or len(tree.expressions) != 1:
-        return None
-    unit = _INSTANTS.get(tree.name.lower())
-    return None if unit is None else _TimestampCall(tree.expressions[0], unit)
-
-
-def _decoded(tree: exp.Expr) -> exp.Expr:
-    """Replace casts of bytes to text: Spark decodes UTF-8, DuckDB would escape the bytes."""
-    if not isinstance(tree, exp.Cast) or not tree.to.is_type("text"):
-        return tree
-    value = tree.this.transform(_decoded).sql("duckdb")
-    text = (
-        f"(CASE WHEN typeof({value}) = 'BLOB' THEN TRY(decode(TRY_CAST({value} AS BLOB))) "
-        f"ELSE TRY_CAST({value} AS TEXT) END)"
-    )
-    return parse_one(text, read="duckdb")
-
-
-def _without_instants(tree: exp.Expr) -> exp.Expr:
-    """Replace functions from a number to a timestamp by DuckDB's own."""
-    call = _timestamp_call(tree)
-    if call is None:
-        return tree
-    micros = f"CAST(({call.argument.sql('duckdb')}) * {call.unit_us} AS BIGINT)"
-    return parse_one(f"make_timestamptz({micros})", read="duckdb")
+        raise InputError(message, hint, **fields)

@@ -157,6 +157,7 @@ class LoadedPipeline:
             "sequence": pipeline.sequence,
             "sink": {**sink, "path": self.locate(pipeline.sink.path)},
         }
+        contract |= pipeline.row_rules.contract()
         for source in pipeline.sources:
             contract |= source.contract()
         return contract

@@ -18,6 +18,7 @@ from sources.config.event_time import DeclaredEventTime
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.reruns import Generations, Ranges
+from sources.config.rules import DeclaredRules, RowRules
 from sources.config.sink import Sink
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
@@ -76,6 +77,8 @@ class Pipeline(Declared):
             the key and all other columns: a row with the key of a row of history and other values
             is refused. Without a key, by event time. By default nothing is filtered where the sink
             orders changes (``sink.sequence``) or history carries its offsets.
+        rules: Rules that each row has to meet, by name: a condition in Spark SQL on its columns,
+            after ``select``, alone or as ``check`` with ``on_violation``. One that is null is met.
         transform: Function from DataFrame to DataFrame as ``module:function``, applied to all
             sources alike.
         sink: Target table.
@@ -105,6 +108,7 @@ class Pipeline(Declared):
     allowed_lateness: Duration = timedelta(0)
     sequence: str | None = None
     seam_filter: Literal["key", "event_time", "off"] | None = None
+    rules: DeclaredRules = Field(default_factory=dict)
     transform: Reference
     sink: Sink
     state: str
@@ -184,8 +188,9 @@ class Pipeline(Declared):
             )
             raise ValueError(message)
         _check_selects(chain)
+        self.row_rules.require_sql()
         for each in chain:
-            each.check_quarantine(each.name, self.event_time)
+            each.check_quarantine(each.name, self.event_time, self.row_rules)
         for before, source in zip([None, *chain], chain, strict=False):
             source.check_after(before)
         for source, after in zip(chain, [*chain[1:], None], strict=True):
@@ -202,6 +207,11 @@ class Pipeline(Declared):
         Not used where history records the offsets that it holds.
         """
         return self.seam_filter or ("key" if self.key else "event_time")
+
+    @property
+    def row_rules(self) -> RowRules:
+        """The declared rules; changes that delete a row pass all of them."""
+        return RowRules(self.rules, self.sink.deleted)
 
     @property
     def lateness_ms(self) -> int:

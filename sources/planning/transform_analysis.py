@@ -162,6 +162,7 @@ def _request(
         "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in modules_of(loaded)],
         "columns": given,
         "replayed": replayed,
+        "rules": pipeline.row_rules.contract(),
         "sink": pipeline.sink.model_dump(mode="json"),
         "event_time": pipeline.event_time.model_dump(mode="json"),
         "conf": pipeline.spark.conf,

@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from sources.config.bad_records import BadRecordCount, BadRecords, bad_count_name, quarantine_folder
 from sources.config.event_time import EventTime
 from sources.config.pipeline import Pipeline
+from sources.config.rules import NO_RULES, RULE_KIND, RowRules
 from sources.errors import InputError
 from sources.state.generation import Generation
 from sources.storage.stores import Stores
@@ -43,6 +44,7 @@ class Collector:
         declared: Its ``on_bad_record``, and the quarantine table if it has one.
         event_time: The pipeline's event time with its policy ``outside``.
         stores: Stores that the quarantine table may be in.
+        rules: The pipeline's rules.
     """
 
     def __init__(
@@ -52,10 +54,11 @@ class Collector:
         declared: BadRecords,
         event_time: EventTime,
         stores: Stores,
+        rules: RowRules = NO_RULES,
     ) -> None:
         self._generation = generation
         self._source = source
-        self._recorded = pa.array(declared.recorded(event_time), pa.string())
+        self._recorded = pa.array(declared.recorded(event_time, rules), pa.string())
         self._table = quarantine_folder(source, declared.quarantine, generation, stores)
         self._folder = staging_folder(generation, source)
 
@@ -90,7 +93,8 @@ class Collector:
         tables = [self._file(name).read(columns=_COUNTED) for name in files]
         staged = pa.concat_tables([STAGED.empty_table().select(_COUNTED), *tables])
         # A good change may be staged, too, before its event time turns out to be out of bounds.
-        places = staged.select(_PLACE).to_pandas()
+        # A row of a file that breaks a rule has a number, a line that can't be read its first byte.
+        places = staged.select(_COUNTED).to_pandas()
         bad = places[(staged["kind"].to_pandas() != REPAIRED).to_numpy()]
         is_first = pa.array(places.index.isin(bad.drop_duplicates().index))
         selected = pc.and_(is_first, pc.is_in(staged["kind"].combine_chunks(), self._recorded))
@@ -99,10 +103,15 @@ class Collector:
         if counted.last_batch >= batch:
             return counted
         kinds = Counter(staged["kind"].filter(is_first).to_pylist())
+        met = {kind.removeprefix(RULE_KIND) for kind in kinds if kind.startswith(RULE_KIND)}
+        rules = sorted({*counted.broken, *met})
         now = BadRecordCount(
             source=self._source,
             total=counted.total + kinds["unreadable"],
             outside=counted.outside + kinds["outside"],
+            broken={
+                rule: counted.broken.get(rule, 0) + kinds[f"{RULE_KIND}{rule}"] for rule in rules
+            },
             last_batch=batch,
         )
         self._generation.replace(bad_count_name(self._source), now)
@@ -167,10 +176,15 @@ class Collectors:
     def __init__(self, pipeline: Pipeline, generation: Generation) -> None:
         self._collectors = {
             source.name: Collector(
-                generation, source.name, source, pipeline.event_time, pipeline.stores
+                generation,
+                source.name,
+                source,
+                pipeline.event_time,
+                pipeline.stores,
+                pipeline.row_rules,
             )
             for source in pipeline.sources
-            if source.left_out(pipeline.event_time)
+            if source.left_out(pipeline.event_time, pipeline.row_rules)
         }
 
     def collect(self) -> dict[str, BadRecordCount]:

@@ -250,8 +250,13 @@ class Reporter:
         count, beat = counts.get(self._beat.latest.source), self._beat.latest
         if count is None:
             return
-        if (count.total, count.outside) != (beat.bad_records, beat.outside_records):
-            self.update(bad_records=count.total, outside_records=count.outside)
+        known = (beat.bad_records, beat.outside_records, beat.broken_rules)
+        if (count.total, count.outside, count.broken) != known:
+            self.update(
+                bad_records=count.total,
+                outside_records=count.outside,
+                broken_rules=count.broken,
+            )
 
 
 class QueryReporter:

@@ -39,6 +39,7 @@ from spark_jobs.query.builder import require_extensible, require_replayable, req
 from spark_jobs.query.column_lineage import column_lineage
 from spark_jobs.query.passed_columns import require_passed_on
 from spark_jobs.query.place import empty_stream
+from spark_jobs.readers.row_rules import require_evaluable
 from spark_jobs.target.added_columns import table_schema
 from spark_jobs.target.merge_changes import target_rows
 from spark_jobs.target.sink import require_columns
@@ -85,6 +86,7 @@ def analyze(
     function = load_transform(loaded)
     given = empty_stream(spark, folder, parse_schema(request.columns))
     name = loaded.pipeline.transform
+    require_evaluable(given, loaded.pipeline.row_rules)
     try:
         rows = function(given)
         _require_sound(spark, loaded, request, rows)

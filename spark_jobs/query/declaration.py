@@ -198,7 +198,9 @@ def _planned_files(
     context: PipelineContext, source: FileSource, parts: Sequence[FoundFiles]
 ) -> PlannedSource:
     pipeline = context.pipeline
-    return PlannedSource(source, parts, context.generation, pipeline.event_time, pipeline.stores)
+    return PlannedSource(
+        source, parts, context.generation, pipeline.event_time, pipeline.stores, pipeline.row_rules
+    )
 
 
 def _topic_place(
@@ -219,7 +221,9 @@ def _topic_place(
     decided = require_range(context.generation, source.name)
     columns = record_columns(context.plan, source)
     event_time = context.pipeline.event_time
-    planned = PlannedTopic(source, decided, context.generation, columns, event_time)
+    planned = PlannedTopic(
+        source, decided, context.generation, columns, event_time, context.pipeline.row_rules
+    )
     if rate is None:
         return ReadRangePlace(context, planned), planned
     seam = _seam(context, source, earlier)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sources.common.positions import EndPosition, Offsets, span_ms
 from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import RateLimit, live_pace, rate_of
+from sources.config.rules import RowRules
 from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.topic_range import seam_end_after
@@ -48,6 +49,7 @@ class FollowedTopic:
         source: The declaration.
         columns: Names and types of all columns of a record, before ``select``.
         event_time: Check of the event times.
+        rules: Rules that the rows have to meet.
         partitions: Start offset of each partition; -2 for its beginning.
         max_offsets: Highest number of offsets in one micro-batch, all partitions together.
         seam: The seam whose rows are filtered (the offsets in which live rows may repeat history);
@@ -58,6 +60,7 @@ class FollowedTopic:
     source: KafkaSource
     columns: Mapping[str, str]
     event_time: EventTimeCheck
+    rules: RowRules
     partitions: Offsets
     max_offsets: int
     seam: Seam | None
@@ -78,7 +81,9 @@ class FollowedTopic:
         if prepared is not None and prepared.made_of == self._made_of:
             return prepared.rows
         raw = stream_topics(spark, self.source, self.partitions, self.max_offsets)
-        rows = parse_values(raw, self.source, self.columns, self.generation, self.event_time)
+        rows = parse_values(
+            raw, self.source, self.columns, self.generation, self.event_time, self.rules
+        )
         return rows if self._filter is None else self._filter.apply(rows)
 
     def prepare(self, spark: SparkSession) -> Prepared:
@@ -170,7 +175,8 @@ class ExpectedTopic:
             SeamError: Kafka has deleted records of history.
         """
         raw = stream_topics(spark, self._live, self._start.offsets(), 1)
-        rows = parse_values(raw, self._live, self._columns, shadow, self._event_time)
+        rules = self._context.pipeline.row_rules
+        rows = parse_values(raw, self._live, self._columns, shadow, self._event_time, rules)
         return rows if self._seam.is_passed({}) else self._seam.apply(rows)
 
     def keep_seam_keys(self, spark: SparkSession) -> None:
@@ -200,6 +206,13 @@ class ExpectedTopic:
         rate = rate_of(generation, live.name, live.rate)
         offsets, _ = pace_of(live, rate, partitions, is_first=True)
         topic = FollowedTopic(
-            generation, live, self._columns, self._event_time, partitions, offsets, self._seam
+            generation,
+            live,
+            self._columns,
+            self._event_time,
+            self._context.pipeline.row_rules,
+            partitions,
+            offsets,
+            self._seam,
         )
         return topic.prepare(spark)

@@ -222,7 +222,14 @@ class Seam:
         raw = read_topics(spark, self._source, self.start.offsets(), self._seam_end)
         if raw is None:
             return None
-        return parse_values(raw, self._source, self._columns, self._generation, self._event_time)
+        return parse_values(
+            raw,
+            self._source,
+            self._columns,
+            self._generation,
+            self._event_time,
+            self._pipeline.row_rules,
+        )
 
     def _key_filter(self, spark: SparkSession) -> KeyFilter:
         return KeyFilter(

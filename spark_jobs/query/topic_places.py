@@ -172,6 +172,7 @@ class FollowedTopicPlace(Place):
             self._source,
             record_columns(self._context.plan, self._source),
             EventTimeCheck(self._context.pipeline.event_time),
+            self._context.pipeline.row_rules,
             partitions,
             offsets,
             self._seam if filtering else None,

@@ -15,15 +15,18 @@ from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.pandas.functions import arrow_udf
 
 from sources.common.schema import TIMESTAMP
 from sources.config.bad_records import BadKind
-from sources.errors import RunError
+from sources.errors import HybridError, RunError
 from sources.formats.lines import BadRow
 from sources.state.generation import Generation
 from sources.state.state_table import write_state_table
 from sources.storage.folder import Folder
-from spark_jobs.readers.spark_errors import Step
+from spark_jobs.readers.spark_errors import ReportedError, Step
 
 STAGED = pa.schema(
     [
@@ -39,6 +42,7 @@ STAGED = pa.schema(
 )
 """Columns of a bad record: ``place`` is the topic, or the file, whose ``offset`` is a byte;
 ``kind`` is a :data:`~sources.config.bad_records.BadKind`."""
+_MARK = "__marked"
 _HELD_BYTES = 16 << 20
 _STAGED_ROWS = 10_000
 # The property that MicroBatchExecution sets on all jobs of a micro-batch.
@@ -204,3 +208,47 @@ def removing(
         stager.flush()
 
     return remove
+
+
+def unmovable() -> Column:
+    """Return a condition that always holds, which Spark can't know.
+
+    Without it in a filter, Spark would move this filter, and those of the transform, below the
+    parsing, which each of them would do once more; and rows that the transform filters away would
+    not be looked at.
+    """
+    return F.spark_partition_id() >= 0
+
+
+def without_staged(rows: DataFrame, staged: Column, folder: Folder) -> DataFrame:
+    """Return the rows of a stream that are good; its tasks stage the others.
+
+    Args:
+        rows: The stream.
+        staged: The columns of :data:`STAGED` as a struct for a bad row; null for a good one.
+        folder: The source's :func:`staging_folder`.
+    """
+    # PySpark infers the kind of function from type hints, which its stub does not allow.
+    stage = arrow_udf(_staging(folder), "boolean")  # type: ignore[call-overload]
+    # Otherwise a filter of the transform would take rows away before they are staged.
+    stage = stage.asNondeterministic()
+    return rows.select("*", staged.alias(_MARK)).where(stage(F.col(_MARK))).drop(_MARK)
+
+
+def _staging(folder: Folder) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
+    """Return a function that stages rows which are not null, and returns whether a row is null."""
+
+    def stage(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        try:
+            stager = Stager(folder)
+            for staged in batches:
+                bad = staged.drop_null()
+                if len(bad):
+                    records = pa.RecordBatch.from_struct_array(bad)
+                    stager.add(records.cast(STAGED))
+                yield pc.is_null(staged)
+            stager.flush()
+        except HybridError as error:
+            raise ReportedError(error.report()) from None
+
+    return stage

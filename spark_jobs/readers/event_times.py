@@ -18,22 +18,18 @@ in a new generation only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
-from pyspark.sql.pandas.functions import arrow_udf
 
 from sources.config.event_time import EventTime
-from sources.errors import HybridError, InputError
+from sources.errors import InputError
 from sources.storage.folder import Folder
-from spark_jobs.readers.bad_records import STAGED, Stager
+from spark_jobs.readers.bad_records import STAGED, unmovable, without_staged
 from spark_jobs.readers.decode_records import KEY, RECORD, TIME, VALUE
 from spark_jobs.readers.kafka_stream import OFFSET, PARTITION, TOPIC
-from spark_jobs.readers.spark_errors import ReportedError, raise_at_record
+from spark_jobs.readers.spark_errors import raise_at_record
 
 _HINT = (
     "If the time is right, correct `event_time.not_before` or `event_time.not_after`. To continue "
@@ -78,16 +74,9 @@ class EventTimeCheck:
         """
         if self.declared.outside == "keep":
             return rows
-        # Spark can't know that it holds. Without it, it would move this filter, and those of the
-        # transform, below the parsing, which each of them would do once more.
-        always = F.spark_partition_id() >= 0
+        always = unmovable()
         if rows.isStreaming and self.declared.outside != "fail":
-            # PySpark infers the kind of function from type hints, which its stub does not allow.
-            stage = arrow_udf(_staging(staging), "boolean")  # type: ignore[call-overload]
-            # Otherwise a filter of the transform would take rows away before they are staged.
-            stage = stage.asNondeterministic()
-            marked = F.when(self._is_outside & always, self._staged)
-            return rows.select("*", marked.alias(_MARK)).where(stage(F.col(_MARK))).drop(_MARK)
+            return without_staged(rows, F.when(self._is_outside & always, self._staged), staging)
         outside = F.lit(False)
         if self.declared.outside == "fail":
             reason = F.concat(self._reason, F.lit("."))
@@ -136,22 +125,3 @@ class EventTimeCheck:
             "reason": self._reason,
         }
         return F.struct(*(columns[name].alias(name) for name in STAGED.names))
-
-
-def _staging(folder: Folder) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
-    """Return a function that stages rows which are not null, and returns whether a row is null."""
-
-    def stage(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        try:
-            stager = Stager(folder)
-            for staged in batches:
-                outside = staged.drop_null()
-                if len(outside):
-                    records = pa.RecordBatch.from_struct_array(outside)
-                    stager.add(records.cast(STAGED))
-                yield pc.is_null(staged)
-            stager.flush()
-        except HybridError as error:
-            raise ReportedError(error.report()) from None
-
-    return stage

@@ -16,29 +16,19 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.positions import Record, bounds_us
+from sources.common.positions import bounds_us
 from sources.config.event_time import EventTime
 from sources.config.file_source import FileSource
 from sources.files.outside_rows import outside_of_parquet
 from sources.planning.event_times import EventTimes, judge_outside
 from sources.state.generation import Generation
 from sources.storage.stores import Stores
-from spark_jobs.checkpoint import offset_log
-from spark_jobs.readers.bad_records import STAGED, staged_rows, staging_folder
+from spark_jobs.readers.bad_records import STAGED, staged_rows
+from spark_jobs.readers.staged_listings import folder_to_stage
 
 BOUNDS = pa.schema([("_event_low_us", pa.int64()), ("_event_high_us", pa.int64())])
 """Columns with the bounds of the listing that a row's file is from, in microseconds."""
 _PLACE = ("path", "partition")
-
-
-class StagedOutside(Record):
-    """Note that rows of a listing whose event time does not count are staged.
-
-    Attributes:
-        batch: Number of the micro-batch that they are staged for.
-    """
-
-    batch: int
 
 
 def counts(event_time: str) -> Column:
@@ -77,16 +67,10 @@ def stage_outside(
     event = source.event_column(event_time.column)
     if not times.outside or event is None:
         return
-    committed = offset_log.last_committed(generation.checkpoint)
-    done = -1 if committed is None else committed
-    name = f"bad/{source.name}-outside-{number}.json"
-    staged = generation.read(name, StagedOutside)
-    if staged is not None and staged.batch <= done:
+    folder = folder_to_stage(generation, source.name, f"outside-{number}")
+    if folder is None:
         return
     judge_outside(source.name, event_time, times)
-    # Noted first: a run that was interrupted in between has not begun a micro-batch.
-    staged = generation.put_if_absent(name, StagedOutside(batch=done + 1))
-    folder = staging_folder(generation, source.name).folder(str(staged.batch))
     keeps = event_time.outside == "quarantine"
     bounds = bounds_us(times.not_before_ms, times.not_after_ms)
     bad = splits.filter(pc.greater(splits["outside"], 0))

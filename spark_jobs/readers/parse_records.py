@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.common.schema import ddl, parse_schema, parse_type
 from sources.config.kafka_source import KafkaSource
+from sources.config.rules import NO_RULES, RowRules
 from sources.decoding.decoder import NO_VALUE, RowDecoder, field_reader
 from sources.decoding.json_batches import read_objects, supports_schema
 from sources.decoding.value_format import RAW_COLUMN
@@ -40,6 +41,7 @@ from spark_jobs.readers.decode_records import (
 )
 from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.readers.row_rules import leave_out, needed_of_record, place_in_log
 from spark_jobs.readers.select import select_columns
 from spark_jobs.readers.spark_errors import Step, raise_at_record, reporting
 from spark_jobs.readers.wrong_rows import RepairWatch
@@ -87,13 +89,15 @@ def parse_values(
     read: Mapping[str, str],
     generation: Generation,
     event_time: EventTimeCheck,
+    rules: RowRules = NO_RULES,
 ) -> DataFrame:
     """Return the source's columns of each record, with :data:`LOG_COLUMNS`.
 
     Under ``on_bad_record: fail`` a record that can't be read, or does not fit its columns, fails
     the query with topic, partition and offset. Otherwise it is left out; a stream stages it
     (:mod:`spark_jobs.readers.bad_records`). ``select`` is applied after that; then the same is done
-    with records whose event time is outside of its bounds (``event_time.outside``).
+    with records whose event time is outside of its bounds (``event_time.outside``), and with those
+    that break a rule (``rules``).
 
     Args:
         raw: Records as Spark's Kafka source returns them, a stream or a batch.
@@ -101,12 +105,19 @@ def parse_values(
         read: Names and types of all columns of a record, before ``select``.
         generation: State of the generation, in which bad records are staged.
         event_time: Check of the event times.
+        rules: Rules that the rows have to meet.
 
     Raises:
-        InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
+        InputError: The schema of the values can't be obtained, ``select`` does not fit it, or Spark
+            can't evaluate a rule.
     """
     staging = staging_folder(generation, source.name)
-    extra = event_time.needed(is_streaming=raw.isStreaming)
+    is_streaming = raw.isStreaming
+    needed = [
+        *event_time.needed(is_streaming=is_streaming),
+        *needed_of_record(rules, is_streaming=is_streaming),
+    ]
+    extra = list(dict.fromkeys(needed))
     watch = None
     if source.holds_changes:
         unchanged = source.envelope_column("unchanged")
@@ -114,7 +125,9 @@ def parse_values(
     rows = _parsed(raw, source, read, staging, extra, watch)
     columns = parse_schema(source.selected(read))
     rows = select_columns(rows, source.selection, columns, [*LOG_COLUMNS, *extra])
-    return event_time.apply(rows, staging).drop(*extra)
+    rows = event_time.apply(rows, staging)
+    place = place_in_log(rules, is_streaming=is_streaming)
+    return leave_out(rows, rules, place, staging).drop(*extra)
 
 
 def _parsed(

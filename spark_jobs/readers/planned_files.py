@@ -23,6 +23,7 @@ from sources.common.schema import ddl, parse_schema
 from sources.config.event_time import EventTime
 from sources.config.file_source import FileSource
 from sources.config.rate_limit import Batch
+from sources.config.rules import NO_RULES, RowRules
 from sources.errors import InputError
 from sources.files.split_table import changed_splits
 from sources.planning.file_plan import FoundFiles, read_splits
@@ -39,10 +40,13 @@ from spark_jobs.readers.drifted_columns import (
 )
 from spark_jobs.readers.kept_batch import by_plan, keep_batch
 from spark_jobs.readers.outside_rows import BOUNDS, counts, stage_outside
+from spark_jobs.readers.parquet_rules import stage_broken
 from spark_jobs.readers.plan_entries import PlanEntries, PlannedPart, Version
 from spark_jobs.readers.plan_log import Entry, PlanLog
+from spark_jobs.readers.row_rules import FILE, FILE_COLUMNS, ROW, leave_out, place_in_file
 from spark_jobs.readers.select import select_columns
-from spark_jobs.readers.split_reader import split_reader
+from spark_jobs.readers.split_reader import PLACES, split_reader
+from spark_jobs.readers.staged_listings import folder_to_stage
 
 _ENTRY_COLUMNS = pa.schema(
     [
@@ -74,6 +78,7 @@ class PlannedSource:
         event_time: Declaration of the event time: its column, and what is done about rows whose
             event time does not count. Which do is part of the plan.
         stores: Access to the storage that holds the files.
+        rules: Rules that its rows have to meet.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class PlannedSource:
         generation: Generation,
         event_time: EventTime,
         stores: Stores,
+        rules: RowRules = NO_RULES,
     ) -> None:
         source = by_plan(source, generation)
         self._source = source
@@ -90,6 +96,7 @@ class PlannedSource:
         self._columns = parse_schema(parts[0].columns)
         self._event_time = event_time
         self._stores = stores
+        self._rules = rules
         self._partitions = parts[0].partitions
         self._layouts = [part.layouts for part in parts]
         self._generation = generation
@@ -164,10 +171,12 @@ class PlannedSource:
     def prepare(self) -> None:
         """Write the versions of the source's Delta log that do not exist yet.
 
-        Rows of Parquet files whose event time does not count are staged as bad records before.
+        Rows of Parquet files that are left out for their event time or by a rule are staged as bad
+        records before.
 
         Raises:
-            InputError: There are such rows, and ``event_time.outside`` is ``fail`` by now.
+            InputError: Event times of rows do not count, and ``event_time.outside`` is ``fail`` by
+                now; or Spark can't evaluate a rule.
             StateError: The state can't be written.
         """
         keep_batch(self._source, self._generation)
@@ -183,6 +192,14 @@ class PlannedSource:
                     [*self._read.names, *other_names(self._source)],
                     self._stores,
                 )
+        if is_parquet and self._rules.left_out:
+            for number in range(len(self._entries.parts)):
+                self._stage_broken(number)
+        self._write_log(self._log, [*self._entries.versions()])
+
+    def _write_log(self, log: PlanLog, versions: Sequence[Version]) -> None:
+        """Write the versions of a Delta log that it does not have yet."""
+        is_parquet = self._source.is_parquet
         partitions, columns = [], _ENTRY_COLUMNS
         if is_parquet:
             lacking = lacking_columns(self._source)
@@ -190,9 +207,24 @@ class PlannedSource:
             others = other_columns(self._source, self._read)
             columns = pa.schema([*self._read, *others, *BOUNDS, *lacking])
         entries = self._parquet_entries if is_parquet else self._split_entries
-        for number, version in enumerate(self._entries.versions()):
-            if not self._log.has(number):
-                self._log.write(number, columns, entries(version), partitions)
+        for number, version in enumerate(versions):
+            if not log.has(number):
+                log.write(number, columns, entries(version), partitions)
+
+    def _stage_broken(self, number: int) -> None:
+        """Stage the rows of a listing of Parquet files that are left out by a rule, once."""
+        name, generation = self._source.name, self._generation
+        folder = folder_to_stage(generation, name, f"rules-{number}")
+        if folder is None:
+            return
+        # A log of its own: once a version is in the source's log, a running stream reads it.
+        log = PlanLog(generation.folder(f"plan-log/{name}-rules-{number}"))
+        self._write_log(log, [each for each in self._entries.versions() if each.part == number])
+        spark = SparkSession.active()
+        listed = spark.read.format("delta").load(log.folder.hadoop_path)
+        rows = self._read_rows(spark, listed.withColumn(FILE, F.col("_metadata.file_path")), [FILE])
+        stage_broken(rows, self._rules, self._columns.names, folder, number)
+        log.folder.delete_all()
 
     def complete(self, spark: SparkSession) -> None:
         """Tell queries that are started from now on that no further file will be planned."""
@@ -223,23 +255,40 @@ class PlannedSource:
         return self._rows(spark, spark.read.format("delta").load(self._log.folder.hadoop_path))
 
     def _rows(self, spark: SparkSession, entries: DataFrame) -> DataFrame:
-        rows, kept = entries, BOUNDS.names
+        rules, columns = self._rules, self._columns.names
+        if not rules.rules:
+            return self._read_rows(spark, entries)
+        if self._source.is_parquet:
+            # The driver has staged those that are left out.
+            rows, staging = self._read_rows(spark, entries), None
+            rows = rows.withColumn(FILE, F.input_file_name()).withColumn(ROW, F.lit(None))
+        else:
+            rows = self._read_rows(spark, entries, FILE_COLUMNS)
+            staging = self._staging if entries.isStreaming else None
+        return leave_out(rows, rules, place_in_file(columns), staging).drop(*FILE_COLUMNS)
+
+    def _read_rows(
+        self, spark: SparkSession, entries: DataFrame, places: Sequence[str] = ()
+    ) -> DataFrame:
+        """Return the rows before any rule; ``places`` are further columns to return."""
+        rows, kept = entries, [*BOUNDS.names, *places]
         if not self._source.is_parquet:
-            kept = []
+            kept = [*places]
             # Round robin: a hash of the ranks would give some tasks twice the splits of others.
             tasks = 2 * spark.sparkContext.defaultParallelism
             spread = entries.repartitionById(tasks, F.col("rank").cast("int"))
             staging = self._staging if entries.isStreaming else None
-            read = split_reader(self._read, self._source, self._event_time, self._stores, staging)
-            rows = spread.mapInArrow(read, ddl(self._read))
+            returned = pa.schema([*self._read, *(PLACES if places else [])])
+            read = split_reader(returned, self._source, self._event_time, self._stores, staging)
+            rows = spread.mapInArrow(read, ddl(returned))
         elif not self._may_have_outside:
-            rows, kept = rows.drop(*kept), []
+            rows, kept = rows.drop(*BOUNDS.names), [*places]
         if self._source.schema_drift is not None:
             rows = as_one(rows, self._source, self._read, kept)
         rows = select_columns(rows, self._source.selection, self._columns, kept)
         column = self._event_time.column
-        if kept:
-            rows = rows.where(counts(column)).drop(*kept)
+        if BOUNDS.names[0] in kept:
+            rows = rows.where(counts(column)).drop(*BOUNDS.names)
         time_range, at = self._source.time_range, F.col(f"`{column}`")
         # A row without an event time lies in no range and must not be lost: it is kept.
         if time_range.since is not None:

@@ -22,6 +22,7 @@ from sources.common.schema import TIMESTAMP, ddl, parse_schema
 from sources.config.event_time import EventTime
 from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import Batch
+from sources.config.rules import NO_RULES, RowRules
 from sources.errors import RunError, SeamError
 from sources.kafka.address import resolve_bootstrap
 from sources.kafka.client import KafkaLog
@@ -59,6 +60,7 @@ class PlannedTopic:
         generation: State of the generation, which keeps plan, Delta log and bad records.
         read: Names and types of all columns of a record, before ``select``.
         event_time: The pipeline's event time, with the bounds that its times have to be in.
+        rules: Rules that its rows have to meet.
     """
 
     def __init__(
@@ -68,10 +70,12 @@ class PlannedTopic:
         generation: Generation,
         read: Mapping[str, str],
         event_time: EventTime,
+        rules: RowRules = NO_RULES,
     ) -> None:
         self._source = source
         self._event_time = EventTimeCheck(event_time, decided.clock_ms)
         self._range = decided
+        self._rules = rules
         self._generation = generation
         self._read = read
         self._columns = source.selected(read)
@@ -205,7 +209,9 @@ class PlannedTopic:
         return self._parsed(raw)
 
     def _parsed(self, raw: DataFrame) -> DataFrame:
-        return parse_values(raw, self._source, self._read, self._generation, self._event_time)
+        return parse_values(
+            raw, self._source, self._read, self._generation, self._event_time, self._rules
+        )
 
     def _entries(self, first: int, stop: int) -> Iterator[Entry]:
         for number in range(first, stop):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from sources.config.event_time import EventTime
@@ -19,7 +20,11 @@ from sources.storage.partitions import typed, values_of
 from sources.storage.stores import Stores
 from spark_jobs.readers.bad_records import RowStager
 from spark_jobs.readers.outside_rows import BOUNDS
+from spark_jobs.readers.row_rules import FILE, ROW
 from spark_jobs.readers.spark_errors import Step, reporting
+
+PLACES = pa.schema([(FILE, pa.string()), (ROW, pa.int64())])
+"""Columns with the place of a row: :data:`~spark_jobs.readers.row_rules.FILE_COLUMNS`."""
 
 
 def split_reader(
@@ -36,14 +41,16 @@ def split_reader(
     (``event_time.outside``). A stream stages what is left out.
 
     Args:
-        columns: The columns to return, partition columns included.
+        columns: The columns to return, partition columns included, and :data:`PLACES` if wanted.
         source: The declaration.
         event_time: Declaration of the event time; the bounds are those of each split.
         stores: The stores that hold the files.
         staging: Folder in which bad rows are staged; None for a batch.
     """
     form = format_of(source)
-    inside = pa.schema([field for field in columns if field.name not in source.partitions])
+    elsewhere = {*source.partitions, *PLACES.names}
+    inside = pa.schema([field for field in columns if field.name not in elsewhere])
+    is_placed = FILE in columns.names
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bad, outside = _handlers(source, event_time, staging)
@@ -58,7 +65,12 @@ def split_reader(
                     check = RowCheck(find, outside)
                 constants = values_of(split["partition"])
                 region = Region(*(split[name] for name in Region._fields))
+                number = region.offset
                 for rows in read_region(form, region, inside, stores, bad, check):
+                    if is_placed:
+                        constants[FILE] = region.path
+                        rows = _numbered(rows, number)  # noqa: PLW2901 - the same rows
+                        number += len(rows)
                     yield _with_constants(rows, columns, constants)
         for handler in (bad, outside):
             if isinstance(handler, RowStager):
@@ -82,6 +94,12 @@ def _handlers(
 
 def _pass_over(_: BadRow) -> None:
     """Skip a bad row: a batch reads again what a stream has staged before."""
+
+
+def _numbered(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    """Return rows with their numbers in :data:`ROW`, from ``first`` on."""
+    numbers = pa.array(np.arange(first, first + len(rows)), pa.int64())
+    return rows.append_column(ROW, numbers)
 
 
 def _with_constants(

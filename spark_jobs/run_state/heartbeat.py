@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from sources.common.counting import counted
 from sources.common.positions import Offsets, Record, iso
 from sources.errors import ErrorReport
@@ -51,6 +53,7 @@ class Heartbeat(Record):
         bad_records: Number of the source's records that can't be read and were dropped or
             quarantined so far.
         outside_records: The same of records whose event time is outside of its bounds.
+        broken_rules: The same of records that break a rule, by name of the rule.
         late_rows: Rows of the source that were dropped behind the watermark so far, by this launch
             and those before it; None if the query has no watermark.
         retention: Bounded run: for how long retention keeps the records to be read next, in words.
@@ -58,7 +61,7 @@ class Heartbeat(Record):
         failure: Why the job failed; None if it did not.
     """
 
-    VERSION = 7
+    VERSION = 8
 
     launch_id: str
     pid: int
@@ -90,6 +93,7 @@ class Heartbeat(Record):
     filtering: bool = False
     bad_records: int = 0
     outside_records: int = 0
+    broken_rules: dict[str, int] = Field(default_factory=dict)
     late_rows: int | None = None
     retention: str | None = None
     ui_url: str | None = None
@@ -133,6 +137,10 @@ def describe(beat: Heartbeat) -> str:
         parts.append(counted(beat.bad_records, "bad record"))
     if beat.outside_records:
         parts.append(f"{counted(beat.outside_records, 'record')} outside of the event-time bounds")
+    for rule, count in beat.broken_rules.items():
+        parts.append(
+            f"{counted(count, 'record')} that {'breaks' if count == 1 else 'break'} `{rule}`"
+        )
     if beat.late_rows:
         parts.append(f"{counted(beat.late_rows, 'late row')} dropped")
     return ", ".join(parts)

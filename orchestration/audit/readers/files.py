@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from glob import escape
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import duckdb
@@ -23,6 +24,7 @@ from orchestration.audit.readers.copies import MAGIC, Copies
 from orchestration.audit.readers.drifted import drifted_rows, hive_options
 from orchestration.audit.readers.lines import load_lines
 from orchestration.audit.readers.topic import bad_records_table
+from orchestration.audit.rules import meeting
 from orchestration.audit.sql import (
     INSTANT,
     columns_of,
@@ -42,6 +44,18 @@ from sources.errors import InputError
 from sources.hybrid import Boundedness
 
 _BATCH_ROWS = 50_000
+
+
+class LeftOut(NamedTuple):
+    """Queries that say which rows of files are left out.
+
+    Attributes:
+        outside: Rows whose event time does not count, whatever the range of event time.
+        before_rules: Rows before those that break a rule are left out.
+    """
+
+    outside: str
+    before_rules: str
 
 
 class AuditFiles:
@@ -88,11 +102,12 @@ class AuditFiles:
 
     def create_view(
         self, connection: duckdb.DuckDBPyConnection, source: FileSource, paths: list[str], view: str
-    ) -> str:
+    ) -> LeftOut:
         """Create a view of the rows of files, read as a source declares.
 
         It has the source's columns after ``select``, within its range of event time, without rows
-        whose event time does not count (:mod:`orchestration.audit.event_times`). Positions of
+        whose event time does not count (:mod:`orchestration.audit.event_times`), and without those
+        that break a rule (:mod:`orchestration.audit.rules`). Positions of
         bad rows go into :func:`~orchestration.audit.readers.topic.bad_records_table`, if they don't
         stop a run.
 
@@ -103,8 +118,7 @@ class AuditFiles:
             view: Quoted name of the view, which may exist.
 
         Returns:
-            A query of the rows of these files that are left out because their event time does not
-            count, whatever the range of event time.
+            Queries of the rows of these files that are left out.
 
         Raises:
             InputError: A file can't be read.
@@ -141,10 +155,10 @@ class AuditFiles:
         event_time = self._loaded.pipeline.event_time
         bounds = bounds_of(event_time, source, generation, self._clock_ms)
         counted = f"SELECT * FROM ({rows}) WHERE NOT {bounds.is_outside}"
-        connection.execute(
-            f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM ({counted}) {self._time_range(source)}"
-        )
-        return f"SELECT * FROM ({rows}) WHERE {bounds.is_outside}"
+        counted = f"SELECT * FROM ({counted}) {self._time_range(source)}"
+        rules = self._loaded.pipeline.row_rules
+        connection.execute(f"CREATE OR REPLACE VIEW {view} AS {meeting(rules, f'({counted})')}")
+        return LeftOut(f"SELECT * FROM ({rows}) WHERE {bounds.is_outside}", counted)
 
     def _table(self, source: FileSource) -> DeltaTable:
         """Open the Delta table of a source at its declared version, or at the latest."""

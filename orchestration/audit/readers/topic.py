@@ -15,6 +15,7 @@ import pyarrow as pa
 from orchestration.audit.event_times import Bounds, leave_out_of_topic
 from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
 from orchestration.audit.readers.value_checks import parse_json, refused_by_spark
+from orchestration.audit.rules import create_broken, meeting
 from orchestration.audit.sql import (
     column_list,
     columns_of,
@@ -23,6 +24,7 @@ from orchestration.audit.sql import (
     quoted,
 )
 from sources.config.kafka_source import KafkaSource
+from sources.config.rules import RowRules
 from sources.decoding.decoder import NO_VALUE
 from sources.errors import InputError
 
@@ -33,12 +35,14 @@ def create_topic_view(
     reader: TopicReader,
     columns: Mapping[str, pa.DataType],
     bounds: Bounds,
+    rules: RowRules,
 ) -> list[str]:
     """Read a topic, and create a view of its rows, named like the source.
 
     The view has the source's columns after ``select``, and ``_topic``, ``_partition``, ``_offset``
     and ``_timestamp_ms``. Bad records are in :func:`bad_records_table` instead, those whose event
-    time does not count in :func:`outside_table`.
+    time does not count in :func:`outside_table`, and those that break a rule in
+    :func:`~orchestration.audit.rules.broken_table`.
 
     Args:
         connection: The audit's database.
@@ -46,6 +50,7 @@ def create_topic_view(
         reader: Reader of its records.
         columns: Arrow types of the columns before ``select``, by name.
         bounds: The event times that count.
+        rules: The rules that rows have to meet.
 
     Returns:
         A sentence about records without a value, which are not rows; empty if there are none.
@@ -78,7 +83,10 @@ def create_topic_view(
     connection.execute(
         f"CREATE VIEW {every} AS SELECT {', '.join(selected)} FROM {rows} WHERE _reason IS NULL"
     )
-    leave_out_of_topic(connection, every, quoted(source.name), outside_table(source.name), bounds)
+    before = f"audit.{quoted(f'{source.name}.before_rules')}"
+    leave_out_of_topic(connection, every, before, outside_table(source.name), bounds)
+    create_broken(connection, rules, source.name, before)
+    connection.execute(f"CREATE VIEW {quoted(source.name)} AS {meeting(rules, before)}")
     return _refuse_bad(connection, source, bad) if source.on_bad_record == "fail" else []
 
 

@@ -32,7 +32,7 @@ from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.launch.record import Launch
 from spark_jobs.query.kept_rows import KeptRows
 from spark_jobs.readers.kept_batch import KeptBatch
-from spark_jobs.readers.outside_rows import StagedOutside
+from spark_jobs.readers.staged_listings import StagedListing
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_rows import LateRows
 from spark_jobs.run_state.lease import LeaseRecord
@@ -75,7 +75,7 @@ KINDS: list[type[Record]] = [
     SlotWatch,
     SnapshotManifest,
     StartPosition,
-    StagedOutside,
+    StagedListing,
     Switch,
     SwitchHolder,
     RemovedFiles,

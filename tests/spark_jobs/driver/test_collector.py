@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from sources.config.bad_records import BadRecordCount, BadRecords, bad_count_name
 from sources.config.event_time import EventTime
+from sources.config.rules import NO_RULES
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
 from sources.storage.settings import S3Settings
@@ -121,7 +122,7 @@ def test_a_table_may_be_named_where_a_policy_writes_to_it(
     declared = BadRecords(on_bad_record=on_bad_record, quarantine="bad")
     event_time = EventTime(column="at", outside=outside)
     if is_used:
-        declared.check_quarantine("live", event_time)
+        declared.check_quarantine("live", event_time, NO_RULES)
         return
     with pytest.raises(ValueError, match="source `live`: `quarantine: bad` names a table that not"):
-        declared.check_quarantine("live", event_time)
+        declared.check_quarantine("live", event_time, NO_RULES)

@@ -1,0 +1,127 @@
+"""SQL expressions on the columns of one row: Spark evaluates them, DuckDB proves what they made.
+
+They are written in Spark SQL in a pipeline's file, and parsed here without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from sources.errors import ErrorFields, InputError
+
+# https://spark.apache.org/docs/latest/api/sql/#timestamp_seconds; microseconds in a unit
+_INSTANTS = {"timestamp_seconds": 1_000_000, "timestamp_millis": 1000, "timestamp_micros": 1}
+_ROWS = (exp.AggFunc, exp.Window, exp.Query, exp.Star, exp.Explode)
+
+
+def parse_expression(text: str, where: str, fields: ErrorFields) -> exp.Expr:
+    """Return the syntax tree of an expression.
+
+    Args:
+        text: One expression of Spark SQL.
+        where: The field that declares it, with its text, for messages.
+        fields: The same as fields of the error.
+
+    Raises:
+        InputError: The text is not SQL; the message has line and column of the text.
+    """
+    try:
+        return _parse(text)
+    except SqlglotError as error:
+        first = str(error).splitlines()[0]
+        message = f"{where} is not SQL: {first.rstrip('.')}."
+        hint = "Write one expression of Spark SQL, such as CAST(id AS bigint)."
+        raise InputError(message, hint, **fields) from None
+
+
+def require_row_by_row(
+    tree: exp.Expr, columns: Sequence[str], where: str, hint: str, fields: ErrorFields
+) -> None:
+    """Refuse an expression that needs more than the columns of one row.
+
+    Args:
+        tree: Its syntax tree.
+        columns: Names of the columns that there are.
+        where: The field that declares it, with its text, for messages.
+        hint: What to do about an expression that is not evaluated row by row.
+        fields: The field that declares it, as fields of the error.
+
+    Raises:
+        InputError: It combines or generates rows, or uses a column that does not exist.
+    """
+    if tree.find(*_ROWS) is not None:
+        message = (
+            f"{where} is not evaluated row by row: it combines or generates rows, or selects "
+            "all columns; only expressions on the columns of one row are allowed."
+        )
+        raise InputError(message, hint, **fields)
+    for column in tree.find_all(exp.Column):
+        # For a field of a struct, the struct.
+        first = column.parts[0].name
+        if first not in columns:
+            message = f"{where} uses a column `{first}`, which does not exist."
+            usable = f"Use one of these columns: {', '.join(columns)}."
+            about: ErrorFields = {**fields, "column": first}
+            raise InputError(message, usable, **about)
+
+
+def to_duckdb(tree: exp.Expr) -> str:
+    """Return an expression of Spark SQL as DuckDB's SQL."""
+    return tree.transform(_without_instants).transform(_decoded).sql("duckdb")
+
+
+@cache
+def _parse(text: str) -> exp.Expr:
+    """Return the syntax tree of an expression; cached, as planning needs each one many times."""
+    return parse_one(text, read="spark")
+
+
+def is_plain(tree: exp.Expr) -> bool:
+    """Return whether an expression is a plain column."""
+    return isinstance(tree, exp.Column) and len(tree.parts) == 1
+
+
+class TimestampCall(NamedTuple):
+    """Call of a function from a number to a timestamp.
+
+    Attributes:
+        argument: Expression of the number.
+        unit_us: Microseconds of its unit.
+    """
+
+    argument: exp.Expr
+    unit_us: int
+
+
+def timestamp_call(tree: exp.Expr | None) -> TimestampCall | None:
+    """Return an expression as a call of a function from a number to a timestamp; None if not."""
+    if not isinstance(tree, exp.Anonymous) or len(tree.expressions) != 1:
+        return None
+    unit = _INSTANTS.get(tree.name.lower())
+    return None if unit is None else TimestampCall(tree.expressions[0], unit)
+
+
+def _decoded(tree: exp.Expr) -> exp.Expr:
+    """Replace casts of bytes to text: Spark decodes UTF-8, DuckDB would escape the bytes."""
+    if not isinstance(tree, exp.Cast) or not tree.to.is_type("text"):
+        return tree
+    value = tree.this.transform(_decoded).sql("duckdb")
+    text = (
+        f"(CASE WHEN typeof({value}) = 'BLOB' THEN TRY(decode(TRY_CAST({value} AS BLOB))) "
+        f"ELSE TRY_CAST({value} AS TEXT) END)"
+    )
+    return parse_one(text, read="duckdb")
+
+
+def _without_instants(tree: exp.Expr) -> exp.Expr:
+    """Replace functions from a number to a timestamp by DuckDB's own."""
+    call = timestamp_call(tree)
+    if call is None:
+        return tree
+    micros = f"CAST(({call.argument.sql('duckdb')}) * {call.unit_us} AS BIGINT)"
+    return parse_one(f"make_timestamptz({micros})", read="duckdb")

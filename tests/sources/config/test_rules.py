@@ -1,0 +1,59 @@
+"""Rules are refused before anything is read if they can't be decided for a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from sources.config.rules import RowRules, Rule
+from sources.errors import InputError
+
+COLUMNS = pa.schema([("amount", pa.float64()), ("kind", pa.string()), ("gone", pa.bool_())])
+
+
+def rules(**checks: str) -> RowRules:
+    return RowRules({name: Rule(check=text) for name, text in checks.items()}, "gone")
+
+
+@pytest.mark.parametrize(
+    ("check", "told"),
+    [
+        ("amount >", "is not SQL: Required keyword: 'expression' missing"),
+        ("amont > 0", "uses a column `amont`, which does not exist"),
+        ("sum(amount) > 0", "is not evaluated row by row"),
+        ("amount > (SELECT 1)", "is not evaluated row by row"),
+        ("amount > rand()", "depends on `RAND()`: a row may break it in one run"),
+        ("current_date() > '2024-01-01'", "depends on `CURRENT_DATE`"),
+        ("amount + 1", "is no condition, but a value of type double"),
+        ("amount > no_such(kind)", "can't be evaluated by DuckDB"),
+        ("kind > 'b' AND amount < 9", None),
+    ],
+)
+def test_a_rule_that_is_no_condition_on_one_row_is_refused(check: str, told: str | None) -> None:
+    if told is None:
+        rules(good=check).require_columns(COLUMNS)
+        return
+    with pytest.raises(InputError, match="") as caught:
+        rules(good="amount > 0", bad=check).require_columns(COLUMNS)
+    assert f"Rule `rules.bad: {check}` {told}" in caught.value.message
+    assert caught.value.fields["field"] == "rules.bad"
+
+
+def test_the_first_broken_rule_decides_null_passes_and_deletes_are_not_checked() -> None:
+    found = rules(positive="amount > 0 -- as sold", known="kind IN ('a', 'b')")
+    rows: list[tuple[Any, ...]] = [
+        (1.0, "a", None),
+        (-1.0, "z", False),
+        (None, "a", None),
+        (None, None, None),
+        (1.0, "z", None),
+        (-1.0, "z", True),
+    ]
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE rows (amount DOUBLE, kind VARCHAR, gone BOOLEAN)")
+        connection.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
+        names = connection.sql(f"SELECT {found.duckdb_sql} FROM rows").fetchall()
+    assert [name for (name,) in names] == [None, "positive", None, None, "known", None]

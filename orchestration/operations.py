@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from orchestration.requested_state import (
+    RequestedState,
+    in_words,
     read_requested,
     request,
     require_requested,
@@ -20,7 +22,7 @@ from sources.common.positions import EndPosition, Offsets
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.config.rate_limit import RateLimit, put_in_force
+from sources.config.rate_limit import RateLimit, put_in_force, rate_of
 from sources.config.requirements import require_extras
 from sources.config.user_functions import load_function, load_transform
 from sources.databases.replication_slot import look_at_slot
@@ -38,6 +40,7 @@ from sources.planning.plan import Plan, make_plan
 from sources.planning.topic_range import find_range, read_range_splits, require_range, unread
 from sources.planning.transform_analysis import request_by_declaration
 from sources.serving import about, require_in_service
+from sources.state.action_log import recorded
 from sources.state.generation import read_generation
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
@@ -230,6 +233,24 @@ def go_live(
     _require_ready_to_stream(context, source)
     generation = context.generation
     before = read_requested(generation)
+    if before is not None and before.is_requested:
+        # Nothing changes, but that what failed before is forgotten.
+        return _request(context, source, on_beat, before, by)
+    what = "start" if before is None else "resume"
+    live = {"live run": in_words(before)}
+    with recorded(context.loaded.state, what, by, generation.name, live) as after:
+        after["live run"] = "live"
+        return _request(context, source, on_beat, before, by)
+
+
+def _request(
+    context: PipelineContext,
+    source: Source,
+    on_beat: process.OnBeat,
+    before: RequestedState | None,
+    by: str,
+) -> Heartbeat:
+    generation = context.generation
     request(generation, source.name, is_requested=True, by=by)
     try:
         return _start(context, source, on_beat)
@@ -334,13 +355,14 @@ def require_not_deleted(context: PipelineContext) -> None:
         check_not_deleted(reached(context, last), KafkaLog(last).log_start())
 
 
-def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit) -> None:
+def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit, by: str = "") -> None:
     """Limit how fast a source is read, from now on; an active run adopts the limit.
 
     Args:
         loaded: The pipeline.
         source: Name of the source.
         limit: Numbers per second; an empty one lifts the limit.
+        by: Who asked for it; empty if unknown.
 
     Raises:
         InputError: There is no such source, or the limit has no meaning for its kind, such as
@@ -352,11 +374,17 @@ def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit) -> None:
         message = f"Pipeline `{loaded.pipeline.name}` has no source `{source}`."
         hint = f"Name one of its sources: {', '.join(names)}."
         raise InputError(message, hint, pipeline=loaded.pipeline.name, source=source)
-    loaded.pipeline.source(source).check_rate(limit)
-    put_in_force(loaded.require_generation(), source, limit)
+    declared = loaded.pipeline.source(source)
+    declared.check_rate(limit)
+    generation = loaded.require_generation()
+    name = f"rate of {source}"
+    before = {name: rate_of(generation, source, declared.rate).in_words}
+    with recorded(loaded.state, "rate", by, generation.name, before) as after:
+        put_in_force(generation, source, limit)
+        after[name] = limit.in_words
 
 
-def stop(loaded: LoadedPipeline, by: str = "") -> list[str]:
+def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop") -> list[str]:
     """End every active Spark run of a generation, and cancel the request for its live run.
 
     The live run is then neither requested nor paused, so the supervision does not restart it. Also
@@ -365,6 +393,7 @@ def stop(loaded: LoadedPipeline, by: str = "") -> list[str]:
     Args:
         loaded: The pipeline, as declared by the file that the generation runs by.
         by: Who asked for it; empty if unknown.
+        action: What the log of actions calls it.
 
     Returns:
         Names of the sources whose run was ended; empty if none ran or nothing was planned.
@@ -378,10 +407,18 @@ def stop(loaded: LoadedPipeline, by: str = "") -> list[str]:
         return []
     generation = read_generation(loaded.state, name)
     wanted = read_requested(generation)
-    if wanted is not None and (wanted.is_requested or wanted.is_paused):
-        request(generation, wanted.source, is_requested=False, by=by)
     names = [source.name for source in loaded.pipeline.sources]
-    return [name for name in names if process.stop(generation, name)]
+    is_wanted = wanted is not None and (wanted.is_requested or wanted.is_paused)
+    if not (is_wanted or is_launched(generation) or is_held(generation)):
+        return [name for name in names if process.stop(generation, name)]
+    before = {"live run": in_words(wanted)}
+    with recorded(loaded.state, action, by, name, before, is_required=False) as after:
+        if wanted is not None and is_wanted:
+            request(generation, wanted.source, is_requested=False, by=by)
+            after["live run"] = "stopped"
+        ended = [name for name in names if process.stop(generation, name)]
+        after["ended runs"] = ", ".join(ended) or "none"
+    return ended
 
 
 def others_running(loaded: LoadedPipeline) -> list[str]:

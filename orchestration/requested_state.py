@@ -129,6 +129,15 @@ def write_requested(generation: Folder, requested: RequestedState) -> None:
     generation.replace(_REQUESTED, requested)
 
 
+def in_words(requested: RequestedState | None) -> str:
+    """Return a requested state in a word, for the log of actions."""
+    if requested is None:
+        return "never started"
+    if requested.is_requested:
+        return "live"
+    return "paused" if requested.is_paused else "stopped"
+
+
 def set_request_aside(generation: Folder, requested: RequestedState) -> None:
     """Keep what people requested while a promotion or rollback stops the run; the first one stays.
 

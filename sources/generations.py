@@ -15,6 +15,7 @@ from sources.serving import (
     target_of,
     waiting,
 )
+from sources.state.action_log import recorded
 from sources.state.generation import (
     CURRENT,
     IDENTITY,
@@ -48,7 +49,7 @@ def generations(loaded: LoadedPipeline) -> list[Generation]:
     ]
 
 
-def begin(loaded: LoadedPipeline) -> Generation:
+def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
     """Begin a new generation, a further computation of the whole table; nothing runs yet.
 
     It has the declaration as it is now.
@@ -56,6 +57,10 @@ def begin(loaded: LoadedPipeline) -> Generation:
     A generation that was begun but has not read anything yet is returned as it is: it follows the
     declaration. The serving generation continues with the definition that was kept when it was last
     started.
+
+    Args:
+        loaded: The pipeline.
+        by: Who begins it; None if unknown.
 
     Returns:
         The new generation, or the one that was begun but has not read anything yet.
@@ -103,8 +108,11 @@ def begin(loaded: LoadedPipeline) -> Generation:
             # Left by a process that was killed while it removed it.
             remove(loaded, f"g{number}")
     # Never reuse a name: a folder that could not be removed keeps its own.
-    made = make_generation(loaded.state, f"g{max(_numbers(loaded)) + 1}", loaded.contract())
-    loaded.state.replace(CURRENT, CurrentGeneration(generation=made.name))
+    new = f"g{max(_numbers(loaded)) + 1}"
+    with recorded(loaded.state, "new generation", by, new, {"newest": name}) as after:
+        made = make_generation(loaded.state, new, loaded.contract())
+        loaded.state.replace(CURRENT, CurrentGeneration(generation=made.name))
+        after["newest"] = made.name
     return made
 
 

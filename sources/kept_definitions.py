@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from importlib.machinery import PathFinder
 from modulefinder import ModuleFinder
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.serving import newest, read_serving
+from sources.state.action_log import recorded
+from sources.state.declared_changes import changes
 from sources.state.generation import Generation, digests, read_generation
 from sources.state.local_copy import local_copy
 from sources.storage.folder import Folder
@@ -32,11 +35,20 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
     """
     if loaded.kept is not None:
         return
+    copies, contents = {}, {}
     for path in [loaded.path, *modules_of(loaded)]:
-        copy = f"{_FOLDER}/{path.relative_to(loaded.folder)}"
-        # Written atomically: a driver may be reading it.
-        if generation.read_bytes(copy) != path.read_bytes():
-            generation.replace_bytes(copy, path.read_bytes())
+        name, content = str(path.relative_to(loaded.folder)), path.read_bytes()
+        if (copy := generation.read_bytes(f"{_FOLDER}/{name}")) != content:
+            copies[name], contents[name] = copy, content
+    before, now = changes(copies, contents)
+    with ExitStack() as stack:
+        # What is kept for the first time changes nothing.
+        if before:
+            action = (loaded.state, "change of declaration", None, generation.name, before)
+            stack.enter_context(recorded(*action)).update(now)
+        for name, content in contents.items():
+            # Written atomically: a driver may be reading it.
+            generation.replace_bytes(f"{_FOLDER}/{name}", content)
     kept = KeptDefinition(generation=generation.name, home=str(loaded.folder))
     if generation.read(f"{_FOLDER}/{KEPT}", KeptDefinition) != kept:
         generation.replace(f"{_FOLDER}/{KEPT}", kept)

@@ -82,6 +82,7 @@ class Switch(Record):
             of ``past`` are stopped.
         is_first: Whether the target had no table any more, so that nothing can be rolled back to.
         by: Who requested it, as given; None if no name was given.
+        action: Its number in the log of actions; None in documents that were written without it.
     """
 
     VERSION = 2
@@ -94,6 +95,7 @@ class Switch(Record):
     target_version: int | None = None
     is_first: bool = False
     by: str | None = None
+    action: int | None = None
 
     @property
     def kind(self) -> str:

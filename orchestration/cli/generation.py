@@ -39,13 +39,13 @@ def list_(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def new(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+def new(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Begin a new generation from the pipeline's file as it is now; the old one keeps serving."""
     with answer(as_json) as show:
         from sources.generations import begin
 
         loaded = load(pipeline)
-        name = begin(loaded).name
+        name = begin(loaded, person(by)).name
         text = (
             f"Generation {name} is begun. `hybrid run {pipeline}` computes its table, next to the "
             f"serving one; then run `hybrid generation compare {pipeline}`, and `promote`."
@@ -95,14 +95,14 @@ def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def abort(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+def abort(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Give up a promotion or rollback that was begun, until its commit; `list` shows who serves."""
     with answer(as_json) as show, sigterm_interrupts():
         from orchestration.generations import promotion
         from sources.serving import read_serving
 
         loaded = load(pipeline)
-        switch = promotion.abort(loaded, say=tell)
+        switch = promotion.abort(loaded, by=person(by), say=tell)
         serving = read_serving(loaded).generation
         text = f"No promotion or rollback is under way. Generation {serving} serves."
         if switch is not None:
@@ -115,12 +115,12 @@ def abort(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def discard(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+def discard(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Stop and remove the newest generation, which was never promoted, with its table."""
     with answer(as_json) as show:
         from orchestration.generations.lifecycle import discard as remove
 
-        name = remove(load(pipeline))
+        name = remove(load(pipeline), person(by))
         show({"ok": True, "discarded": name}, f"Generation {name} is removed.")
 
 

@@ -136,6 +136,7 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
     offsets: Annotated[
         int | None, typer.Option(help="Offsets of topics per second.", min=1)
     ] = None,
+    by: By = "",
     generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -150,7 +151,7 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
 
         loaded = load_acting(pipeline, generation, as_kept=True)
         limit = parse_limit(bytes_, files=files, rows=rows, offsets=offsets)
-        operations.change_rate(loaded, source, limit)
+        operations.change_rate(loaded, source, limit, _who(by))
         given = limit.model_dump(exclude_none=True)
         shown = ", ".join(f"{number:,} {name}" for name, number in given.items())
         how = f"at {shown} per second at most" if given else "without a limit"

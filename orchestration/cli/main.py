@@ -259,6 +259,27 @@ def status(
 
 
 @app.command()
+def history(
+    pipeline: PipelineFile,
+    last: Annotated[
+        int, typer.Option(min=1, help="Number of actions, from the latest on back.")
+    ] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Show who did what: approvals, pauses, promotions, changes of the declaration, and others.
+
+    An action that is only begun goes on, or its process was killed.
+    """
+    with answer(as_json) as show:
+        from orchestration.cli import tables
+        from sources.state.action_log import read_actions
+
+        found = read_actions(load(pipeline).state, last)
+        document = {"ok": True, "actions": [each.model_dump(mode="json") for each in found]}
+        show(document, tables.history(found) if found else "Nobody has changed anything yet.")
+
+
+@app.command()
 def logs(
     pipeline: PipelineFile,
     lines: Annotated[int, typer.Option(min=1, help="Number of lines, from the end.")] = 50,

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from orchestration.database_log import describe_unread
 from orchestration.display import duration
+from orchestration.progress.in_words import changes_in_words
 from orchestration.progress.plan_tables import PlanTable, plan_tables
 from sources.common.positions import iso
 from sources.planning.approval import how_to_approve
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from orchestration.supervision.source_status import SourceStatus
     from orchestration.supervision.status import Status
     from sources.planning.plan import Plan
+    from sources.state.action_log import LoggedAction
 
 _COLOURS = {"agrees": None, "differs": "red", "unknown": "yellow"}
 _VERDICTS = {
@@ -173,6 +175,18 @@ def generations(lines: list[GenerationLine]) -> Table:
         style = "green" if line.role == "serving" else None
         cells = (line.name, line.role, iso(line.begun_ms), until, escape(line.by or ""), line.table)
         table.add_row(*cells, style=style)
+    return table
+
+
+def history(actions: list[LoggedAction]) -> Table:
+    """Show the log of actions, a row for each: when, what, by whom, what changed, outcome."""
+    table = Table("when", "action", "generation", "by", "change", "outcome")
+    for each in actions:
+        change = escape("\n".join(changes_in_words(each)))
+        outcome = escape(each.outcome + (f": {each.error}" if each.error else ""))
+        style = {"done": None, "begun": "yellow"}.get(each.outcome, "red")
+        cells = (each.action, each.generation or "", escape(each.by), change, outcome)
+        table.add_row(iso(each.at_ms), *cells, style=style)
     return table
 
 

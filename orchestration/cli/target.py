@@ -50,6 +50,7 @@ def backfill(
     ],
     until: Annotated[str, typer.Option(help="First event time after the range.")],
     dry_run: Annotated[bool, typer.Option(help="Only show how much would be read.")] = False,
+    by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a time range of the target from the files.
@@ -75,6 +76,7 @@ def backfill(
             end,
             uuid.uuid4().hex[:12],
             lambda text: typer.echo(text, err=True),
+            person(by),
         )
         counts = found.replaced._asdict()
         removed = counted(counts["removed"], "row of history is", "rows of history are")

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from orchestration.attribution import acting_user
 from orchestration.chain import (
     BoundedStep,
     ChainRun,
@@ -162,7 +163,8 @@ def _plan(
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
             if config.generation is Which.NEW and waiting(fresh) is None:
-                context.log.info(f"Generation {begin(fresh).name} is begun.")
+                by = acting_user(context.run.tags, None)
+                context.log.info(f"Generation {begin(fresh, by).name} is begun.")
             say_candidate(context, fresh)
             made = step.run(ChainRun(fresh, AssetLog(context, fresh))).value
             seen = preview(fresh, made)

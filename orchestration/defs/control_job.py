@@ -194,7 +194,8 @@ def _rate(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -
         config.bytes or None, files=config.files, rows=config.rows, offsets=config.offsets
     )
     acting = _acting(context, loaded, config)
-    operations.change_rate(acting, config.source.value, limit)
+    by = acting_user(context.run.tags, config.by)
+    operations.change_rate(acting, config.source.value, limit, by)
     given = limit.model_dump(exclude_none=True)
     of = f"`{config.source.value}` (generation {described(acting)})"
     context.log.info(f"Rate limit of {of}: {given or 'none'}.")

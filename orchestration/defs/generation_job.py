@@ -62,7 +62,7 @@ class GenerationForm(dg.Config):
         default=GenerationAction.COMPARE,
         description=job_texts.actions_in_words(each.name for each in GenerationAction),
     )
-    by: str = Field(default="", description="PROMOTE, ROLLBACK, RERUN: your name, which is kept.")
+    by: str = Field(default="", description="Your name, which is kept with what you do.")
     promote: Promote = Field(
         default=Promote.NEVER,
         description="RERUN: NEVER leaves the promotion to a person; CHECKS promotes once it has "
@@ -126,8 +126,8 @@ def _form(loaded: LoadedPipeline, fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"ops": {f"do_{generation_name(loaded)}": {"config": dict(fields)}}}
 
 
-def _new(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
-    made = begin(loaded)
+def _new(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
+    made = begin(loaded, acting_user(context.run.tags, form.by))
     name = loaded.pipeline.name
     context.log.info(
         f"Generation {made.name} has begun. Materialize the job `{name}` to compute its table; "
@@ -175,8 +175,9 @@ def _finish(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Generatio
     context.log.info("Completed." if done else "No promotion or rollback was under way.")
 
 
-def _abort(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
-    switch = promotion.abort(loaded, say=say_in(context, loaded))
+def _abort(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
+    by = acting_user(context.run.tags, form.by)
+    switch = promotion.abort(loaded, by=by, say=say_in(context, loaded))
     context.log.info(
         "No promotion or rollback is under way."
         if switch is None
@@ -184,8 +185,9 @@ def _abort(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Generation
     )
 
 
-def _discard(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
-    context.log.info(f"Generation {discard(loaded)} was deleted.")
+def _discard(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
+    by = acting_user(context.run.tags, form.by)
+    context.log.info(f"Generation {discard(loaded, by)} was deleted.")
     if (evaluation := no_candidate(loaded)) is not None:
         context.instance.report_runless_asset_event(evaluation)
 

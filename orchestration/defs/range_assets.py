@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from orchestration.attribution import acting_user
 from orchestration.defs import generation_metadata, job_texts
 from orchestration.defs.assets import GENERATION_TAG, POOL, backfill_name, note_on_run
 from orchestration.defs.failures import failures
@@ -132,7 +133,9 @@ def _recomputed(
     shown: dict[str, Any] = {}
     if of_history:
         since, until = utc[of_history[0]][0], utc[of_history[-1]][1]
-        done = backfill(loaded, since, until, _run_id(context.run), say_in(context, loaded))
+        by = acting_user(context.run.tags, None)
+        say = say_in(context, loaded)
+        done = backfill(loaded, since, until, _run_id(context.run), say, by)
         shown = generation_metadata.replaced(done)
     if live:
         context.log.warning(
@@ -161,7 +164,9 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
                     "`dry_run: false`. The stream goes on meanwhile."
                 )
                 return
-            done = backfill(fresh, since, until, _run_id(context.run), say_in(context, fresh))
+            by = acting_user(context.run.tags, None)
+            say = say_in(context, fresh)
+            done = backfill(fresh, since, until, _run_id(context.run), say, by)
             context.add_output_metadata(generation_metadata.replaced(done))
             report_table(context, fresh, done.text)
 

@@ -21,6 +21,7 @@ from sources.errors import StateError
 from sources.kept_definitions import declaration_of
 from sources.planning.approval import require_approver
 from sources.serving import Serving, read_serving, require_in_service, target_of, waiting
+from sources.state.action_log import recorded
 from sources.state.generation import read_generation
 from spark_jobs.run_state.heartbeat import Heartbeat
 
@@ -74,10 +75,14 @@ def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
     return lines
 
 
-def discard(loaded: LoadedPipeline) -> str:
+def discard(loaded: LoadedPipeline, by: str | None = None) -> str:
     """Stop the runs of the newest generation, and delete its state and its table.
 
     An interrupted promotion or rollback is finished first.
+
+    Args:
+        loaded: The pipeline.
+        by: Who deletes it; None if unknown.
 
     Returns:
         The name of the deleted generation.
@@ -90,11 +95,15 @@ def discard(loaded: LoadedPipeline) -> str:
     """
     promotion.finish(loaded)
     with alone(loaded, "discard of the newest generation"):
-        if (name := waiting(loaded)) is not None:
-            # Begun meanwhile, a promotion may have its files in the target already.
-            require_in_service(loaded, read_generation(loaded.state, name))
-            operations.stop(declaration_of(loaded, name))
-        return generations.discard(loaded)
+        if (name := waiting(loaded)) is None:
+            return generations.discard(loaded)
+        # Begun meanwhile, a promotion may have its files in the target already.
+        require_in_service(loaded, read_generation(loaded.state, name))
+        before = {"newest": name}
+        with recorded(loaded.state, "discard generation", by, name, before) as after:
+            operations.stop(declaration_of(loaded, name), by or "")
+            after["deleted"] = generations.discard(loaded)
+        return after["deleted"]
 
 
 def rerun(
@@ -131,7 +140,7 @@ def rerun(
     if promote:
         require_approver(loaded.pipeline, by, "promote a generation")
     promotion.finish(loaded, say=say)
-    name = waiting(loaded) or generations.begin(loaded).name
+    name = waiting(loaded) or generations.begin(loaded, by).name
     observer = _Lines(name, say)
     run_chain(ChainRun(loaded, observer, rest_requested=True, until_caught_up=True))
     found = compare_generations(loaded)

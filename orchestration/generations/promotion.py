@@ -25,6 +25,7 @@ from sources.hybrid import Boundedness
 from sources.planning.approval import require_approver
 from sources.planning.context import PipelineContext
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_waiting
+from sources.state.action_log import begin_action, end_action
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.target.belonging import is_committed, require_belonging
 
@@ -143,7 +144,7 @@ def finish(loaded: LoadedPipeline, *, say: Say = silent) -> bool:
         return _finish(loaded, say)
 
 
-def abort(loaded: LoadedPipeline, *, say: Say = silent) -> Switch | None:
+def abort(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent) -> Switch | None:
     """Return to the state before a promotion or rollback that was begun and is not committed.
 
     The serving generation stays as it was. Live runs that were requested are started again. Anyone
@@ -151,6 +152,7 @@ def abort(loaded: LoadedPipeline, *, say: Say = silent) -> Switch | None:
 
     Args:
         loaded: The pipeline.
+        by: Who asked for it; None if unknown.
         say: Told each step that is done; and where it stands if it is interrupted.
 
     Returns:
@@ -164,10 +166,10 @@ def abort(loaded: LoadedPipeline, *, say: Say = silent) -> Switch | None:
             and the supervision starts it again.
     """
     with told_if_interrupted(loaded, say):
-        return _abort(loaded, say)
+        return _abort(loaded, by, say)
 
 
-def _abort(loaded: LoadedPipeline, say: Say) -> Switch | None:
+def _abort(loaded: LoadedPipeline, by: str | None, say: Say) -> Switch | None:
     if (switch := pending_switch(loaded)) is None:
         return None
     with alone(loaded, f"abort of the {switch.kind} of {switch.to}") as held:
@@ -181,6 +183,10 @@ def _abort(loaded: LoadedPipeline, say: Say) -> Switch | None:
         steps.end(f"nothing of {switch.to} is in the target; what was requested applies again")
         steps.begin(f"giving up the {switch.kind} of {switch.to}")
         loaded.state.delete(Switch.NAME)
+        if switch.action is not None:
+            # Not before: until then it could still be finished.
+            after = {"serving": switch.past, **({"given up by": by} if by else {})}
+            end_action(loaded.state, switch.action, "given up", after)
         for left in loaded.state.names(f".{Switch.NAME}.*"):
             # Of a process that was killed while it wrote the document.
             loaded.state.delete(left)
@@ -252,6 +258,8 @@ def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         # From now on the supervision starts it whenever it is down.
         request(to.generation, last.name, is_requested=True)
+    if switch.action is not None:
+        end_action(loaded.state, switch.action, "done", {"serving": switch.to})
     loaded.state.delete(Switch.NAME)
     # Last, as the steps above need the past generation, which may be among those to be removed.
     steps.begin("removing what no rollback needs")
@@ -342,7 +350,10 @@ def _begin(loaded: LoadedPipeline, switch: Switch, say: Say) -> None:
         ready = switch_steps.check(loaded, switch)
         files = counted(len(ready.other.files), "file")
         say(f"checked: {switch.to} can replace {switch.past} and lacks none of its {files}")
-        loaded.state.put_if_absent(Switch.NAME, switch)
+        # Ended by whoever completes the switch, which may be another process after a crash.
+        before = {"serving": switch.past}
+        action = begin_action(loaded.state, switch.kind, switch.by, switch.to, before)
+        loaded.state.put_if_absent(Switch.NAME, switch.model_copy(update={"action": action}))
         steps = Steps(say, _STEPS, held.note)
         to = _run_steps(loaded, steps)
     if to is not None:

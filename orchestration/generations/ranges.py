@@ -26,6 +26,7 @@ from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service, kept_folder
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
+from sources.state.action_log import recorded
 from sources.state.local_copy import local_copy
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import open_table, paths_of
@@ -100,6 +101,7 @@ def backfill(
     until: datetime,
     run_id: str,
     say: Callable[[str], None] = lambda _: None,
+    by: str | None = None,
 ) -> RangeResult:
     """Recompute a range of the target from the files as they are now.
 
@@ -113,6 +115,7 @@ def backfill(
         run_id: Idempotency key: a second call with it resumes an interrupted backfill, and does
             nothing after a complete one.
         say: Called with a line of text for each step.
+        by: Who asked for it; None if unknown.
 
     Returns:
         The range, and how many rows were removed, written and kept.
@@ -128,11 +131,17 @@ def backfill(
     """
     doing = f"backfill from {shown(since)} until {shown(until)}"
     with in_turn(loaded, doing, say) as held:
-        return _backfill(loaded, since, until, run_id, say, held)
+        context = _serving(loaded)
+        require_fit(context, since, until)
+        of = {"since": since.isoformat(), "until": until.isoformat()}
+        with recorded(loaded.state, "backfill", by, context.generation.name, of) as after:
+            result = _backfill(context, since, until, run_id, say, held)
+            after["rows"] = result.text
+        return result
 
 
 def _backfill(
-    loaded: LoadedPipeline,
+    context: PipelineContext,
     since: datetime,
     until: datetime,
     run_id: str,
@@ -140,9 +149,7 @@ def _backfill(
     held: HeldSwitch,
 ) -> RangeResult:
     """Recompute a range, as :func:`backfill`, while nothing else changes the table but the run."""
-    context = _serving(loaded)
     generation = context.generation
-    require_fit(context, since, until)
     held.note("1 of 2: computing the rows of the range from the files")
     folder = generation.folder(f"{_FOLDER}/{run_id}")
     side = _side_pipeline(context, folder, since, until)

@@ -1,10 +1,11 @@
-"""Progress of a bounded run in words, the same on a card and in a log."""
+"""Progress of a bounded run, and actions of people, in words: the same on a card and in a log."""
 
 from __future__ import annotations
 
 from orchestration.display import count, duration, second
 from sources.common.counting import counted_as
 from sources.common.positions import EndPosition
+from sources.state.action_log import LoggedAction
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 STARTING = "Spark is starting, usually 20 s"
@@ -47,3 +48,32 @@ def complete_through(end: EndPosition) -> str:
     if earlier_ms < 1000:
         return at
     return f"{at}, {duration(earlier_ms / 1000)} before its end: rows of then may still come"
+
+
+def action_in_words(action: LoggedAction) -> str:
+    """Return an action of the log as a phrase: what was done, by whom, what changed, how it ended.
+
+    Args:
+        action: The entry.
+    """
+    of = f" of {action.generation}" if action.generation else ""
+    by = f" by {action.by}" if action.by else ""
+    ended = "" if action.outcome == "done" else f": {action.outcome}"
+    text = "; ".join([*changes_in_words(action), *([action.error] if action.error else [])])
+    return f"{action.action}{of}{by}{ended}{f' ({text})' if text else ''}"
+
+
+def changes_in_words(action: LoggedAction) -> list[str]:
+    """Return what an action changed, value by value, such as ``live run: live → paused``.
+
+    Args:
+        action: The entry.
+    """
+    found = []
+    for name in dict.fromkeys([*action.before, *action.after]):
+        before, after = action.before.get(name), action.after.get(name)
+        if before is None or before == after or after is None:
+            found.append(f"{name}: {before if after is None else after}")
+        else:
+            found.append(f"{name}: {before} → {after}")
+    return found

@@ -10,6 +10,7 @@ from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError, InputError
 from sources.kept_definitions import in_service
+from sources.state.action_log import recorded
 from sources.state.generation import Generation
 from spark_jobs.run_state.target_record import AcceptedChange
 from spark_jobs.target.belonging import TargetSide, require_belonging
@@ -47,7 +48,10 @@ def accept_changes(loaded: LoadedPipeline, by: str) -> list[AcceptedChange]:
         message = "The name of the person who accepts is empty."
         raise InputError(message, "Name the person: `hybrid accept P --by NAME`.", value=by)
     sides = [TargetSide.of(each, each.require_generation()) for each in in_service(loaded)]
-    return [change for side in sides for change in accept(side, by.strip(), now_ms())]
+    with recorded(loaded.state, "accept changes", by) as after:
+        accepted = [change for side in sides for change in accept(side, by.strip(), now_ms())]
+        after["accepted"] = ", ".join(f"version {each.version}" for each in accepted) or "nothing"
+    return accepted
 
 
 def with_refusal(verdict: Verdict, refused: ErrorReport | None) -> Verdict:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from orchestration.database_log import describe_unread
 from orchestration.display import count, day, moment, second, shortened
 from orchestration.progress.in_words import STARTING as SPARK_STARTS
-from orchestration.progress.in_words import progress_parts
+from orchestration.progress.in_words import action_in_words, progress_parts
 from orchestration.progress.sparkline import sparkline
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.source_status import SourceStatus
@@ -18,6 +18,7 @@ from sources.common.counting import counted, counted_as
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.serving import read_serving, waiting
+from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
 from spark_jobs.launch.record import last_launch, log_path
 from spark_jobs.run_state.last_day import DAY_MS
@@ -81,6 +82,9 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     reason = "" if live is None or live.health == "healthy" else live.reason
     lines += [shortened(reason, _SHOWN)] if reason else []
     lines += _links(loaded, served, facts)
+    if last := read_actions(loaded.state, last=1):
+        what = shortened(action_in_words(last[0]), _SHOWN)
+        lines.append(f"Last action, {moment(last[0].at_ms)} UTC: {what}")
     lines.append(
         f"Checked {second(now_ms() // 1000 * 1000)} UTC; shown until something changes. The checks "
         "tell when that was last looked at."

@@ -8,7 +8,12 @@ from datetime import timedelta
 
 from orchestration import operations
 from orchestration.backlog import ConnectorWait, backlog_of
-from orchestration.requested_state import RequestedState, read_requested, write_requested
+from orchestration.requested_state import (
+    RequestedState,
+    in_words,
+    read_requested,
+    write_requested,
+)
 from sources.common.positions import now_ms
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
@@ -16,6 +21,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
+from sources.state.action_log import recorded
 from sources.state.generation import Generation
 from spark_jobs.launch import process
 from spark_jobs.launch.record import log_path
@@ -74,7 +80,10 @@ def pause(loaded: LoadedPipeline, why: str = "", by: str = "") -> bool:
             "`hybrid resume`."
         )
         raise StateError(message, hint, source=source.name)
-    if before.is_requested:
+    if before.is_paused:
+        return process.stop(generation, source.name)
+    live = {"live run": in_words(before)}
+    with recorded(loaded.state, "pause", by, generation.name, live) as after:
         paused = RequestedState(
             source=source.name,
             is_requested=False,
@@ -84,7 +93,10 @@ def pause(loaded: LoadedPipeline, why: str = "", by: str = "") -> bool:
             by=by.strip(),
         )
         write_requested(generation, paused)
-    return process.stop(generation, source.name)
+        after["live run"] = in_words(paused)
+        if paused.why:
+            after["why"] = paused.why
+        return process.stop(generation, source.name)
 
 
 def resume(loaded: LoadedPipeline, by: str = "") -> Heartbeat:
@@ -176,7 +188,7 @@ def drain(
             )
             raise RunError(message, hint, source=source.name)
         time.sleep(_POLL_S)
-    operations.stop(loaded, by.strip())
+    operations.stop(loaded, by.strip(), action="drain")
 
 
 def _ended(generation: Generation, name: str, left: int | None) -> RunError:

@@ -34,6 +34,13 @@ class RateLimit(Declared):
     rows: PositiveInt | None = None
     offsets: PositiveInt | None = None
 
+    @property
+    def in_words(self) -> str:
+        """The limit for people, such as ``5,000 offsets per second``."""
+        given = self.model_dump(exclude_none=True)
+        shown = ", ".join(f"{number:,} {name}" for name, number in given.items())
+        return f"{shown} per second" if shown else "no limit"
+
 
 class CurrentRate(Record):
     """Rate limit that applies instead of the declared one.

@@ -15,10 +15,13 @@ from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
+from sources.state.action_log import recorded
 from sources.state.generation import Generation
 
 _APPROVAL = "approval.json"
 _PLAN = "plan.json"
+# Of a digest, in the log of actions.
+_SHOWN = 12
 
 
 class Approval(Record):
@@ -71,12 +74,17 @@ def approve(loaded: LoadedPipeline, by: str) -> Approval:
         message = f"There is no plan of pipeline `{name}` to approve."
         hint = "Make the plan and read it: `hybrid plan PIPELINE`. Then approve it."
         raise StateError(message, hint, pipeline=name, generation=generation.info.generation)
-    made = Approval(plan=plan, by=by.strip(), at_ms=now_ms())
-    standing = generation.put_if_absent(_APPROVAL, made)
-    if standing.plan == plan:
+    standing = generation.read(_APPROVAL, Approval)
+    if standing is not None and standing.plan == plan:
         return standing
-    # It was for an earlier plan, and is replaced.
-    generation.replace(_APPROVAL, made)
+    made = Approval(plan=plan, by=by.strip(), at_ms=now_ms())
+    with recorded(loaded.state, "approve", by, generation.name) as after:
+        standing = generation.put_if_absent(_APPROVAL, made)
+        after["plan"] = plan[:_SHOWN]
+        if standing.plan == plan:
+            return standing
+        # It was for an earlier plan, and is replaced.
+        generation.replace(_APPROVAL, made)
     return made
 
 

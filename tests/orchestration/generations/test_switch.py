@@ -26,6 +26,7 @@ from sources.serving import (
     require_in_service,
     target_of,
 )
+from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
 from spark_jobs.launch import process
 from spark_jobs.target.belonging import require_belonging
@@ -76,8 +77,9 @@ def broken_off(
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file of a folder, without locks, which are empty."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    """Every file of a folder, without locks, which are empty, and the log, which only grows."""
+    every = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    files = (path for path in every if path.parent.name != "actions")
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -106,6 +108,17 @@ def test_a_promotion_that_breaks_off_anywhere_is_finished_by_whoever_comes_next(
     assert not own_table(case.loaded, "g2").root.exists()
     assert call(case, "rollback")["serving"] == "g1"
     assert (case.seen(), owner(case)) == (OLD, names["g1"])
+    # Whoever completed the promotion: it was one, of the person who began it.
+    assert switches(case) == [("promotion", "g2", "done"), ("rollback", "g1", "done")]
+
+
+def switches(case: GenerationCase) -> list[tuple[str, str | None, str]]:
+    """What the log of actions says about promotions and rollbacks."""
+    actions = read_actions(case.loaded.state)
+    kinds = ("promotion", "rollback")
+    return [
+        (each.action, each.generation, each.outcome) for each in actions if each.action in kinds
+    ]
 
 
 def test_a_change_by_others_under_a_promotion_that_broke_off_is_refused_until_its_commit(
@@ -183,6 +196,7 @@ def test_until_its_commit_an_aborted_promotion_leaves_nothing_behind(
     if case.seen() == OLD:
         assert call(case, "abort")["aborted"] == "g2"
         assert content(tmp_path) == before
+        assert switches(case) == [("promotion", "g2", "given up")]
         assert call(case, "abort")["aborted"] is None
         # It can be begun again.
         assert call(case, "promote")["serving"] == "g2"

@@ -1,0 +1,230 @@
+"""Log of actions: who changed what about a pipeline, when, and how it ended. Append-only.
+
+Each action is two documents in the pipeline's folder of the state: one that is written before
+anything is changed, and one after it. So an action that is in the log was done, failed, or, if its
+process was killed in between, is shown as begun. Numbers grow by one; none is used twice, whoever
+acts at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sources.common.positions import Record, now_ms
+from sources.errors import HybridError, StateError
+from sources.storage.folder import Folder
+
+Outcome = Literal["begun", "done", "failed", "given up"]
+_FOLDER = "actions"
+_BEGUN = "-begun.json"
+_ENDED = "-ended.json"
+
+
+class Action(Record):
+    """An action that is about to be done.
+
+    Attributes:
+        id: Random id, by which its writer recognizes it.
+        action: What is done, such as ``pause``.
+        by: Who does it, as given; empty if unknown.
+        at_ms: When it began, in Unix milliseconds.
+        generation: Name of the generation that it is about; None if it is about the pipeline.
+        before: What it changes, as it was before: text by name.
+    """
+
+    id: str
+    action: str
+    by: str
+    at_ms: int
+    generation: str | None
+    before: dict[str, str]
+
+
+class ActionEnd(Record):
+    """How an action ended.
+
+    Attributes:
+        at_ms: When it ended, in Unix milliseconds.
+        outcome: ``done``, ``failed``, or ``given up`` for a promotion that was aborted.
+        after: What it changed, as it is afterwards: text by name.
+        error: Why it failed; empty if it did not.
+    """
+
+    at_ms: int
+    outcome: Literal["done", "failed", "given up"]
+    after: dict[str, str]
+    error: str = ""
+
+
+class LoggedAction(BaseModel):
+    """One entry of the log.
+
+    Attributes:
+        number: Number of the action, from 1.
+        action, by, at_ms, generation, before: As in :class:`Action`.
+        ended_ms: When it ended, in Unix milliseconds; None if that is not known.
+        outcome: ``begun`` if it did not end: it goes on, or its process was killed.
+        after, error: As in :class:`ActionEnd`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    action: str
+    by: str
+    at_ms: int
+    generation: str | None
+    before: dict[str, str]
+    ended_ms: int | None = None
+    outcome: Outcome = "begun"
+    after: dict[str, str] = Field(default_factory=dict)
+    error: str = ""
+
+
+def begin_action(
+    home: Folder,
+    action: str,
+    by: str | None,
+    generation: str | None = None,
+    before: Mapping[str, str] | None = None,
+) -> int:
+    """Record that an action begins; call it right before anything is changed.
+
+    Args:
+        home: The pipeline's folder in the state.
+        action: What is done.
+        by: Who does it; None or empty if unknown.
+        generation: Name of the generation that it is about.
+        before: What it changes, as it is now.
+
+    Returns:
+        The number of the action, for :func:`end_action`.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    own = Action(
+        id=uuid.uuid4().hex,
+        action=action,
+        by=(by or "").strip(),
+        at_ms=now_ms(),
+        generation=generation,
+        before=dict(before or {}),
+    )
+    number = max(_numbers(home), default=0) + 1
+    # Another process may have taken the number.
+    while home.put_if_absent(_name(number, _BEGUN), own).id != own.id:
+        number += 1
+    return number
+
+
+def end_action(
+    home: Folder,
+    number: int,
+    outcome: Literal["done", "failed", "given up"],
+    after: Mapping[str, str] | None = None,
+    error: str = "",
+) -> None:
+    """Record how an action ended; the first end of an action stays.
+
+    Args:
+        home: The pipeline's folder in the state.
+        number: Number of the action.
+        outcome: How it ended.
+        after: What it changed, as it is now.
+        error: Why it failed.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    end = ActionEnd(at_ms=now_ms(), outcome=outcome, after=dict(after or {}), error=error)
+    home.put_if_absent(_name(number, _ENDED), end)
+
+
+@contextmanager
+def recorded(
+    home: Folder,
+    action: str,
+    by: str | None,
+    generation: str | None = None,
+    before: Mapping[str, str] | None = None,
+    *,
+    is_required: bool = True,
+) -> Iterator[dict[str, str]]:
+    """Record an action around the body of ``with``, which does it.
+
+    Args:
+        home: The pipeline's folder in the state.
+        action: What is done.
+        by: Who does it; None or empty if unknown.
+        generation: Name of the generation that it is about.
+        before: What it changes, as it is now.
+        is_required: Whether it is refused if it can't be recorded; otherwise it is done all the
+            same, as a run must be stopped even where a disk is full.
+
+    Yields:
+        What it changed, to be filled by the body: text by name.
+
+    Raises:
+        StateError: The state can't be written; before the body, nothing was changed.
+    """
+    after: dict[str, str] = {}
+    try:
+        number = begin_action(home, action, by, generation, before)
+    except HybridError:
+        if is_required:
+            raise
+        yield after
+        return
+    try:
+        yield after
+    except BaseException as error:
+        text = error.message if isinstance(error, HybridError) else type(error).__name__
+        # The error of the action itself is the one to report.
+        with contextlib.suppress(HybridError, OSError):
+            end_action(home, number, "failed", after, text)
+        raise
+    end_action(home, number, "done", after)
+
+
+def read_actions(home: Folder, last: int | None = None) -> list[LoggedAction]:
+    """Read the log, the oldest entry first.
+
+    Args:
+        home: The pipeline's folder in the state.
+        last: How many of the latest entries are read; all of them without it.
+
+    Raises:
+        StateError: The state can't be read, or a document is damaged.
+    """
+    numbers = sorted(_numbers(home))
+    return [_read(home, number) for number in (numbers if last is None else numbers[-last:])]
+
+
+def _read(home: Folder, number: int) -> LoggedAction:
+    begun = home.read(_name(number, _BEGUN), Action)
+    if begun is None:
+        place = home.location(_name(number, _BEGUN))
+        message = f"State file {place} was removed while the log of actions was read."
+        hint = "Repeat the command, and don't remove files of the log."
+        raise StateError(message, hint, file=place)
+    end = home.read(_name(number, _ENDED), ActionEnd)
+    fields = begun.model_dump(exclude={"version", "id"})
+    if end is not None:
+        fields |= {"ended_ms": end.at_ms, **end.model_dump(exclude={"version", "at_ms"})}
+    return LoggedAction(number=number, **fields)
+
+
+def _numbers(home: Folder) -> list[int]:
+    names = home.names(f"{_FOLDER}/*{_BEGUN}")
+    return [int(name.removeprefix(f"{_FOLDER}/").removesuffix(_BEGUN)) for name in names]
+
+
+def _name(number: int, ending: str) -> str:
+    return f"{_FOLDER}/{number:06d}{ending}"

@@ -1,0 +1,59 @@
+"""What changed in a pipeline's file and in its modules, for the log of actions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+import yaml
+
+_SHOWN = 12
+"""Characters of a digest that are shown."""
+
+
+def changes(
+    copies: Mapping[str, bytes | None], contents: Mapping[str, bytes]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what differs between files as they were kept and as they are now.
+
+    Of a YAML file these are its fields, dotted; such a file contains no secret, only references to
+    environment variables. Of other files it is their digest.
+
+    Args:
+        copies: Kept content by name of the file; None where none was kept.
+        contents: Content now, of the same files.
+
+    Returns:
+        Values before, and now: text by name of the field or file; both empty if no file was kept.
+    """
+    before: dict[str, str] = {}
+    now: dict[str, str] = {}
+    for name, copy in copies.items():
+        if copy is None:
+            continue
+        old, new = _facts(name, copy), _facts(name, contents[name])
+        for key in dict.fromkeys([*old, *new]):
+            if old.get(key) != new.get(key):
+                before[key], now[key] = old.get(key, "not declared"), new.get(key, "not declared")
+        if old == new:
+            before[name], now[name] = "as before", "other comments or order only"
+    return before, now
+
+
+def _facts(name: str, content: bytes) -> dict[str, str]:
+    if name.endswith((".yaml", ".yml")):
+        return dict(_fields(yaml.safe_load(content), ""))
+    return {name: hashlib.sha256(content).hexdigest()[:_SHOWN]}
+
+
+def _fields(value: object, place: str) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a YAML document that have no fields themselves, dotted, as text."""
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _fields(item, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        for number, item in enumerate(value):
+            named = item.get("name", number) if isinstance(item, Mapping) else number
+            yield from _fields(item, f"{place}.{named}")
+    else:
+        yield place, str(value)

@@ -63,9 +63,13 @@ def test_a_process_that_is_killed_leaves_its_action_as_begun(home: Folder) -> No
 
 
 def test_an_action_that_fails_keeps_its_error_and_what_it_changed(home: Folder) -> None:
-    with pytest.raises(InputError), recorded(home, "stop", None) as after:
-        after["live run"] = "stopped"
-        raise InputError("The run can't be ended.", "Try again.")
+    def stop() -> None:
+        with recorded(home, "stop", None) as after:
+            after["live run"] = "stopped"
+            raise InputError("The run can't be ended.", "Try again.")
+
+    with pytest.raises(InputError):
+        stop()
     with pytest.raises(KeyboardInterrupt), recorded(home, "stop", None):
         raise KeyboardInterrupt
     first, second = read_actions(home)

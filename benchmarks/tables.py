@@ -111,7 +111,7 @@ def _open(stack: ExitStack, folder: Path, options: argparse.Namespace) -> tuple[
         "spark": {
             "driver_memory": options.memory,
             "conf": {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"},
-            **(share if options.driver == "shared" else {}),
+            **(share if options.driver == "shared" else {"driver": "own"}),
         },
     }
     path = folder / "shop.yaml"

@@ -14,6 +14,7 @@ from sources.config.rate_limit import RateLimit, live_pace, rate_of
 from sources.config.rules import RowRules
 from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
+from sources.planning.key_of_changes import keep_key, known_key
 from sources.planning.topic_range import seam_end_after
 from sources.state.generation import Generation
 from spark_jobs.query.history import EarlierSources
@@ -101,7 +102,8 @@ class FollowedTopic:
     @property
     def _made_of(self) -> tuple[Any, ...]:
         seam = self._filter
-        return (self.source, self.partitions, self.max_offsets, seam and seam.made_of)
+        key = known_key(self.generation, self.source) if self.source.holds_changes else None
+        return (self.source, self.partitions, self.max_offsets, seam and seam.made_of, key)
 
 
 def pace_of(
@@ -202,7 +204,10 @@ class ExpectedTopic:
             SeamError: Kafka has deleted records of history.
         """
         generation, live = self._context.generation, self._live
-        partitions = with_new_partitions(self._start.offsets(), KafkaLog(live).partitions)
+        log = KafkaLog(live)
+        partitions = with_new_partitions(self._start.offsets(), log.partitions)
+        if self._context.pipeline.sink.mode == "merge":
+            keep_key(generation, live, log, self._start.offsets())
         rate = rate_of(generation, live.name, live.rate)
         offsets, _ = pace_of(live, rate, partitions, is_first=True)
         topic = FollowedTopic(

@@ -14,6 +14,7 @@ from sources.errors import StateError
 from sources.kafka.client import KafkaLog
 from sources.kafka.start_checks import check_in_log, check_not_deleted
 from sources.planning.context import PipelineContext
+from sources.planning.key_of_changes import keep_key
 from sources.planning.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.query import followed_topic
@@ -164,6 +165,8 @@ class FollowedTopicPlace(Place):
         require_same_topics(self._context.plan.topic_of(self._source.name), log)
         self._check_start(log)
         partitions = with_new_partitions(self._start.offsets(), log.partitions)
+        if self._context.pipeline.sink.mode == "merge":
+            keep_key(self._context.generation, self._source, log, self._start.offsets())
         is_first = self._is_first(self._reached())
         offsets, interval = pace_of(self._source, self._rate, partitions, is_first=is_first)
         filtering = not self._seam.is_passed(self._reached())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from sources.decoding.batch_cursor import Int64Array, as_mask
+from sources.decoding.changes.record_keys import RecordKeys
 from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import RowDecoder
 from sources.errors import ErrorFields, InputError
@@ -25,8 +26,34 @@ _REASON_CHARACTERS = 500
 _PLACE = {"place": TOPIC, "partition": PARTITION, "offset": OFFSET}
 
 
+class KeyCheck(NamedTuple):
+    """Check of records' keys, which are the primary key of a captured table.
+
+    Attributes:
+        keys: Reads the keys.
+        columns: Columns by which rows were identified so far, sorted.
+    """
+
+    keys: RecordKeys
+    columns: Sequence[str]
+
+    def require(self, batch: pa.RecordBatch) -> None:
+        """Refuse the first record that is identified by other columns.
+
+        Raises:
+            InputError: Contains both keys, and the record's place.
+        """
+        if (found := self.keys.first_other(batch.column(KEY), self.columns)) is not None:
+            at, error = found
+            raise _at_record(error, batch, at)
+
+
 def decoding(
-    decoder: RowDecoder, columns: pa.Schema, included: list[str], extra: Sequence[str] = ()
+    decoder: RowDecoder,
+    columns: pa.Schema,
+    included: list[str],
+    extra: Sequence[str] = (),
+    key: KeyCheck | None = None,
 ) -> Step:
     """Return a function for ``mapInArrow`` that decodes the values of records into columns.
 
@@ -40,11 +67,15 @@ def decoding(
         columns: Schema of the columns that the decoder returns.
         included: Names of further columns of the records that are kept as they are.
         extra: Those of :data:`RECORD` that are kept, too.
+        key: Checks that rows are still identified by the same columns; None if it is not known
+            which these were.
     """
     nothing = [None] * len(columns)
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
+            if key is not None:
+                key.require(batch)
             decoded = decoder.rows(batch.column(VALUE))
             reasons = batch.column(REASON).to_pylist()
             is_left = decoded.is_null()

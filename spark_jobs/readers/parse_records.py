@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,10 +21,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sources.common.schema import ddl, parse_schema, parse_type
 from sources.config.kafka_source import KafkaSource
 from sources.config.rules import NO_RULES, RowRules
+from sources.decoding.changes.record_keys import RecordKeys
 from sources.decoding.decoder import NO_VALUE, RowDecoder, field_reader
 from sources.decoding.json_batches import read_objects, supports_schema
 from sources.decoding.value_format import RAW_COLUMN
 from sources.errors import InputError
+from sources.planning.key_of_changes import known_key
 from sources.planning.plan import Plan
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
@@ -34,6 +37,7 @@ from spark_jobs.readers.decode_records import (
     RECORD,
     TIME,
     VALUE,
+    KeyCheck,
     decoding,
     place_and_key,
     place_of_record,
@@ -73,6 +77,20 @@ class _Marked:
     columns: dict[str, Column]
     is_bad: Column
     reason: Column
+
+
+class Watches(NamedTuple):
+    """What is looked at in records of changes besides their values.
+
+    Attributes:
+        repaired: Recognizes good changes of rows that are wrong; None if the source has no keys
+            that identify rows.
+        key: Refuses records that are identified by other columns; None if it is not known by which
+            they were.
+    """
+
+    repaired: RepairWatch | None
+    key: KeyCheck | None
 
 
 def record_columns(plan: Plan, source: KafkaSource) -> dict[str, str]:
@@ -118,11 +136,13 @@ def parse_values(
         *needed_of_record(rules, is_streaming=is_streaming),
     ]
     extra = list(dict.fromkeys(needed))
-    watch = None
+    watch = key = None
     if source.holds_changes:
         unchanged = source.envelope_column("unchanged")
         watch = RepairWatch(generation, source.name, unchanged)
-    rows = _parsed(raw, source, read, staging, extra, watch)
+        if (identified := known_key(generation, source)) is not None:
+            key = KeyCheck(RecordKeys(source), identified)
+    rows = _parsed(raw, source, read, staging, extra, Watches(watch, key))
     columns = parse_schema(source.selected(read))
     rows = select_columns(rows, source.selection, columns, [*LOG_COLUMNS, *extra])
     rows = event_time.apply(rows, staging)
@@ -136,7 +156,7 @@ def _parsed(
     columns: Mapping[str, str],
     staging: Folder,
     extra: Sequence[str],
-    watch: RepairWatch | None,
+    watches: Watches,
 ) -> DataFrame:
     """Return all columns of each record that can be read, before ``select``, and the extra ones.
 
@@ -146,9 +166,9 @@ def _parsed(
         columns: Names and types of all columns of a record.
         staging: Folder in which a stream stages bad records.
         extra: Those of :data:`RECORD` that are returned, too.
-        watch: Recognizes good changes of rows that are wrong; None if the source has no keys that
-            identify rows.
+        watches: What is looked at besides the values.
     """
+    watch, key = watches
     of_value = source.value_schema(columns)
     kinds = {name: columns[name] for name in [*source.record_columns, *of_value.names]}
     remove: Step | None = None
@@ -168,9 +188,9 @@ def _parsed(
     if source.format in ("avro", "protobuf", "debezium"):
         needed = RECORD if remove is not None else extra
         decoder = RowDecoder(field_reader(source), of_value)
-        decode = decoding(decoder, of_value, [*source.record_columns], needed)
+        decode = decoding(decoder, of_value, [*source.record_columns], needed, key)
         reason = _first_reason(wrong).alias(REASON)
-        record = dict.fromkeys([VALUE, *needed])
+        record = dict.fromkeys([VALUE, *([] if key is None else [KEY]), *needed])
         records = records.select(*LOG_COLUMNS, *source.record_columns, reason, *record)
         if remove is not None:
             rows = records.mapInArrow(reporting(_chained(decode, remove)), row_ddl + extra_ddl)

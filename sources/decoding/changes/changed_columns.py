@@ -9,6 +9,11 @@ from typing import Any, NamedTuple
 from sources.decoding.changes.envelopes import Encoding
 from sources.errors import ErrorReport, InputError
 
+NEW_START = (
+    "take a new snapshot later than this event, into a new folder, and begin a new generation with "
+    "it: `hybrid generation new P`"
+)
+"""What a new snapshot needs, as the end of a sentence."""
 _PLAIN = ("boolean", "smallint", "int", "bigint", "double", "float", "string")
 
 

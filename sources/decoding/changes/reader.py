@@ -22,6 +22,7 @@ from sources.common.schema import may_be_long, parse_schema, parse_type, type_na
 from sources.decoding.base import BaseReader
 from sources.decoding.changes.batches import Model, ModelColumn, read_envelopes
 from sources.decoding.changes.changed_columns import (
+    NEW_START,
     ChangedTable,
     changed_columns,
     where_defaults_are,
@@ -47,10 +48,6 @@ _CAN_BE_LONG = (str, bytes, list)
 _OF_A_ROW = ("u", "d")
 _ROW_OF = {"c": "after", "u": "after", "r": "after", "d": "before"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NEW_START = (
-    "take a new snapshot later than this event, into a new folder, and begin a new generation with "
-    "it: `hybrid generation new P`"
-)
 
 
 class DebeziumReader(BaseReader):
@@ -72,7 +69,7 @@ class DebeziumReader(BaseReader):
             JsonEnvelopes() if registry is None else AvroEnvelopes(registry)
         )
         self._table = source.table
-        self._renaming = Renaming(source.table or "", source.renamed_columns or {}, _NEW_START)
+        self._renaming = Renaming(source.table or "", source.renamed_columns or {}, NEW_START)
         self._columns = [(field.name, value_converter(field.type)) for field in columns]
         self._integers = {
             field.name: field.type for field in columns if pa.types.is_integer(field.type)
@@ -232,7 +229,7 @@ class DebeziumReader(BaseReader):
         hint = (
             "If the target merges changes, declare `on_truncate: follow` for this source, which "
             "removes them in order, and run `hybrid resume P`. If it appends, in this order: "
-            f"{_NEW_START}."
+            f"{NEW_START}."
         )
         raise InputError(message, hint, table=self._table, value="t")
 
@@ -266,7 +263,7 @@ class DebeziumReader(BaseReader):
             return
         new = [name for name in row if name not in self._known]
         missing = sorted((self._required | (self._added if new else set())) - row.keys())
-        table = ChangedTable(self._table, encodings, origin, _NEW_START)
+        table = ChangedTable(self._table, encodings, origin, NEW_START)
         raise changed_columns(table, new, missing)
 
     def _check_encodings(
@@ -284,7 +281,7 @@ class DebeziumReader(BaseReader):
             # MariaDB's `float(M,D)` is a double there: its values tell.
             is_sure = origin.get("connector") == "postgresql"
             if is_sure and encodings.get(name, NO_ENCODING).kind == "double":
-                raise widened_column(self._table, name, "float", "a double", _NEW_START)
+                raise widened_column(self._table, name, "float", "a double", NEW_START)
         for name in self._without_default:
             default = encodings.get(name, NO_ENCODING).default
             if default is not None:
@@ -317,18 +314,18 @@ class DebeziumReader(BaseReader):
         if op not in _OF_A_ROW:
             reason = (
                 f"{what} when it gave the row another key, so neither the log nor a row of that "
-                f"key contains it: {full}, {_NEW_START}"
+                f"key contains it: {full}, {NEW_START}"
             )
         elif self._unchanged is not None:
             reason = (
                 f"{what}, and a column of text, bytes or an array only can keep the row's value: "
-                f"declare `{name}` so, or {full}, {_NEW_START}"
+                f"declare `{name}` so, or {full}, {NEW_START}"
             )
         else:
             reason = (
                 f"{what}, so the log does not contain it: to keep the row's value, declare "
                 "`include: {_unchanged: unchanged}` and `sink.unchanged: _unchanged` in a new "
-                f"generation; or {full}, {_NEW_START}"
+                f"generation; or {full}, {NEW_START}"
             )
         raise BadValue(reason)
 
@@ -355,7 +352,7 @@ class DebeziumReader(BaseReader):
             if type(value) is int and (kind := self._integers.get(name)) is not None:
                 require_integer(value, kind, encoding)
             elif name in self._floats and encoding.kind == "double" and not _is_float(value):
-                raise widened_column(self._table, name, "float", str(value), _NEW_START)
+                raise widened_column(self._table, name, "float", str(value), NEW_START)
             elif name in self._were_floats and encoding.kind == "float" and type(value) is float:
                 value = struct.unpack("f", struct.pack("f", value))[0]
             elif value is not None and self._follows and (fits := self._decimals.get(name)):
@@ -365,7 +362,7 @@ class DebeziumReader(BaseReader):
             if self._follows and type(value) in (int, Decimal):
                 shown = short_repr(value) if type(value) is int else str(value)
                 raise widened_column(
-                    self._table, name, self._kinds[name], shown, _NEW_START
+                    self._table, name, self._kinds[name], shown, NEW_START
                 ) from None
             reason = f"`{name}`: {error}"
             raise BadValue(reason) from None

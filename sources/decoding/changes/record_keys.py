@@ -1,0 +1,136 @@
+"""Keys of the records of a captured table: Debezium fills them with the table's primary key.
+
+If that is changed, rows that a sink takes for one by its own key may be several. Only the key of a
+record tells, before a change is merged: the envelope does not contain it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.decoding.batch_cursor import as_mask
+from sources.decoding.changes.changed_columns import NEW_START
+from sources.decoding.changes.renamed_columns import all_names
+from sources.decoding.conversion import BadValue
+from sources.decoding.json_shapes import JsonShapes
+from sources.decoding.value_format import ValueFormat
+from sources.errors import InputError
+
+if TYPE_CHECKING:
+    from sources.decoding.avro import AvroReader
+
+# Shapes of keys that are looked for in a batch; what is left is looked at one by one.
+_MOST_SHAPES = 8
+_ID_BYTES = 5
+
+
+class RecordKeys:
+    """Names of the columns that identify rows, by the keys of records.
+
+    Args:
+        source: The declaration, of ``format: debezium``.
+    """
+
+    def __init__(self, source: ValueFormat) -> None:
+        self._table = source.table
+        self._old = {
+            new: name
+            for name, names in (source.renamed_columns or {}).items()
+            for new in all_names(names)
+        }
+        self._reader: AvroReader | None = None
+        if source.registry is not None:
+            # Its library is optional.
+            from sources.decoding.avro import AvroReader  # noqa: PLC0415
+
+            self._reader = AvroReader(None, source.registry)
+
+    def names(self, key: bytes | None) -> list[str] | None:
+        """Return the columns of a key by their names in the ``schema``, sorted.
+
+        Returns:
+            Empty for a record without a key, as of a table without a primary key; None if the key
+            is written in another way, so that it does not tell.
+
+        Raises:
+            InputError: The schema registry refuses the login or the request.
+            UnavailableError: The schema registry does not answer.
+        """
+        if key is None:
+            return []
+        try:
+            fields = self._fields(key)
+        except (BadValue, ValueError):
+            return None
+        return sorted(self._old.get(name, name) for name in fields)
+
+    def first_other(
+        self, keys: pa.BinaryArray, expected: Sequence[str]
+    ) -> tuple[int, InputError] | None:
+        """Return the first record that is identified by other columns, and the error; or None.
+
+        Args:
+            keys: Keys of records.
+            expected: Columns by which rows were identified so far, sorted.
+        """
+        for at in self._distinct(keys.cast(pa.binary())):
+            found = self.names(keys[at].as_py())
+            if found is not None and found != [*expected]:
+                return at, self._changed(expected, found)
+        return None
+
+    def _distinct(self, keys: pa.BinaryArray) -> list[int]:
+        """Return indexes of keys such that each other one has the columns of one of them."""
+        is_null = as_mask(keys.is_null())
+        found = np.flatnonzero(is_null)[:1].tolist()
+        left = np.flatnonzero(~is_null)
+        some = keys.drop_null()
+        if self._reader is not None:
+            # A schema id is in front of each.
+            ids = pc.binary_slice(some, 0, _ID_BYTES).dictionary_encode().indices.to_numpy()
+            _, firsts = np.unique(ids, return_index=True)
+            return sorted([*found, *left[firsts].tolist()])
+        shapes = JsonShapes(some)
+        is_left = np.ones(len(left), np.bool_)
+        for _ in range(_MOST_SHAPES):
+            (others,) = np.nonzero(is_left)
+            if not len(others):
+                return sorted(found)
+            at = int(others[0])
+            found.append(int(left[at]))
+            is_left &= ~shapes.like(at)
+            is_left[at] = False
+        return sorted([*found, *left[is_left].tolist()])
+
+    def _fields(self, key: bytes) -> Mapping[str, Any]:
+        if self._reader is not None:
+            return self._reader.fields(key)
+        document = orjson.loads(key)
+        if isinstance(document, dict) and document.keys() == {"schema", "payload"}:
+            document = document["payload"]
+        if not isinstance(document, dict):
+            reason = "the key is not an object"
+            raise BadValue(reason)
+        return document
+
+    def _changed(self, before: Sequence[str], now: Sequence[str]) -> InputError:
+        message = (
+            f"The primary key of the source database's table `{self._table}` was changed: changes "
+            f"are identified by {_listed(now)} now, and were by {_listed(before)}. Rows that "
+            "`sink.key` takes for one may be several. The run stops before this change."
+        )
+        hint = (
+            f"Declare the new key in `sink.key`, and {NEW_START}. If the table's key is the same, "
+            "correct `message.key.columns` of the connector."
+        )
+        return InputError(message, hint, table=str(self._table), field="sink.key")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "no column"

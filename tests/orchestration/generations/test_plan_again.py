@@ -90,7 +90,7 @@ def test_a_plan_that_nothing_was_read_by_is_made_again_by_another_declaration(
     assert after.info.transaction_id != before.info.transaction_id
     assert len(list(after.path("splits").iterdir())) == 1
     assert {path.name for path in case.loaded.state.root.iterdir()} - {"current.json"} == (
-        {"g1", "g2"} if second else {"g1"}
+        {"g1", "g2", "actions"} if second else {"g1"}
     )
 
 

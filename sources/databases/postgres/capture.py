@@ -23,7 +23,9 @@ _TABLE = (
     "c.relreplident::text, current_setting('server_version_num')::int, "
     "EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid), "
     "(SELECT p.inhparent::regclass::text FROM pg_inherits p WHERE p.inhrelid = c.oid LIMIT 1), "
-    "EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary) "
+    "EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), "
+    "EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary "
+    "AND NOT i.indimmediate) "
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
     "WHERE n.nspname = %s AND c.relname = %s"
 )
@@ -57,6 +59,7 @@ class _Table(NamedTuple):
     has_children: bool
     parent: str | None
     has_primary_key: bool
+    is_deferrable: bool
 
 
 def require_capturable(
@@ -141,6 +144,16 @@ def _require_identity(
     connection: psycopg.Connection[Any], found: _Table, table: str, sink: Sink
 ) -> None:
     """Refuse a table whose updates and deletes do not say which row they change."""
+    if found.has_primary_key and found.is_deferrable and sink.mode == "merge":
+        message = (
+            f"The primary key of table `{table}` is DEFERRABLE: within a transaction several rows "
+            "may have one key, and the order of their changes does not tell which of them stays."
+        )
+        hint = (
+            f"Make it immediate: `ALTER TABLE {table} DROP CONSTRAINT …, ADD PRIMARY KEY (…)`; or "
+            f"keep every change with `sink.mode: append`; {_AGAIN}"
+        )
+        raise InputError(message, hint, table=table, field="sink.key")
     if found.has_primary_key or found.identity in ("i", "n"):
         return
     if found.identity == "d":

@@ -61,6 +61,10 @@ def test_a_plain_table_is_captured(connection: Connection) -> None:
         ("CREATE UNLOGGED TABLE x (id int PRIMARY KEY)", "is unlogged"),
         ("CREATE TABLE x (id int, note text)", "has no primary key, so its updates and deletes"),
         (
+            "CREATE TABLE x (id int PRIMARY KEY DEFERRABLE, note text)",
+            "The primary key of table `public.x` is DEFERRABLE",
+        ),
+        (
             "CREATE TABLE x (id int PRIMARY KEY, note int GENERATED ALWAYS AS (id * 2) STORED)",
             r"generated columns \(note\)",
         ),

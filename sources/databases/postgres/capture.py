@@ -146,7 +146,7 @@ def _require_identity(
     """Refuse a table whose updates and deletes do not say which row they change."""
     if found.has_primary_key and found.is_deferrable and sink.mode == "merge":
         message = (
-            f"The primary key of table `{table}` is DEFERRABLE: within a transaction several rows "
+            f"Table `{table}` has a primary key that is DEFERRABLE: within a transaction several rows "
             "may have one key, and the order of their changes does not tell which of them stays."
         )
         hint = (

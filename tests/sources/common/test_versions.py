@@ -27,6 +27,7 @@ from sources.planning.rounds import Round
 from sources.planning.topic_range import TopicRange
 from sources.planning.transform_analysis import TransformAnalysis
 from sources.serving import Serving, Switch
+from sources.state.action_log import Action, ActionEnd
 from sources.state.generation import CurrentGeneration, GenerationInfo
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.launch.record import Launch
@@ -43,6 +44,8 @@ from spark_jobs.target.added_columns import ColumnsLog
 from spark_jobs.target.truncation import Truncated
 
 KINDS: list[type[Record]] = [
+    Action,
+    ActionEnd,
     Approval,
     BadRecordCount,
     Barrier,

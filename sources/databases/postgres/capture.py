@@ -146,8 +146,8 @@ def _require_identity(
     """Refuse a table whose updates and deletes do not say which row they change."""
     if found.has_primary_key and found.is_deferrable and sink.mode == "merge":
         message = (
-            f"Table `{table}` has a primary key that is DEFERRABLE: within a transaction several rows "
-            "may have one key, and the order of their changes does not tell which of them stays."
+            f"Table `{table}` has a primary key that is DEFERRABLE: within a transaction several "
+            "rows may have one key, and the order of their changes does not tell which one stays."
         )
         hint = (
             f"Make it immediate: `ALTER TABLE {table} DROP CONSTRAINT …, ADD PRIMARY KEY (…)`; or "

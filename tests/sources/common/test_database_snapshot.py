@@ -60,6 +60,12 @@ def test_positions_sort_as_transactions_then_events_then_rows(
 ) -> None:
     one, other = (gtid_position(7, *each) for each in changes)
     assert (one < other) == (changes[0] < changes[1])
+
+
+@given(st.lists(st.tuples(FILES, OFFSETS, ROWS), min_size=2, max_size=2))
+def test_positions_of_one_server_sort_as_files_then_offsets_then_rows(
+    changes: list[tuple[int, int, int]],
+) -> None:
     one, other = (file_position(*each) for each in changes)
     assert (one < other) == (changes[0] < changes[1])
 

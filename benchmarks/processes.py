@@ -51,13 +51,35 @@ def processes_of(groups: Set[int]) -> list[int]:
 
 def cpu_s(groups: Set[int]) -> float:
     """Return the CPU time of process groups, in seconds, with that of children that have ended."""
-    fields = [fields for _, fields in _every_process() if int(fields[2]) in groups]
+    return cpu_s_of(processes_of(groups))
+
+
+def cpu_s_of(pids: Iterable[int]) -> float:
+    """Return the CPU time of processes, in seconds, with that of children that have ended."""
+    wanted = set(pids)
+    fields = [fields for pid, fields in _every_process() if pid in wanted]
     return sum(int(each) for found in fields for each in found[11:15]) / _TICKS
 
 
 def memory_mb(groups: Set[int]) -> int:
     """Return the memory of process groups, in MB; pages that processes share count once (PSS)."""
-    return round(sum(map(_pss_kb, processes_of(groups))) / 1024)
+    return memory_mb_of(processes_of(groups))
+
+
+def memory_mb_of(pids: Iterable[int]) -> int:
+    """Return the memory of processes, in MB; pages that they share count once (PSS)."""
+    return round(sum(map(_pss_kb, pids)) / 1024)
+
+
+def processes_under(pid: int) -> set[int]:
+    """Return the ids of a process and all its descendants, of whatever process group."""
+    parents = {each: int(fields[1]) for each, fields in _every_process()}
+    found: set[int] = set()
+    new = {pid}
+    while new:
+        found |= new
+        new = {each for each, parent in parents.items() if parent in new} - found
+    return found
 
 
 def _shared_driver(loaded: LoadedPipeline) -> int | None:

@@ -1,0 +1,41 @@
+"""Runs a command, waits for all its descendants, and reports what they cost.
+
+    python -m benchmarks.flink.whole_process REPORT COMMAND…
+
+Descendants that outlive their parents become children of this process, so that the kernel adds up
+the CPU time of all of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> int:
+    """Run the command; return its exit status."""
+    report, *command = sys.argv[1:]
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    started = time.monotonic()
+    status = subprocess.run(command, check=False).returncode
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+    seconds = time.monotonic() - started
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    document = {"seconds": seconds, "cpu_s": usage.ru_utime + usage.ru_stime}
+    Path(report).write_text(json.dumps(document))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

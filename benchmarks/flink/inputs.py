@@ -74,13 +74,18 @@ def prepare(folder: Path, rows: int, servers: str) -> Inputs:
         servers: Address of the broker.
     """
     inputs = Inputs(folder, max(rows // _UNIT, 1) * _UNIT, servers)
+    write_files(inputs)
+    _fill(inputs)
+    return inputs
+
+
+def write_files(inputs: Inputs) -> None:
+    """Write the files of history, and the file of the topic's records."""
     inputs.history.mkdir(parents=True)
     each = inputs.rows // FILES
     for number in range(FILES):
         _write(inputs.history / f"{number:03}.json", number * each, (number + 1) * each)
     _write(inputs.records, inputs.rows - inputs.overlap, 2 * inputs.rows, last=True)
-    _fill(inputs)
-    return inputs
 
 
 def _write(path: Path, first: int, end: int, *, last: bool = False) -> None:

@@ -42,6 +42,9 @@ def require_right(inputs: Inputs, work: str, files: Sequence[str], contender: st
     Raises:
         WrongResultError: Number of rows or sums differ.
     """
+    if not files:
+        message = f"{contender}, {work}: the table has no files."
+        raise WrongResultError(message)
     kind = "counts" if work == "windows" else "events"
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")

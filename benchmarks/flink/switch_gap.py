@@ -47,9 +47,9 @@ def delta_files(table: Path) -> list[DataFile]:
     found = []
     for commit in sorted((table / "_delta_log").glob("*.json")):
         actions = map(json.loads, commit.read_text().splitlines())
-        adds = [action["add"] for action in actions if "add" in action]
-        at_ms = commit.stat().st_mtime_ns // 1_000_000
-        found += [DataFile(table / add["path"], add["modificationTime"], at_ms) for add in adds]
+        paths = [table / action["add"]["path"] for action in actions if "add" in action]
+        committed_ms = _ms(commit.stat().st_mtime_ns)
+        found += [DataFile(path, _ms(path.stat().st_mtime_ns), committed_ms) for path in paths]
     return _with_ids(found)
 
 
@@ -58,8 +58,7 @@ def flink_files(table: Path) -> list[DataFile]:
     found = []
     for name in files_of_flink(table):
         stat = Path(name).stat()
-        closed_ms, renamed_ms = stat.st_mtime_ns // 1_000_000, stat.st_ctime_ns // 1_000_000
-        found.append(DataFile(Path(name), closed_ms, renamed_ms))
+        found.append(DataFile(Path(name), _ms(stat.st_mtime_ns), _ms(stat.st_ctime_ns)))
     return _with_ids(found)
 
 
@@ -78,6 +77,10 @@ def gap(files: Sequence[DataFile], first_live: int, history_read_ms: int | None 
         history_read_ms = max(file.closed_ms for file in history)
     committed_ms = max(min(file.committed_ms, live_ms) for file in history)
     return Gap(live_ms - history_read_ms, live_ms - committed_ms)
+
+
+def _ms(ns: int) -> int:
+    return ns // 1_000_000
 
 
 def _with_ids(files: Sequence[DataFile]) -> list[DataFile]:

@@ -115,6 +115,8 @@ bench: install
 	$(BIN)/python -m benchmarks.changes --trickle 100 --keys 50000
 	$(BIN)/python -m benchmarks.fixed
 	$(BIN)/python -m benchmarks.pipelines
+	$(BIN)/python -m benchmarks.flink
+	$(BIN)/python -m benchmarks.flink --profile windows
 	$(BIN)/python -m benchmarks.page
 
 clean:

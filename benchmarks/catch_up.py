@@ -58,7 +58,7 @@ _AVRO = JarSet(
     excludes=tuple(excludes("spark").split(",")),
 )
 # Prefixes of class names, by stage of the work.
-_STAGES = {
+STAGES = {
     "parsing JSON": ("com.fasterxml.jackson", "org.apache.spark.sql.catalyst.json"),
     "exchanging rows with Python": ("org.apache.spark.sql.execution.python", "org.apache.arrow"),
     "reading from Kafka": ("org.apache.kafka", "org.apache.spark.sql.kafka010"),
@@ -126,7 +126,7 @@ def _profile(
     for read in contenders.values():
         write_to_delta(read, target)
     profiles = {
-        name: asdict(profile(pid, partial(write_to_delta, read, target), _STAGES))
+        name: asdict(profile(pid, partial(write_to_delta, read, target), STAGES))
         for name, read in contenders.items()
     }
     record(f"profile-catch-up-{form}", profiles)

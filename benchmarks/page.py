@@ -58,6 +58,9 @@ _RATIOS = {
 _PROFILES = {
     "profile-catch-up-json": "Catching up with a topic of JSON",
     "profile-catch-up-avro": "Catching up with a topic of Avro",
+    "profile-flink-files": "Beside Flink: files of JSON lines to a table",
+    "profile-flink-topic": "Beside Flink: a topic of JSON to a table",
+    "profile-flink-windows": "Beside Flink: counts per hour and user",
 }
 _CURVES = {
     "planning": ("Planning Parquet files", "files", "plan_s"),

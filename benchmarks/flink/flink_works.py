@@ -24,22 +24,17 @@ def build() -> None:
     """Compile Flink's part and collect its jars in ``build/flink``.
 
     Raises:
-        RuntimeError: There is no Maven.
-        CalledProcessError: Maven failed.
+        RuntimeError: There is no Maven, or it failed; the message has what it printed.
     """
     maven = shutil.which("mvn")
     if maven is None:
         message = "Flink's part is built with Maven, and there is no `mvn` on the PATH: install it."
         raise RuntimeError(message)
-    command = [
-        maven,
-        "--quiet",
-        "--batch-mode",
-        "-Dstyle.color=never",
-        "compile",
-        "dependency:copy-dependencies",
-    ]
-    subprocess.run(command, cwd=_PROJECT, check=True)
+    command = [maven, "--quiet", "--batch-mode", "compile", "dependency:copy-dependencies"]
+    done = subprocess.run(command, cwd=_PROJECT, check=False, capture_output=True, text=True)
+    if done.returncode:
+        message = f"Maven could not build Flink's part:\n{done.stdout}{done.stderr}"
+        raise RuntimeError(message)
 
 
 def command() -> list[str]:

@@ -44,6 +44,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     from orchestration.audit.ledger import recount_ledgers  # noqa: PLC0415
     from orchestration.audit.readers.files import AuditFiles  # noqa: PLC0415
     from orchestration.audit.sides import create_sides  # noqa: PLC0415
+    from orchestration.audit.snapshot_rows import settle_snapshot_rows  # noqa: PLC0415
     from orchestration.audit.sql import open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
 
@@ -59,6 +60,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
         files = AuditFiles(loaded, Path(scratch))
         inputs = create_inputs(connection, loaded, files)
         unchecked, side_notes = create_sides(connection, loaded, query)
+        settle_snapshot_rows(connection, pipeline)
         comparison = compare(
             connection,
             pipeline.sink.key,

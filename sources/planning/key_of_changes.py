@@ -13,7 +13,7 @@ class KeyOfChanges(Record):
     """State document of a generation: the key by which changes of a topic are merged.
 
     Attributes:
-        columns: Names of the columns in the ``schema``, sorted; empty if records have no key.
+        columns: Names of the columns in the ``schema``, sorted.
     """
 
     columns: list[str]

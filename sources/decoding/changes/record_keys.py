@@ -55,15 +55,15 @@ class RecordKeys:
         """Return the columns of a key by their names in the ``schema``, sorted.
 
         Returns:
-            Empty for a record without a key, as of a table without a primary key; None if the key
-            is written in another way, so that it does not tell.
+            None for a record without a key, as of a TRUNCATE, and if the key is written in another
+            way, so that it does not tell.
 
         Raises:
             InputError: The schema registry refuses the login or the request.
             UnavailableError: The schema registry does not answer.
         """
         if key is None:
-            return []
+            return None
         try:
             fields = self._fields(key)
         except (BadValue, ValueError):
@@ -87,15 +87,14 @@ class RecordKeys:
 
     def _distinct(self, keys: pa.BinaryArray) -> list[int]:
         """Return indexes of keys such that each other one has the columns of one of them."""
-        is_null = as_mask(keys.is_null())
-        found = np.flatnonzero(is_null)[:1].tolist()
-        left = np.flatnonzero(~is_null)
+        found: list[int] = []
+        left = np.flatnonzero(as_mask(keys.is_valid()))
         some = keys.drop_null()
         if self._reader is not None:
             # A schema id is in front of each.
             ids = pc.binary_slice(some, 0, _ID_BYTES).dictionary_encode().indices.to_numpy()
             _, firsts = np.unique(ids, return_index=True)
-            return sorted([*found, *left[firsts].tolist()])
+            return sorted(left[firsts].tolist())
         shapes = JsonShapes(some)
         is_left = np.ones(len(left), np.bool_)
         for _ in range(_MOST_SHAPES):

@@ -35,7 +35,8 @@ def with_schema(**columns: Any) -> bytes:
         (with_schema(line=2, id=1), ["id", "line"]),
         # Nobody's key, and no reason to fail.
         (plain(schema=1, payload=2), None),
-        (None, []),
+        # A TRUNCATE has none.
+        (None, None),
         (b"7", None),
         (b"{", None),
         (b"\xff", None),
@@ -57,9 +58,9 @@ def test_the_first_record_that_other_columns_identify_is_found(write: Any) -> No
     many = [write(id=n, line=n % 9) for n in range(500)]
     expected = ["id", "line"]
     assert keys().first_other(pa.array([*many, b"text"], pa.binary()), expected) is None
-    for other in (write(id=5), write(id=5, line=1, name="x"), None):
+    for other in (write(id=5), write(id=5, line=1, name="x")):
         # Whatever comes after it.
-        values = [*many[:250], other, *many[250:], write(name="y")]
+        values = [None, *many[:249], other, *many[250:], None, write(name="y")]
         found = keys().first_other(pa.array(values, pa.binary()), expected)
         assert found is not None
         at, error = found

@@ -65,7 +65,7 @@ def main() -> None:
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hybrid-bench-")))
-        dsn, template = _open(stack, folder, options)
+        dsn, template = open_tables(stack, folder, options)
         result = {"driver": options.driver, "tables": options.tables, "heap": options.memory}
         begun = time.monotonic()
         table_pipelines.copy(template, lambda _line: None)
@@ -73,7 +73,7 @@ def main() -> None:
         tables = [template.load(table) for table in template.tables()]
         stack.callback(end_all, tables)
         with ThreadPoolExecutor(options.at_once) as pool:
-            list(pool.map(_go_live, tables))
+            list(pool.map(go_live, tables))
         result |= {
             "snapshot s": round(copied - begun, 1),
             "all live after s": round(time.monotonic() - begun, 1),
@@ -85,7 +85,9 @@ def main() -> None:
     record(f"tables-{options.driver}-{options.tables}", result)
 
 
-def _open(stack: ExitStack, folder: Path, options: argparse.Namespace) -> tuple[str, Template]:
+def open_tables(
+    stack: ExitStack, folder: Path, options: argparse.Namespace
+) -> tuple[str, Template]:
     """Start database, broker and connector; return the database's address and the declaration."""
     postgres = stack.enter_context(LocalPostgres())
     os.environ["PGPASSWORD"] = postgres.password
@@ -119,7 +121,8 @@ def _open(stack: ExitStack, folder: Path, options: argparse.Namespace) -> tuple[
     return postgres.dsn, Template(path)
 
 
-def _go_live(loaded: LoadedPipeline) -> None:
+def go_live(loaded: LoadedPipeline) -> None:
+    """Bring a pipeline to its live run."""
     run_chain(ChainRun(loaded, Observer(), rest_requested=True))
 
 

@@ -21,6 +21,7 @@ from sources.ledger import Ledger, SeamCount
 from sources.planning.approval import Approval
 from sources.planning.discovery import Discovery
 from sources.planning.followed_columns import FollowedColumns
+from sources.planning.key_of_changes import KeyOfChanges
 from sources.planning.plan import Plan
 from sources.planning.planned_by import PlannedBy
 from sources.planning.rounds import Round
@@ -62,6 +63,7 @@ KINDS: list[type[Record]] = [
     KeptBatch,
     KeptDefinition,
     KeptRows,
+    KeyOfChanges,
     LateRows,
     Launch,
     LeaseRecord,

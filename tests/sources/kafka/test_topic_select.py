@@ -85,14 +85,14 @@ def test_without_a_select_the_columns_stay_as_they_were_written() -> None:
     ("changes", "told"),
     [
         ({"select": {**SELECT, "x": "nothing"}}, "uses a column `nothing`, which does not exist"),
-        ({"select": {**SELECT, "x": "key"}}, "Use one of the source's columns: amount, ms, order."),
+        ({"select": {**SELECT, "x": "key"}}, "Use one of these columns: amount, ms, order."),
         ({"select": {**SELECT, "x": "upper(order)"}}, "before Spark runs. Write CAST("),
         ({"select": {**SELECT, "x": "CAST(sum(ms) AS int)"}}, "is not evaluated row by row"),
         ({"select": {**SELECT, "x": "CAST(order AS"}}, "`select.x: CAST(order AS` is not SQL"),
         ({"schema": None}, "`select` needs a `schema`"),
         (
             {"format": "raw", "schema": None, "select": {"x": "CAST(text AS string)"}},
-            "uses a column `text`, which does not exist. Use one of the source's columns: value.",
+            "uses a column `text`, which does not exist. Use one of these columns: value.",
         ),
     ],
 )

@@ -1,9 +1,9 @@
 package beside;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
-import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -11,12 +11,11 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.flink.configuration.CheckpointingOptions;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.configuration.RestOptions;
 import org.apache.flink.core.execution.CheckpointingMode;
 import org.apache.flink.runtime.minicluster.MiniCluster;
 import org.apache.flink.runtime.minicluster.MiniClusterConfiguration;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
-
-import com.fasterxml.jackson.databind.ObjectMapper;
 
 /**
  * A cluster in this process that does one piece of work for each line of standard input.
@@ -31,33 +30,39 @@ public final class Main {
 
     private Main() {}
 
-    public static void main(String[] arguments) throws Exception {
-        MiniClusterConfiguration cluster =
+    public static void main(String[] arguments) {
+        Configuration settings = new Configuration();
+        settings.set(RestOptions.BIND_PORT, "0");
+        MiniClusterConfiguration setup =
                 new MiniClusterConfiguration.Builder()
+                        .setConfiguration(settings)
                         .setNumTaskManagers(1)
                         .setNumSlotsPerTaskManager(SLOTS)
                         .build();
-        try (MiniCluster running = new MiniCluster(cluster)) {
-            running.start();
-            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))
-                    .lines()
-                    .forEach(line -> answer(running, line));
+        try (MiniCluster cluster = new MiniCluster(setup)) {
+            cluster.start();
+            BufferedReader lines =
+                    new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                System.out.println(JSON.writeValueAsString(run(cluster, options(line))));
+            }
+        } catch (Exception error) {
+            error.printStackTrace();
+            // Threads of the cluster would keep the process alive.
+            System.exit(1);
         }
     }
 
-    private static void answer(MiniCluster cluster, String line) {
-        try {
-            Map<String, String> options = new TreeMap<>();
-            JSON.readTree(line)
-                    .fields()
-                    .forEachRemaining(each -> options.put(each.getKey(), each.getValue().asText()));
-            System.out.println(JSON.writeValueAsString(run(cluster, options)));
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
-        }
+    private static Map<String, String> options(String line) throws IOException {
+        Map<String, String> options = new TreeMap<>();
+        JSON.readTree(line)
+                .fields()
+                .forEachRemaining(each -> options.put(each.getKey(), each.getValue().asText()));
+        return options;
     }
 
-    private static Map<String, Object> run(MiniCluster cluster, Map<String, String> options) {
+    private static Map<String, Object> run(MiniCluster cluster, Map<String, String> options)
+            throws Exception {
         long begun = System.nanoTime();
         Configuration settings = new Configuration();
         settings.set(
@@ -69,11 +74,7 @@ public final class Main {
         env.getConfig().enableObjectReuse();
         env.enableCheckpointing(CHECKPOINTS.toMillis(), CheckpointingMode.EXACTLY_ONCE);
         new Work(options).build(env);
-        try {
-            cluster.executeJobBlocking(env.getStreamGraph().getJobGraph());
-        } catch (Exception error) {
-            throw new IllegalStateException("the job of " + options + " failed", error);
-        }
+        cluster.executeJobBlocking(env.getStreamGraph().getJobGraph());
         return Map.of(
                 "seconds", (System.nanoTime() - begun) / 1e9,
                 "switched_at_ms", Work.SWITCHED_AT_MS.get());

@@ -32,7 +32,7 @@ def record(name: str, result: Any, command: str | None = None) -> None:
 def _command() -> str:
     """Return the command line of this process as ``python -m <module> <arguments>``."""
     spec = sys.modules["__main__"].__spec__
-    module = Path(sys.argv[0]).stem if spec is None else spec.name
+    module = Path(sys.argv[0]).stem if spec is None else spec.name.removesuffix(".__main__")
     return " ".join(["python -m", module, *sys.argv[1:]])
 
 

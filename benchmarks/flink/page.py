@@ -29,7 +29,8 @@ one is measured from the launch of the process to its end: `hybrid run`, and a F
 process with a `HybridSource`. Its topic begins with the last 1 % of the files: the project finds
 where the files end and removes what both have; Flink is told the time at which to begin. Flink
 ends with the topic; the project follows it until it is seen that all has been committed. Rows/s
-count what is read.
+count what is read. The load is that of the machine when a round began: where it exceeds the number
+of cores, other work shared them, and core-seconds say more than seconds.
 """
 _GAP = """The switch from files to topic. From the last row: the time from when it was read to the
 first commit of a live row. From the last commit: the time for which the table stood still.

@@ -29,6 +29,7 @@ from services.broker import LocalBroker, create_topic
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.context import PipelineContext
+from spark_jobs.query import followed_topic
 from spark_jobs.query.builder import build_query
 from spark_jobs.query.declaration import declare_query
 
@@ -189,6 +190,8 @@ def _pipeline(
 
 def _read_all(spark: SparkSession, loaded: LoadedPipeline) -> float:
     """Let the live query read the topic to its end; return the seconds, without its start."""
+    # A driver builds the query again after the first, small micro-batches; here is one query.
+    followed_topic.FIRST_OFFSETS = loaded.pipeline.topics[-1].max_offsets_per_batch
     query = declare_query(PipelineContext.require(loaded), "live")
     running = build_query(spark, query).writer.start()
     started = time.monotonic()

@@ -30,6 +30,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.session import HERE, in_turns, plain_topic, report, session
+from benchmarks.topics import deliver, send
 from services.broker import LocalBroker, create_topic
 from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
@@ -316,7 +317,7 @@ class _Changes:
         """Produce a number of further changes, and wait until all are delivered."""
         for _ in range(rows):
             self._change()
-        assert self._producer.flush(60) == 0
+        deliver(self._producer)
 
     def _change(self) -> None:
         """Produce the next change: an insert of an absent key, a delete (1 in 10) or an update."""
@@ -343,14 +344,9 @@ class _Changes:
             self._present.add(key)
 
     def _send(self, key: int, value: str | None) -> None:
-        """Put a record into the producer's queue; wait while the queue is full."""
+        """Put a record into the producer's queue."""
         text = None if value is None else value.encode()
-        while True:
-            try:
-                self._producer.produce(_TOPIC, text, str(key), partition=key % _PARTITIONS)
-                return
-            except BufferError:
-                self._producer.poll(0.1)
+        send(self._producer, _TOPIC, text, key=str(key), partition=key % _PARTITIONS)
 
 
 if __name__ == "__main__":

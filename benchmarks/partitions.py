@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from benchmarks.record import record
+from benchmarks.topics import deliver
 from services.broker import LocalBroker, create_topic
 from sources.common.positions import EndPosition
 from sources.config.kafka_source import KafkaSource
@@ -71,9 +72,7 @@ def _fill(servers: str, topic: str, partitions: int) -> None:
             timestamp_ms = BEGIN_MS + number * 60_000
             producer.produce(topic, b"{}", partition=partition, timestamp=timestamp_ms)
             producer.poll(0)
-    if left := producer.flush(300):
-        message = f"{left} records were not delivered."
-        raise RuntimeError(message)
+    deliver(producer)
 
 
 def _measure(servers: str, topic: str, partitions: int) -> dict[str, float]:

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.record import record
 from benchmarks.session import HERE, in_turns, read_history, report, session
+from benchmarks.topics import deliver, send
 from services.broker import LocalBroker, create_topic
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
@@ -140,15 +141,8 @@ def _produce(servers: str, first: int, end: int) -> None:
         moment = time.gmtime((BEGIN_MS + n) // 1000)
         at = f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{(BEGIN_MS + n) % 1000:03}Z"
         value = json.dumps({"id": n, "at": at})
-        while True:
-            try:
-                producer.produce("events", value, partition=n % PARTITIONS, timestamp=BEGIN_MS + n)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    if left := producer.flush(120):
-        message = f"{left} records were not delivered."
-        raise RuntimeError(message)
+        send(producer, "events", value, partition=n % PARTITIONS, timestamp=BEGIN_MS + n)
+    deliver(producer)
 
 
 def _pipeline(

@@ -20,6 +20,7 @@ from sources.config.pipeline import Pipeline
 
 TOPIC = "bench"
 PARTITIONS = 4
+_DELIVERY_S = 300
 COLUMNS = {"id": "bigint", "at": "timestamp", "user": "string", "value": "double"}
 SCHEMA = {
     "type": "record",
@@ -50,13 +51,36 @@ def produce(servers: str, rows: int, form: Form = "json") -> None:
     for n in range(rows):
         at = datetime(2024, 1, 1 + n % 28, tzinfo=UTC)
         value = encode({"id": n, "at": at, "user": f"user{n % 1000}", "value": n * 0.5})
-        while True:
-            try:
-                producer.produce(TOPIC, value, partition=n % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    assert producer.flush(60) == 0
+        send(producer, TOPIC, value, partition=n % PARTITIONS)
+    deliver(producer)
+
+
+def send(producer: Producer, topic: str, value: bytes | str | None, **record: Any) -> None:
+    """Put a record into a producer's queue; wait while the queue is full.
+
+    Args:
+        producer: The producer.
+        topic: Name of the topic.
+        value: Value of the record.
+        record: More of what ``Producer.produce`` takes, such as ``partition``.
+    """
+    while True:
+        try:
+            producer.produce(topic, value, **record)
+            return
+        except BufferError:
+            producer.poll(0.1)
+
+
+def deliver(producer: Producer) -> None:
+    """Wait until all records of a producer are written.
+
+    Raises:
+        RuntimeError: The broker did not confirm all of them within 300 s.
+    """
+    if left := producer.flush(_DELIVERY_S):
+        message = f"{left} records were not delivered."
+        raise RuntimeError(message)
 
 
 def descriptors() -> bytes:

@@ -10,7 +10,6 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from services.mariadb import USER as MARIADB_USER
 from services.mariadb import LocalMariaDb
 from services.postgres import DATABASE, USER, LocalPostgres
 from services.process import HOST, Service, end, free_ports, is_taken, kill, last_lines, spawn
+from sources.databases.mariadb.server import server_id_of
 from sources.errors import RunError
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
@@ -343,8 +343,7 @@ def mariadb_config(
         "database.port": str(mariadb.port),
         "database.user": MARIADB_USER,
         "database.password": mariadb.password,
-        # Distinct from all servers and replicas that read the same binary log.
-        "database.server.id": str(10_000 + zlib.crc32(prefix.encode()) % 1_000_000),
+        "database.server.id": str(server_id_of(prefix)),
         "topic.prefix": prefix,
         "table.include.list": ",".join(tables),
         "schema.history.internal.kafka.bootstrap.servers": servers,

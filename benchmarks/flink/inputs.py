@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 from confluent_kafka import Producer
 
+from benchmarks.topics import deliver, send
 from services.broker import create_topic
 
 TOPIC = "events"
@@ -114,14 +115,5 @@ def _fill(inputs: Inputs) -> None:
     with inputs.records.open("rb") as lines:
         for id_, line in enumerate(lines, first):
             at_s = _BEGIN_S + min(id_, end) // RATE + (_DAY_S if id_ >= end else 0)
-            while True:
-                try:
-                    producer.produce(
-                        TOPIC, line.rstrip(), partition=id_ % PARTITIONS, timestamp=at_s * 1000
-                    )
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-    if left := producer.flush(120):
-        message = f"{left} records were not delivered."
-        raise RuntimeError(message)
+            send(producer, TOPIC, line.rstrip(), partition=id_ % PARTITIONS, timestamp=at_s * 1000)
+    deliver(producer)

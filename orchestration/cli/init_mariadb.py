@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 
 from orchestration.cli.init_capture import CapturedKind, CaptureOptions
 from sources.databases.captured_table import DatabaseTable
-from sources.databases.mariadb.server import PASSWORD_VARIABLE, parse_address
+from sources.databases.mariadb.server import PASSWORD_VARIABLE, parse_address, server_id_of
 from sources.databases.mariadb.tables import find_tables
 from sources.errors import InputError
 
@@ -52,8 +51,7 @@ class MariaDb(CapturedKind):
             "database.hostname": address.host,
             "database.port": str(address.port),
             "database.user": address.user,
-            # Distinct from all servers and replicas that read the same binary log.
-            "database.server.id": str(10_000 + zlib.crc32(options.name.encode()) % 1_000_000),
+            "database.server.id": str(server_id_of(options.name)),
             "schema.history.internal.kafka.bootstrap.servers": options.brokers,
             "schema.history.internal.kafka.topic": f"{options.name}.history",
             # Otherwise 2^63 and more of `bigint unsigned` become negative.

@@ -89,7 +89,9 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
             "`--mariadb`."
         )
         raise typer.BadParameter(message)
-    if mariadb is not None and not mariadb.startswith(("mariadb://", "mysql://")):
+    from sources.config.snapshot import kind_of
+
+    if mariadb is not None and kind_of(mariadb) != "mariadb":
         message = "`--mariadb` takes an address such as `mariadb://reader@db:3306/shop`."
         raise typer.BadParameter(message)
     if files is None:

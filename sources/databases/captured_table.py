@@ -15,6 +15,7 @@ from sources.common.database_snapshot import DatabaseSnapshot
 from sources.config.kafka_source import KafkaSource
 from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
+from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError
 
 
@@ -85,6 +86,36 @@ class DatabaseTable(NamedTuple):
     key: list[str]
     left_out: dict[str, str]
     is_partitioned: bool = False
+
+    def type_of(self, column: str) -> str:
+        """Return the Spark SQL type of a column that the table got later.
+
+        Raises:
+            UnknownDefault: The table no longer has the column, or it can't be captured.
+        """
+        if (kind := self.columns.get(column)) is None:
+            reason = f"`{column}` can't be added: "
+            reason += self.left_out.get(column, "the table no longer has it")
+            raise UnknownDefault(reason)
+        return kind
+
+
+def added_column(name: str, kind: str, default: bool | int | float | str | None) -> AddedColumn:
+    """Return a column that a table got later, as it is declared.
+
+    Args:
+        name: Its name.
+        kind: Its Spark SQL type.
+        default: What rows from before hold.
+
+    Raises:
+        UnknownDefault: The default does not fit the type, such as ``infinity``.
+    """
+    try:
+        return AddedColumn(type=kind, default=default)
+    except ValueError:
+        reason = f"the default of `{name}`, {default}, can't be stored as {kind}"
+        raise UnknownDefault(reason) from None
 
 
 def require_key(table: DatabaseTable) -> Sequence[str]:

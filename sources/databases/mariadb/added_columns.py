@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.optional import needs_extra
 from sources.config.snapshot import SnapshotOptions
-from sources.databases.captured_table import NewColumns, UnknownDefault
-from sources.databases.mariadb.columns import Column
+from sources.databases.captured_table import NewColumns, UnknownDefault, added_column
 from sources.databases.mariadb.schema_changes import SchemaChange, read_schema_changes
 from sources.databases.mariadb.server import (
     PASSWORD_VARIABLE,
@@ -57,12 +56,9 @@ def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
         columns = describe_columns(connection, new.table)
     found = {}
     for name in new.names:
-        if (kind := described.columns.get(name)) is None:
-            why = described.left_out.get(name, "the table no longer has it")
-            reason = f"`{name}` can't be added: {why}"
-            raise UnknownDefault(reason)
+        kind = described.type_of(name)
         default = Alteration(statements[name].statement).value_of(columns[name])
-        found[name] = _added(columns[name], kind, default)
+        found[name] = added_column(name, kind, default)
     return found
 
 
@@ -79,19 +75,6 @@ def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
     """
     with _asking(options, table) as connection:
         return describe_table(connection, table).columns
-
-
-def _added(column: Column, kind: str, default: bool | int | float | str | None) -> AddedColumn:
-    """Return a column as it is declared.
-
-    Raises:
-        UnknownDefault: The default has more digits than the type.
-    """
-    try:
-        return AddedColumn(type=kind, default=default)
-    except ValueError:
-        reason = f"the default of `{column.name}`, {default}, can't be stored as {kind}"
-        raise UnknownDefault(reason) from None
 
 
 def _statements(new: NewColumns) -> dict[str, SchemaChange]:

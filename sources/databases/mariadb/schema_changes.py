@@ -15,6 +15,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.databases.captured_table import UnknownDefault
 from sources.databases.mariadb.gtid import parse_gtids
 from sources.decoding.changes.envelopes import AvroEnvelopes, Envelopes, JsonEnvelopes
+from sources.decoding.changes.positions import is_of_snapshot
 from sources.decoding.conversion import BadValue
 from sources.kafka.client import KafkaLog
 
@@ -109,7 +110,7 @@ def _changes_of(envelope: Mapping[str, Any], table: str) -> list[SchemaChange]:
         SchemaChange(
             statement=str(envelope.get("ddl") or ""),
             columns=[str(column["name"]) for column in (each["table"] or {}).get("columns", [])],
-            is_read=str(origin.get("snapshot")) in ("true", "first", "last", "incremental"),
+            is_read=is_of_snapshot(origin) or origin.get("snapshot") == "incremental",
             gtid=str(origin.get("gtid") or ""),
             file=int(str(origin["file"]).rpartition(".")[2]),
             offset=int(origin["pos"]),

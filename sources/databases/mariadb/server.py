@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -87,6 +88,17 @@ def parse_address(dsn: str) -> Address:
         raise InputError(message, hint, field="snapshot.dsn")
     database = unquote(url.path.strip("/"))
     return Address(url.hostname, port, unquote(url.username), database, tls)
+
+
+def server_id_of(connector: str) -> int:
+    """Return a number for a connector that is distinct from other readers of the same binary log.
+
+    A server and its replicas, whose numbers are small by custom, have others.
+
+    Args:
+        connector: Name of the connector.
+    """
+    return 10_000 + zlib.crc32(connector.encode()) % 1_000_000
 
 
 def server_of(dsn: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.optional import needs_extra
 from sources.config.snapshot import SnapshotOptions
-from sources.databases.captured_table import NewColumns, UnknownDefault
+from sources.databases.captured_table import NewColumns, UnknownDefault, added_column
 from sources.databases.postgres.server import answers, server_of
 from sources.databases.postgres.tables import describe_table
 from sources.decoding.changes.added_columns import AddedColumn
@@ -97,12 +97,9 @@ def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
         _require_added_last(attributes, new)
         found = {}
         for column in new.names:
-            if (kind := described.columns.get(column)) is None:
-                why = described.left_out.get(column, "the table no longer has it")
-                reason = f"`{column}` can't be added: {why}"
-                raise UnknownDefault(reason)
+            kind = described.type_of(column)
             default = _default(connection, table, there[column], kind)
-            found[column] = _added(column, kind, default)
+            found[column] = added_column(column, kind, default)
         return found
 
 
@@ -220,19 +217,6 @@ def _require_null_before(
             "default is computed for each row, or the table was rewritten since"
         )
         raise UnknownDefault(reason)
-
-
-def _added(name: str, kind: str, default: bool | int | float | str | None) -> AddedColumn:
-    """Return a column as it is declared.
-
-    Raises:
-        UnknownDefault: The default does not fit the type, such as ``infinity``.
-    """
-    try:
-        return AddedColumn(type=kind, default=default)
-    except ValueError:
-        reason = f"the default of `{name}`, {default}, can't be stored as {kind}"
-        raise UnknownDefault(reason) from None
 
 
 def _float(text: str) -> float | str:

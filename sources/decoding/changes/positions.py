@@ -53,12 +53,21 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
             f"{', '.join(_POSITIONS)}"
         )
         raise BadValue(reason)
-    is_initial = envelope["op"] == "r" and str(origin.get("snapshot")) in _INITIAL
+    is_initial = envelope["op"] == "r" and is_of_snapshot(origin)
     try:
         return locate(origin, envelope, is_initial)
     except (KeyError, TypeError, ValueError, IndexError):
         reason = f"`source` of the envelope contains no position: {short_repr(dict(origin))}"
         raise BadValue(reason) from None
+
+
+def is_of_snapshot(origin: Mapping[str, Any]) -> bool:
+    """Return whether a record is of the snapshot that a connector takes as it begins.
+
+    Args:
+        origin: The ``source`` of the record.
+    """
+    return str(origin.get("snapshot")) in _INITIAL
 
 
 def _postgres_position(origin: Mapping[str, Any], _: Mapping[str, Any], is_initial: bool) -> str:

@@ -5,7 +5,6 @@ Envelopes: https://debezium.io/documentation/reference/stable/connectors/postgre
 
 from __future__ import annotations
 
-import base64
 import math
 import struct
 from collections.abc import Callable, Mapping
@@ -16,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sources.common.schema import may_be_long, parse_schema, parse_type, type_name
 from sources.decoding.base import BaseReader
@@ -31,19 +29,16 @@ from sources.decoding.changes.changed_columns import (
 from sources.decoding.changes.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
 from sources.decoding.changes.positions import position
 from sources.decoding.changes.renamed_columns import Renaming
-from sources.decoding.changes.values import NO_ENCODING, require_integer, value_converter
+from sources.decoding.changes.values import (
+    NO_ENCODING,
+    is_unavailable,
+    require_integer,
+    value_converter,
+)
 from sources.decoding.conversion import BadValue, converter, short_repr
 from sources.decoding.value_format import EnvelopePart, ValueFormat
 from sources.errors import HybridError, InputError
 
-# Default of the connector's `unavailable.value.placeholder`.
-PLACEHOLDER = "__debezium_unavailable_value"
-_PLACEHOLDERS = (
-    PLACEHOLDER,
-    base64.b64encode(PLACEHOLDER.encode()).decode(),
-    PLACEHOLDER.encode(),
-)
-_CAN_BE_LONG = (str, bytes, list)
 # Changes that refer to a row as it was before: what they lack, that row has.
 _OF_A_ROW = ("u", "d")
 _ROW_OF = {"c": "after", "u": "after", "r": "after", "d": "before"}
@@ -156,7 +151,7 @@ class DebeziumReader(BaseReader):
             if encodings is not self._checked:
                 self._check_encodings(encodings, origin)
             for name, read in self._columns:
-                if _is_unavailable(row.get(name)):
+                if is_unavailable(row.get(name)):
                     self._require_known_row(name, op)
                     fields[name] = lacking[name] = None
                 else:
@@ -208,7 +203,7 @@ class DebeziumReader(BaseReader):
         is_wide = {each.name for each in columns if each.encoding.kind == "double"}
         if is_narrow & self._were_floats or is_wide & {*self._floats}:
             return None
-        return Model(head, columns, self._declared_parts, _are_placeholders)
+        return Model(head, columns, self._declared_parts)
 
     def _truncate(
         self, envelope: Mapping[str, Any], origin: Mapping[str, Any]
@@ -368,11 +363,6 @@ class DebeziumReader(BaseReader):
             raise BadValue(reason) from None
 
 
-def _are_placeholders(texts: pa.StringArray) -> pa.BooleanArray:
-    """Return which texts are Debezium's placeholder, in one of its forms."""
-    return pc.is_in(texts, pa.array([each for each in _PLACEHOLDERS if isinstance(each, str)]))
-
-
 def _is_float(value: Any) -> bool:
     """Return whether a number of 32 bits is this one, exactly or in its shortest digits."""
     if type(value) is not float or not math.isfinite(value):
@@ -382,11 +372,6 @@ def _is_float(value: Any) -> bool:
     except OverflowError:
         return False
     return value in (float(narrow), float(str(narrow)))
-
-
-def _is_unavailable(raw: Any) -> bool:
-    """Return whether Debezium wrote its placeholder, as the log does not contain the value."""
-    return type(raw) in _CAN_BE_LONG and (raw in _PLACEHOLDERS or raw == [PLACEHOLDER])
 
 
 def _committed_at(_: Mapping[str, Any], origin: Mapping[str, Any]) -> datetime | None:

@@ -1,4 +1,4 @@
-"""The shop of the examples, in a PostgreSQL whose changes are captured."""
+"""Databases whose changes are captured: the shop of the examples in PostgreSQL, and a MariaDB."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 
 from examples.shop import make_shop
 from services.connect import LocalConnect
+from services.mariadb import LocalMariaDb
 from services.postgres import LocalPostgres
 from tests.e2e.changes.cdc_case import CdcCase
+from tests.e2e.changes.mariadb_case import MariaDbCase
 
 
 @pytest.fixture
@@ -19,5 +21,14 @@ def case(
 ) -> Iterator[CdcCase]:
     made = CdcCase(tmp_path, postgres, servers, connect)
     make_shop(made.dsn, 1000)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def mariadb_case(
+    tmp_path: Path, mariadb: LocalMariaDb, servers: str, connect_mariadb: LocalConnect
+) -> Iterator[MariaDbCase]:
+    made = MariaDbCase(tmp_path, mariadb, servers, connect_mariadb)
     yield made
     made.end()

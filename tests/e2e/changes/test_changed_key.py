@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from pyspark.sql import SparkSession
 
 from orchestration.audit.compare_source import compare_with_source
-from services.connect import LocalConnect
-from services.mariadb import LocalMariaDb
 from sources.config.loader import LoadedPipeline
 from sources.planning.key_of_changes import known_key
 from tests.e2e.case import live_of
@@ -58,17 +54,9 @@ def test_of_postgres(case: CdcCase, spark: SparkSession) -> None:
     check(spark, case, loaded, "DROP CONSTRAINT parts_pkey")
 
 
-def test_of_mariadb(
-    tmp_path: Path,
-    mariadb: LocalMariaDb,
-    servers: str,
-    connect_mariadb: LocalConnect,
-    spark: SparkSession,
-) -> None:
-    made = MariaDbCase(tmp_path, mariadb, servers, connect_mariadb)
-    made.execute(*TABLE)
-    made.capture(["parts"])
-    loaded = made.pipeline("parts", LINES)
+def test_of_mariadb(mariadb_case: MariaDbCase, spark: SparkSession) -> None:
+    mariadb_case.execute(*TABLE)
+    mariadb_case.capture(["parts"])
+    loaded = mariadb_case.pipeline("parts", LINES)
     take_snapshot(loaded)
-    check(spark, made, loaded, "DROP PRIMARY KEY")
-    made.end()
+    check(spark, mariadb_case, loaded, "DROP PRIMARY KEY")

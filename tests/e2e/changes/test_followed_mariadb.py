@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +12,6 @@ from pyspark.sql import SparkSession
 from orchestration.audit.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.supervision.status import status
-from services.connect import LocalConnect
-from services.mariadb import LocalMariaDb
 from sources.config.loader import load_pipeline
 from tests.e2e.case import wrong
 from tests.e2e.changes.cdc_case import is_equal, take_snapshot
@@ -32,13 +28,9 @@ pytestmark = [
 
 
 @pytest.fixture
-def case(
-    tmp_path: Path, mariadb: LocalMariaDb, servers: str, connect_mariadb: LocalConnect
-) -> Iterator[MariaDbCase]:
-    made = MariaDbCase(tmp_path, mariadb, servers, connect_mariadb)
-    make_orders(made)
-    yield made
-    made.end()
+def case(mariadb_case: MariaDbCase) -> MariaDbCase:
+    make_orders(mariadb_case)
+    return mariadb_case
 
 
 def follow(document: dict[str, Any]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -17,7 +15,6 @@ from orchestration.audit.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.supervisor import tick
-from services.connect import LocalConnect
 from services.mariadb import LocalMariaDb
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.errors import RunError
@@ -39,13 +36,9 @@ pytestmark = [
 
 
 @pytest.fixture
-def case(
-    tmp_path: Path, mariadb: LocalMariaDb, servers: str, connect_mariadb: LocalConnect
-) -> Iterator[MariaDbCase]:
-    made = MariaDbCase(tmp_path, mariadb, servers, connect_mariadb)
-    make_orders(made)
-    yield made
-    made.end()
+def case(mariadb_case: MariaDbCase) -> MariaDbCase:
+    make_orders(mariadb_case)
+    return mariadb_case
 
 
 def test_changes_around_an_interrupted_snapshot_are_in_the_table_once(

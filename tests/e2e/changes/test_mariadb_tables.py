@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -17,7 +16,6 @@ from examples.transfers import MAKE_MARIADB, TABLES, Transfers, broken
 from orchestration.cuts.members import load_group
 from orchestration.cuts.publisher import publish
 from orchestration.template_definitions import template_definitions
-from services.connect import LocalConnect
 from services.mariadb import LocalMariaDb
 from sources.config.table_template import Template
 from sources.cuts.table import Cut, list_cuts, read_cut
@@ -39,13 +37,9 @@ LIMIT_S = 400
 
 
 @pytest.fixture
-def case(
-    tmp_path: Path, mariadb: LocalMariaDb, servers: str, connect_mariadb: LocalConnect
-) -> Iterator[MariaDbCase]:
-    made = MariaDbCase(tmp_path, mariadb, servers, connect_mariadb)
-    made.execute(*MAKE_MARIADB)
-    yield made
-    made.end()
+def case(mariadb_case: MariaDbCase) -> MariaDbCase:
+    mariadb_case.execute(*MAKE_MARIADB)
+    return mariadb_case
 
 
 @pytest.fixture

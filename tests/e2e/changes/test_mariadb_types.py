@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
 from orchestration.audit.compare_source import compare_table
-from services.connect import LocalConnect
-from services.mariadb import LocalMariaDb
 from sources.common.schema import parse_schema
 from sources.decoding.changes.reader import DebeziumReader
 from sources.decoding.conversion import converter, to_arrow_array
@@ -74,21 +69,12 @@ TYPES: list[tuple[str, list[str], str]] = [
 COLUMNS = {"id": "bigint", **{f"c{number}": kind for number, (*_, kind) in enumerate(TYPES)}}
 
 
-@pytest.fixture
-def case(
-    tmp_path: Path, mariadb: LocalMariaDb, servers: str, connect_mariadb: LocalConnect
-) -> Iterator[MariaDbCase]:
-    made = MariaDbCase(tmp_path, mariadb, servers, connect_mariadb)
-    yield made
-    made.end()
-
-
 def test_a_value_is_the_same_by_snapshot_and_by_change_and_equals_the_database(
-    case: MariaDbCase,
+    mariadb_case: MariaDbCase,
 ) -> None:
     definitions = ", ".join(f"c{number} {kind}" for number, (kind, *_) in enumerate(TYPES))
-    case.execute(f"CREATE TABLE types (id bigint PRIMARY KEY, {definitions})")
-    case.capture(["types"])
+    mariadb_case.execute(f"CREATE TABLE types (id bigint PRIMARY KEY, {definitions})")
+    mariadb_case.capture(["types"])
     rows = max(len(literals) for _, literals, _ in TYPES)
     inserts = ["SET sql_mode = '', time_zone = '+05:00'"]
     for row in range(rows):
@@ -102,10 +88,10 @@ def test_a_value_is_the_same_by_snapshot_and_by_change_and_equals_the_database(
             f"INSERT INTO types (id, {', '.join(names)}) VALUES ({row}, {', '.join(literals)})"
         )
     inserts.append(f"INSERT INTO types (id) VALUES ({rows})")
-    case.execute(*inserts)
-    loaded = case.pipeline("types", COLUMNS)
+    mariadb_case.execute(*inserts)
+    loaded = mariadb_case.pipeline("types", COLUMNS)
     take_snapshot(loaded)
-    snapshot = pq.read_table(case.folder / "snapshot" / "types").select(list(COLUMNS))
+    snapshot = pq.read_table(mariadb_case.folder / "snapshot" / "types").select(list(COLUMNS))
 
     source = live_of(loaded)
     log = KafkaLog(source)
@@ -129,6 +115,8 @@ def test_a_value_is_the_same_by_snapshot_and_by_change_and_equals_the_database(
         name = f"c{number}"
         assert snapshot[name].to_pylist() == changes[name].to_pylist(), kind
     assert snapshot.equals(changes)
-    write_deltalake(str(case.folder / "t"), snapshot)
-    found = compare_table(case.dsn, f"{case.name}.types", COLUMNS, Folder(case.folder / "t"))
+    write_deltalake(str(mariadb_case.folder / "t"), snapshot)
+    found = compare_table(
+        mariadb_case.dsn, f"{mariadb_case.name}.types", COLUMNS, Folder(mariadb_case.folder / "t")
+    )
     assert (found.ok, found.rows) == (True, rows + 1), found.examples

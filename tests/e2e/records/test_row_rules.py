@@ -46,15 +46,20 @@ def quarantined(loaded: LoadedPipeline, source: str) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("form", ["parquet", "json"])
-def test_rules_leave_out_the_same_rows_of_files_and_topic_and_the_audit_proves_it(
-    tmp_path: Path, servers: str, spark: SparkSession, form: str
-) -> None:
-    case = Case(tmp_path, servers)
+def with_history(folder: Path, servers: str, form: str) -> Case:
+    case = Case(folder, servers)
     if form == "json":
         case.write_json_history()
     else:
         case.write_history()
+    return case
+
+
+@pytest.mark.parametrize("form", ["parquet", "json"])
+def test_rules_leave_out_the_same_rows_of_files_and_topic_and_the_audit_proves_it(
+    tmp_path: Path, servers: str, spark: SparkSession, form: str
+) -> None:
+    case = with_history(tmp_path, servers, form)
     case.produce()
 
     def edit(document: dict[str, Any]) -> None:
@@ -99,11 +104,7 @@ def test_rules_leave_out_the_same_rows_of_files_and_topic_and_the_audit_proves_i
 def test_a_rule_that_fails_names_the_row_and_lets_none_of_its_batch_pass(
     tmp_path: Path, servers: str, spark: SparkSession, form: str
 ) -> None:
-    case = Case(tmp_path, servers)
-    if form == "json":
-        case.write_json_history()
-    else:
-        case.write_history()
+    case = with_history(tmp_path, servers, form)
     case.produce(range(500, 1200))
 
     def edit(document: dict[str, Any]) -> None:

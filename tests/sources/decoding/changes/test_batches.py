@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sources.decoding.changes import batches
-from sources.decoding.changes.reader import PLACEHOLDER
+from sources.decoding.changes.values import PLACEHOLDER
 from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import RowDecoder, field_reader
 from sources.decoding.json_shapes import JsonShapes

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sources.config.kafka_source import KafkaSource
 from sources.decoding.changes.changed_columns import WidenedColumnError
-from sources.decoding.changes.reader import PLACEHOLDER
+from sources.decoding.changes.values import PLACEHOLDER
 from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder, field_reader
 from sources.errors import InputError

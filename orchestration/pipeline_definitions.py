@@ -20,6 +20,7 @@ from orchestration.defs.range_assets import range_definitions
 from orchestration.defs.sensors import has_live_run, live_checks, supervision_sensor
 from orchestration.defs.table_asset import table_asset
 from orchestration.defs.table_checks import COMPARED, table_checks
+from orchestration.defs.upkeep import upkeep_schedules
 from orchestration.defs.upstream import upstream_specs
 from sources.config.loader import LoadedPipeline
 
@@ -49,6 +50,7 @@ def pipeline_definitions(
         tags=loaded.pipeline.about.tags,
     )
     generations = generation_job(loaded)
+    control = control_job(loaded)
     made = dg.Definitions(
         assets=[
             *(upstream_specs(loaded) if with_upstream else []),
@@ -60,8 +62,11 @@ def pipeline_definitions(
             *table_checks(loaded),
             *([live_checks(loaded)] if has_live_run(loaded) else []),
         ],
-        jobs=[chain, control_job(loaded), generations],
-        schedules=rerun_schedules(loaded, generations),
+        jobs=[chain, control, generations],
+        schedules=[
+            *rerun_schedules(loaded, generations),
+            *upkeep_schedules(loaded, control),
+        ],
         sensors=[supervision_sensor(loaded, [chain, generations])],
     )
     return dg.Definitions.merge(made, range_definitions(loaded))

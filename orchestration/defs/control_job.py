@@ -26,6 +26,7 @@ from orchestration.defs.failures import failures
 from orchestration.defs.job_texts import actions_in_words
 from orchestration.defs.jobs import job_of
 from orchestration.defs.table_asset import last_action, last_day, look, now
+from orchestration.defs.upkeep import compact, delete_unneeded
 from orchestration.supervision import controls
 from sources.common.counting import counted
 from sources.common.fields import parse_duration
@@ -72,10 +73,10 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     """Return the job that controls a pipeline's runs; its form names the action.
 
     A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
-    plan needs an approval has ``APPROVE``; all have ``STOP``, ``RATE``, ``AUDIT`` and ``STATUS``,
-    which is the default, as it changes nothing. Each does what the command of the same name does,
-    and reads the pipeline's file again. All but ``APPROVE``, ``AUDIT`` and ``STATUS`` act on the
-    generation that serves, unless the form names another one.
+    plan needs an approval has ``APPROVE``; all have ``STOP``, ``RATE``, ``AUDIT``, ``COMPACT``,
+    ``VACUUM`` and ``STATUS``, which is the default, as it changes nothing. Each does what the
+    command of the same name does, and reads the pipeline's file again. Those that act on runs do
+    so on the generation that serves, unless the form names another one.
     """
     acts = _acts(loaded)
 
@@ -96,6 +97,7 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
     found |= {"STOP": _stop, "RATE": _rate, "AUDIT": _audit}
+    found |= {"COMPACT": compact, "VACUUM": delete_unneeded}
     if loaded.pipeline.approve:
         found |= {"APPROVE": _approve}
     return found

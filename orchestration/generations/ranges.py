@@ -7,7 +7,7 @@ the target; then one commit replaces the rows of history in the range by the row
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,7 +30,7 @@ from sources.state.action_log import recorded
 from sources.state.local_copy import local_copy
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import open_table, paths_of
-from spark_jobs.target.history_files import read_history_files
+from spark_jobs.target.history_files import HistoryFiles, has_history_files, read_history_files
 from spark_jobs.target.replace_range import Range, Replaced, Replacement
 
 _FOLDER = "ranges"
@@ -163,8 +163,7 @@ def _backfill(
         table=target,
         side=None if side is None else side.target,
         where=Range(context.pipeline.event_time.column, since, until),
-        history=_history(context, target),
-        gone=_removed_before(generation.folder(_FOLDER)),
+        history=history_files(context, target),
         key=context.pipeline.sink.key,
         transaction=f"{generation.info.transaction_id}-range-{run_id}",
         scratch=folder.folder("scratch"),
@@ -284,15 +283,25 @@ def _side_pipeline(
     return load_pipeline(local_copy(own) / loaded.path.name)
 
 
-def _history(context: PipelineContext, target: Folder) -> set[str]:
-    """Return the target's files that hold history: all of them until a stream was requested."""
-    last = context.pipeline.sources[-1]
-    if last.boundedness is Boundedness.BOUNDED or read_requested(context.generation) is None:
-        return set(paths_of(open_table(target)))
-    return read_history_files(context.generation)
+def history_files(context: PipelineContext, target: Folder) -> HistoryFiles:
+    """Return which files of the target hold history: all of them until a stream starts.
 
+    Args:
+        context: The serving generation.
+        target: Folder of the table that it writes to.
 
-def _removed_before(ranges: Folder) -> set[str]:
-    """Return the files of history that earlier backfills removed from the target."""
+    Raises:
+        InputError: The table can't be read.
+        StateError: The stream was requested, but has not started yet; or the state is damaged.
+    """
+    generation, last = context.generation, context.pipeline.sources[-1]
+    opened = open_table(target)
+    # In this order: a stream that was not requested by now has written nothing that was read.
+    is_all_there_is = last.boundedness is Boundedness.BOUNDED or read_requested(generation) is None
+    if is_all_there_is and not has_history_files(generation):
+        return HistoryFiles(set(paths_of(opened)), set())
+    found = read_history_files(generation, opened)
+    ranges = generation.folder(_FOLDER)
     documents = (ranges.read(name, RemovedFiles) for name in ranges.names(f"*/{_REMOVED}"))
-    return {path for each in documents if each is not None for path in each.paths}
+    removed = {path for each in documents if each is not None for path in each.paths}
+    return replace(found, gone=found.gone | removed)

@@ -1,7 +1,7 @@
 """One change of a pipeline's table at a time; a second one is told who is at it.
 
-Such a change is a promotion, a rollback, a discard, or the backfill of a range: one that replaces
-rows while another one does would work on files that are no longer there.
+Such a change is a promotion, a rollback, a discard, the backfill of a range, or upkeep: one that
+replaces rows while another one does would work on files that are no longer there.
 
 The lock itself names nobody, so its holder writes a document next to it. That one is for people
 alone: it is replaced with each step, and nothing is decided by it.
@@ -139,16 +139,22 @@ def alone(
 
 
 @contextmanager
-def in_turn(loaded: LoadedPipeline, doing: str, say: Callable[[str], None]) -> Iterator[HeldSwitch]:
-    """Hold the lock for changing a pipeline's table for a backfill, while ``with`` runs.
+def in_turn(
+    loaded: LoadedPipeline,
+    doing: str,
+    say: Callable[[str], None],
+    way_out: str = _BACKFILL_WAY_OUT,
+) -> Iterator[HeldSwitch]:
+    """Hold the lock for changing a pipeline's table for a backfill or upkeep, while ``with`` runs.
 
-    Backfills wait for each other, as Dagster launches one for each selected range; a promotion,
+    They wait for each other, as Dagster launches a backfill for each selected range; a promotion,
     rollback or discard that is under way refuses them.
 
     Args:
         loaded: The pipeline.
         doing: What the body does, such as ``backfill from … until …``; others are told.
-        say: Called with a line of text if another backfill is waited for.
+        say: Called with a line of text if another one is waited for.
+        way_out: What holds if the process is ended meanwhile, as a clause; others are told.
 
     Raises:
         StateError: A promotion, rollback or discard is under way; names its process (transient).
@@ -158,11 +164,11 @@ def in_turn(loaded: LoadedPipeline, doing: str, say: Callable[[str], None]) -> I
         if not is_told:
             holder = _holder(loaded)
             who = "" if holder is None else f" {holder.in_words()}"
-            say(f"The {doing} waits until another backfill of the table has ended.{who}")
+            say(f"The {doing} waits until another backfill or upkeep of the table has ended.{who}")
         is_told = True
         time.sleep(_POLL_S)
     try:
-        with alone(loaded, doing, way_out=_BACKFILL_WAY_OUT) as held:
+        with alone(loaded, doing, way_out=way_out) as held:
             yield held
     finally:
         turn.release()

@@ -22,6 +22,7 @@ from sources.config.rules import DeclaredRules, RowRules
 from sources.config.sink import Sink
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
+from sources.config.upkeep import Upkeep
 from sources.decoding.changes.added_columns import AddedColumn, types_of
 from sources.decoding.changes.widened_columns import widened
 from sources.decoding.value_format import EnvelopePart
@@ -96,6 +97,7 @@ class Pipeline(Declared):
         supervision: What is expected of the live run, and what happens if it fails.
         ranges: Ranges of event time that can be recomputed from files, as partitions in Dagster.
         generations: How many generations are kept, and schedules that rebuild the table.
+        upkeep: Schedules that compact the table's small files, or delete files that nobody needs.
         about: Owners, tags and descriptions of the table, for Dagster's catalog.
         cuts: Consistent cuts of this table and others of its database.
 
@@ -122,6 +124,7 @@ class Pipeline(Declared):
     supervision: Supervision = Supervision()
     ranges: Ranges | None = None
     generations: Generations = Generations()
+    upkeep: list[Upkeep] = Field(default_factory=list)
     about: About = About()
     cuts: Cuts | None = None
 

@@ -5,6 +5,8 @@ that is: of two launches at the same time only one continues, and a later observ
 is there. The *query lock* is held by the driver itself, so that a driver started by hand is seen,
 too. A third one, for the whole pipeline, is held while its table is changed other than by a run:
 another generation is made to serve, or a range is replaced. Replacements take turns by a fourth.
+A fifth, on a file system only, is held for each merge into the table, and for each commit that
+would make one fail.
 
 On a file system the kernel keeps the locks. In a store without a kernel a lease does, which is
 one for launch and query (:mod:`spark_jobs.run_state.lease`).
@@ -17,6 +19,8 @@ import fcntl
 import os
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -29,6 +33,7 @@ from spark_jobs.run_state.lease import LAUNCH_TTL_S, Lease, SeenLease
 
 _QUERY = "run/query.lock"
 _LAUNCH = "run/launch.lock"
+_TABLE = "run/table.lock"
 _SWITCH = "switch.lock"
 _RANGE = "range.lock"
 _DRIVER = "driver.lock"
@@ -261,6 +266,32 @@ def is_switching(home: Folder) -> bool:
         return _is_held(home.path(_SWITCH))
     seen = lease.look(home, _SWITCH_LEASE)
     return seen is not None and seen.is_valid
+
+
+@contextmanager
+def table_turn(generation: Generation) -> Iterator[None]:
+    """Wait until nobody else merges into a generation's table; nobody does so during ``with``.
+
+    Where the state is in a store it does nothing: a lease for each merge would cost more than it.
+
+    Args:
+        generation: State folder of the generation.
+
+    Raises:
+        StateError: The state folder can't be written.
+    """
+    if not generation.is_local:
+        yield
+        return
+    with generation.writing():
+        path = generation.path(_TABLE)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
 
 
 def take_driver_lock(home: Folder) -> Lock | None:

@@ -26,9 +26,9 @@ from sources.errors import InputError, StateError
 from sources.storage.delta import is_delta_table
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import add_action, bring, open_table
+from spark_jobs.target.history_files import RANGE_FILE, HistoryFiles
 from spark_jobs.target.key_match import without_keys
 
-_MADE = "range-"
 _TRIES = 10
 _PAUSE_S = 0.2
 
@@ -96,9 +96,8 @@ class Replacement:
         side: Folder of a Delta table with the recomputed rows of the range and nothing else; None
             if there are no such rows.
         where: The range of event times.
-        history: Paths of the table's files that held history before the first live row was
-            written, as its log names them.
-        gone: Those of these files that earlier replacements have removed.
+        history: Files of the table that hold history, or did so until an earlier replacement or a
+            compaction removed them.
         key: Names of the columns that identify a row, by which live rows are found.
         transaction: Delta application id of the commit: the same replacement is done only once.
         scratch: Folder for rewritten rows; it is created, and the caller removes it.
@@ -107,8 +106,7 @@ class Replacement:
     table: Folder
     side: Folder | None
     where: Range
-    history: set[str]
-    gone: set[str]
+    history: HistoryFiles
     key: Sequence[str]
     transaction: str
     scratch: Folder
@@ -210,7 +208,7 @@ class Replacement:
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the files that may hold rows of the range: of history, and of the live run."""
         names = {row["path"] for row in rows}
-        if lacking := self.history - self.gone - names:
+        if lacking := self.history.paths - self.history.gone - names:
             message = (
                 f"{counted(len(lacking), 'file of history is', 'files of history are')} no longer "
                 f"in {self.table}, such as {min(lacking)}. They were compacted or "
@@ -218,13 +216,12 @@ class Replacement:
                 "rows can't be told from live ones. Nothing was replaced."
             )
             hint = (
-                "Recompute the whole table: `hybrid rerun P`. To recompute ranges later, don't "
-                "run OPTIMIZE over its files of history."
+                "Recompute the whole table: `hybrid rerun P`. To recompute ranges later, compact "
+                "its files with `hybrid compact P`, not with OPTIMIZE."
             )
             raise StateError(message, hint, table=self.table.url, file=min(lacking))
-        made = {name for name in names if Path(name).name.startswith(_MADE)}
         concerned = [row for row in rows if self.where.may_be_in(row)]
-        of_history = self.history | made
+        of_history = self.history.of(names)
         return (
             [row for row in concerned if row["path"] in of_history],
             [row for row in concerned if row["path"] not in of_history],
@@ -251,7 +248,7 @@ class Replacement:
     def _bring(self, source: Folder, row: dict[str, Any]) -> AddAction:
         """Link a file into the table's folder, under a name that marks it as history."""
         path = Path(unquote(row["path"]))
-        name = str(path.with_name(f"{_MADE}{path.name}"))
+        name = str(path.with_name(f"{RANGE_FILE}{path.name}"))
         bring(source, self.table, {str(path): name})
         return add_action(row, name)
 

@@ -23,6 +23,7 @@ from sources.serving import owner_properties
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint.transform_shape import Shape
+from spark_jobs.run_state.lock import table_turn
 from spark_jobs.target import unchanged_values
 from spark_jobs.target.added_columns import follow_columns, table_schema
 from spark_jobs.target.barriers import Barriers
@@ -233,14 +234,16 @@ def write_stream(
     def write(batch: DataFrame, batch_id: int) -> None:
         if small is not None:
             batch = small.in_one_task(batch, batch_id)
-        if barriers is not None:
-            barriers.merge(batch, batch_id, guard)
-            return
-        guard.before(batch_id)
-        if sink.sequence:
-            merge_changes(batch, batch_id, target, sink, generation, truncation)
-        else:
-            merge(batch, batch_id, target, sink.key, generation)
+        # A compaction that removed a file which a merge reads would make it fail.
+        with table_turn(generation):
+            if barriers is not None:
+                barriers.merge(batch, batch_id, guard)
+                return
+            guard.before(batch_id)
+            if sink.sequence:
+                merge_changes(batch, batch_id, target, sink, generation, truncation)
+            else:
+                merge(batch, batch_id, target, sink.key, generation)
 
     return writer.outputMode("update").foreachBatch(reporting(write))
 

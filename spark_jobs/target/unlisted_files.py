@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from sources.errors import InputError
 from sources.storage.delta_log import LOG, has_log
 from sources.storage.folder import Folder
+from spark_jobs.target.commit_log import CommitLog
 from spark_jobs.target.table_snapshot import data_files, read_snapshot
 
 _AT_ONCE = 16
@@ -49,7 +50,7 @@ def delete_unlisted(target: Folder, folder: Folder, versions: Iterable[int]) -> 
     }
     if not found:
         return 0
-    gone = sorted(found.difference(_needed(target, versions)))
+    gone = sorted(found.difference(needed_files(target, versions)))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for _ in pool.map(target.delete, gone):
             pass
@@ -66,13 +67,28 @@ def forget_log(table: Folder, target: Folder) -> None:
     (table if table.name_in(target) is None else table.folder(LOG)).delete_all()
 
 
-def _needed(target: Folder, versions: Iterable[int]) -> Iterator[str]:
+def needed_files(target: Folder, versions: Iterable[int]) -> Iterator[str]:
+    """Yield the files that readers or a rollback need, relative to the table's folder.
+
+    They are in the newest version or in one of those named, or were removed within
+    ``delta.deletedFileRetentionDuration``.
+
+    Args:
+        target: Folder of the table.
+        versions: Versions; one that Delta has removed from the log is passed over.
+
+    Raises:
+        InputError: The table can't be read.
+    """
     newest = read_snapshot(target)
     yield from (name for action in newest.removed for name in data_files(action))
     yield from (name for add in newest.files for name in data_files(add))
+    log = CommitLog(target)
     for version in versions:
         try:
             kept = read_snapshot(target, version)
         except InputError:
+            if log.holds(version):
+                raise
             continue
         yield from (name for add in kept.files for name in data_files(add))

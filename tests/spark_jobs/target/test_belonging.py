@@ -16,6 +16,7 @@ from sources.storage.folder import Folder
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.target.belonging import epoch_id, require_belonging
 from spark_jobs.target.delta_table import NO_MORE, open_table, paths_of, transactions_of
+from spark_jobs.target.history_files import HistoryFiles
 from spark_jobs.target.replace_range import Range, Replaced, Replacement
 from spark_jobs.target.starts import adopt, announce
 from spark_jobs.target.take_over import prepare
@@ -330,8 +331,7 @@ def test_a_backfill_of_a_range_is_the_pipelines_own(case: TargetCase) -> None:
         table=Folder(case.out),
         side=None,
         where=Range("at", moment(0), moment(50)),
-        history=set(paths_of(open_table(Folder(case.out)))),
-        gone=set(),
+        history=HistoryFiles(set(paths_of(open_table(Folder(case.out)))), set()),
         key=["id"],
         transaction=f"{case.generation.info.transaction_id}-range-abc",
         scratch=Folder(case.folder / "scratch"),

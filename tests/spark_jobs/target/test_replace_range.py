@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
+from spark_jobs.target.history_files import NO_HISTORY, HistoryFiles
 from spark_jobs.target.replace_range import Range, Replaced, Replacement
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
@@ -54,8 +55,7 @@ class Target:
             table=Folder(self.path),
             side=Folder(side) if rows else None,
             where=Range("at", BEGIN + timedelta(hours=since), BEGIN + timedelta(hours=until)),
-            history=self.history,
-            gone=self.gone,
+            history=HistoryFiles(self.history, self.gone),
             key=["id"],
             transaction=f"range-{self.count}",
             scratch=Folder(self.folder / f"scratch-{self.count}"),
@@ -162,7 +162,7 @@ def test_a_table_without_the_column_is_refused(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
     where = Range("at", BEGIN, BEGIN + timedelta(hours=1))
     table, scratch = Folder(tmp_path / "t"), Folder(tmp_path / "s")
-    one = Replacement(table, None, where, set(), set(), ["id"], "x", scratch)
+    one = Replacement(table, None, where, NO_HISTORY, ["id"], "x", scratch)
     with pytest.raises(InputError, match="has no column `at`"):
         one.run(lambda _: None)
 
@@ -220,8 +220,7 @@ def test_a_live_row_is_recognized_by_odd_keys_as_merge_recognizes_them(
         table=Folder(path),
         side=Folder(side),
         where=Range("at", BEGIN, BEGIN + timedelta(hours=1)),
-        history=history,
-        gone=set(),
+        history=HistoryFiles(history, set()),
         key=["id", "part"],
         transaction="range-1",
         scratch=Folder(tmp_path / "scratch"),

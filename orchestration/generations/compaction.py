@@ -1,0 +1,129 @@
+"""Compaction of the table that readers see, next to its live run and never against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from orchestration.display import size
+from orchestration.generations.ranges import history_files
+from orchestration.generations.switch_lock import in_turn
+from sources.common.counting import counted
+from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
+from sources.hybrid import Boundedness
+from sources.kept_definitions import in_service
+from sources.planning.context import PipelineContext
+from sources.serving import require_in_service, target_of
+from sources.state.action_log import recorded
+from spark_jobs.run_state.lock import is_held, is_launched, table_turn
+from spark_jobs.target.history_files import NO_HISTORY, HistoryFiles
+from spark_jobs.target.upkeep.compaction import Compacted, Compaction
+
+_WAY_OUT = "no row changes by it, and the compaction can be repeated"
+
+
+def compact(
+    loaded: LoadedPipeline,
+    say: Callable[[str], None] = lambda _: None,
+    by: str | None = None,
+) -> Compacted:
+    """Compact small files of the serving generation's table, without changing a row.
+
+    Files of history and of live rows are compacted separately. The live run goes on: its appends
+    can't conflict with it, and a merge waits for the moment of a commit. Until it is done no
+    promotion or rollback begins, and backfills of ranges wait.
+
+    Args:
+        loaded: The pipeline.
+        say: Called with a line of text for each commit.
+        by: Who asked for it; None if unknown.
+
+    Raises:
+        InputError: The table can't be read, or has a feature that forbids it.
+        StateError: Nothing was planned yet, a file is missing, a promotion, rollback or discard is
+            under way, or the live run merges and can't wait for a commit: its state is in a store.
+        UnavailableError: The store does not answer.
+    """
+    with in_turn(loaded, "compaction", say, _WAY_OUT):
+        context = _serving(loaded)
+        compaction = _compaction(context)
+        with recorded(loaded.state, "compact", by, context.generation.name) as after:
+            found = compaction.run(say)
+            after["files"] = in_words(found)
+            return found
+
+
+def look(loaded: LoadedPipeline) -> Compacted:
+    """Return what :func:`compact` would do, by the sizes of the files; nothing is written.
+
+    Args:
+        loaded: The pipeline.
+
+    Raises:
+        InputError, StateError, UnavailableError: As :func:`compact`.
+    """
+    return _compaction(_serving(loaded)).look()
+
+
+def in_words(found: Compacted) -> str:
+    """Return what a compaction did, as a clause without a full stop.
+
+    Args:
+        found: Its result; or that of a look at what it would do.
+    """
+    if not found.commits:
+        return "no files to be compacted"
+    old = found.history_files + found.live_files
+    return (
+        f"{counted(old, 'file')} ({size(found.bytes)}) to {found.new_files:,}: "
+        f"{found.history_files:,} of history, {found.live_files:,} of live rows"
+    )
+
+
+def _serving(loaded: LoadedPipeline) -> PipelineContext:
+    context = PipelineContext.require(in_service(loaded)[-1])
+    require_in_service(context.loaded, context.generation)
+    return context
+
+
+def _compaction(context: PipelineContext) -> Compaction:
+    target = target_of(context.loaded, context.generation.name)
+    turn: Callable[[], AbstractContextManager[object]] = nullcontext
+    # Delta's sink reads nothing before it appends, so no removed file can make it fail.
+    if context.pipeline.sink.mode != "append":
+        turn = _between_merges(context)
+    return Compaction(context.generation, target, lambda: _history(context), turn)
+
+
+def _history(context: PipelineContext) -> HistoryFiles:
+    """Return the files with history, where ranges of them can be recomputed."""
+    is_bounded = [each.boundedness is Boundedness.BOUNDED for each in context.pipeline.sources]
+    if context.pipeline.sink.mode != "append" or not any(is_bounded):
+        return NO_HISTORY
+    return history_files(context, target_of(context.loaded, context.generation.name))
+
+
+def _between_merges(context: PipelineContext) -> Callable[[], AbstractContextManager[object]]:
+    """Return what keeps a merge from reading files while a commit removes them."""
+    generation = context.generation
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        if not generation.is_local and (is_launched(generation) or is_held(generation)):
+            raise _is_merging(context)
+        with table_turn(generation):
+            yield
+
+    return turn
+
+
+def _is_merging(context: PipelineContext) -> StateError:
+    name = context.pipeline.name
+    message = (
+        f"Pipeline `{name}` merges rows into its table, and its state is in a store, where its run "
+        "can't wait for the commit of a compaction: one that removes a file which a merge reads "
+        "makes it fail. No row has changed."
+    )
+    hint = "Pause the stream (`hybrid pause P`), compact, then resume it: `hybrid resume P`."
+    return StateError(message, hint, pipeline=name, field="sink.mode")

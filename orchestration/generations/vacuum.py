@@ -1,0 +1,79 @@
+"""VACUUM of the table that readers see, which keeps what a rollback needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orchestration.display import size
+from orchestration.generations.switch_lock import in_turn
+from sources.common.counting import counted
+from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
+from sources.serving import pending_switch, read_serving
+from sources.state.action_log import recorded
+from spark_jobs.target.upkeep.vacuum import Unneeded, find_unneeded
+
+_WAY_OUT = "no row changes by it, and the VACUUM can be repeated"
+
+
+def vacuum(
+    loaded: LoadedPipeline, say: Callable[[str], None] = lambda _: None, by: str | None = None
+) -> Unneeded:
+    """Delete files of the target that nobody needs; return them.
+
+    Kept are those of the newest version, of the versions that a rollback returns to, and those that
+    were removed within ``delta.deletedFileRetentionDuration``, which open readers and published
+    cuts may read. No promotion, rollback or backfill of a range runs meanwhile.
+
+    Args:
+        loaded: The pipeline.
+        say: Called with a line of text if a backfill is waited for.
+        by: Who asked for it; None if unknown.
+
+    Raises:
+        InputError: The table can't be read, or its features or retention are not known here.
+        StateError: A promotion, rollback or discard is under way or was interrupted; or a file
+            can't be deleted.
+        UnavailableError: The store does not answer.
+    """
+    with in_turn(loaded, "VACUUM", say, _WAY_OUT):
+        _require_no_switch(loaded)
+        with recorded(loaded.state, "vacuum", by) as after:
+            found = look(loaded)
+            found.delete()
+            after["files"] = in_words(found)
+            return found
+
+
+def look(loaded: LoadedPipeline) -> Unneeded:
+    """Return the files that :func:`vacuum` would delete.
+
+    Args:
+        loaded: The pipeline.
+
+    Raises:
+        InputError: The table can't be read, or its features or retention are not known here.
+        StateError: The state is damaged.
+        UnavailableError: The store does not answer.
+    """
+    return find_unneeded(loaded.target, [each.version for each in read_serving(loaded).before])
+
+
+def in_words(found: Unneeded) -> str:
+    """Return how many files are not needed, and their size, as a clause without a full stop."""
+    return f"{counted(len(found.files), 'file')}, {size(found.bytes)}"
+
+
+def _require_no_switch(loaded: LoadedPipeline) -> None:
+    """Refuse while files of a promotion may wait in the target for their commit."""
+    if (switch := pending_switch(loaded)) is None:
+        return
+    message = (
+        f"The {switch.kind} of generation {switch.to} was interrupted, and its files may be in the "
+        "target's folder already. Nothing was deleted."
+    )
+    hint = (
+        "Complete it with `hybrid generation finish P`, or give it up with `hybrid generation "
+        "abort P`; then repeat the command."
+    )
+    raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=switch.to)

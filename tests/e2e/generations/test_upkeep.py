@@ -1,0 +1,85 @@
+"""Upkeep of a table next to its live stream, and ranges of history after it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from orchestration.audit.run import audit
+from orchestration.cli.main import app
+from sources.config.loader import LoadedPipeline
+from sources.hand_over import hand_over
+from sources.kept_definitions import keep_definition
+from sources.planning.context import PipelineContext
+from sources.state.action_log import read_actions
+from sources.storage.folder import Folder
+from spark_jobs.target.commit_log import CommitLog
+from tests.e2e.case import Case, live_of, moment
+from tests.e2e.in_session import DEADLINE_S, run_history, run_live
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
+COMMITS = 6
+
+
+def call(command: str, loaded: LoadedPipeline, *more: str) -> dict[str, Any]:
+    """The answer of a command."""
+    done = CliRunner().invoke(app, [command, str(loaded.path), "--json", *more])
+    answer = json.loads(done.stdout)
+    assert done.exit_code == 0, answer
+    return dict(answer)
+
+
+def merged(document: dict[str, Any]) -> None:
+    """Update rows by key; each key has one row."""
+    document["sink"]["mode"] = "merge"
+    document["audit"] = {"sql": "rows.sql"}
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_small_files_are_compacted_while_the_stream_writes(
+    tmp_path: Path, servers: str, spark: SparkSession, mode: str
+) -> None:
+    case = Case(tmp_path, servers)
+    (tmp_path / "rows.sql").write_text('SELECT id, "at", v FROM input')
+    case.write_history()  # 4 files of 250, read in two micro-batches
+    case.produce(range(1000, 1100))
+    loaded = case.pipeline(merged if mode == "merge" else lambda _: None)
+    run_history(spark, loaded)
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
+    keep_definition(loaded, loaded.require_generation())
+    commits, produced = 0, 1100
+
+    def upkeep() -> None:
+        nonlocal commits, produced
+        deadline = time.monotonic() + DEADLINE_S
+        while commits < COMMITS and time.monotonic() < deadline:
+            case.produce(range(produced, produced + 5))
+            produced += 5
+            commits += call("compact", loaded)["commits"]
+
+    run_live(spark, loaded, meanwhile=upkeep)
+    assert commits >= COMMITS, "it was compacted next to the stream"
+    log, last_version = CommitLog(Folder(tmp_path / "out")), DeltaTable(tmp_path / "out").version()
+    writers = [each.operation for each in log.between(0, last_version)]
+    first, last = (writers.index("OPTIMIZE"), len(writers) - writers[::-1].index("OPTIMIZE"))
+    assert {"STREAMING UPDATE", "MERGE"} & {*writers[first:last]}, "the stream went on meanwhile"
+    call("compact", loaded)
+    report = audit(loaded)
+    assert report.outcome == "passed"
+    assert DeltaTable(tmp_path / "out").to_pyarrow_table().num_rows == produced
+    assert read_actions(loaded.state)[-1].action == "compact"
+    files = len(DeltaTable(tmp_path / "out").file_uris())
+    assert files == (2 if mode == "append" else 1)
+    if mode == "append":
+        # The stream's rows of that time stay, and history's are replaced.
+        since, until = (f"{moment(n):%Y-%m-%dT%H:%M:%SZ}" for n in (300, 540))
+        replaced = call("backfill", loaded, "--since", since, "--until", until)
+        assert (replaced["removed"], replaced["written"]) == (240, 240)
+        assert audit(loaded).outcome == "passed"

@@ -103,6 +103,7 @@ bench: install
 	$(BIN)/python -m benchmarks.keys --in-memory
 	$(BIN)/python -m benchmarks.switch
 	$(BIN)/python -m benchmarks.partitions
+	$(BIN)/python -m benchmarks.upkeep
 	$(BIN)/python -m benchmarks.planning
 	$(BIN)/python -m benchmarks.topic_range
 	$(BIN)/python -m benchmarks.catch_up

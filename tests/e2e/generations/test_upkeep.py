@@ -20,9 +20,12 @@ from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
 from sources.state.action_log import read_actions
 from sources.storage.folder import Folder
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.run_state.lock import table_turn
 from spark_jobs.target.commit_log import CommitLog
 from tests.e2e.case import Case, live_of, moment
 from tests.e2e.in_session import DEADLINE_S, run_history, run_live
+from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 COMMITS = 6
@@ -40,6 +43,27 @@ def merged(document: dict[str, Any]) -> None:
     """Update rows by key; each key has one row."""
     document["sink"]["mode"] = "merge"
     document["audit"] = {"sql": "rows.sql"}
+
+
+def require_turns(case: Case, loaded: LoadedPipeline, produced: int) -> int:
+    """A micro-batch that has begun is not merged while somebody commits a compaction."""
+    generation = loaded.require_generation()
+    with table_turn(generation):
+        version = DeltaTable(case.folder / "out").version()
+        case.produce(range(produced, produced + 5))
+        wait_for(
+            # One may have been waiting already; then no later one begins.
+            lambda: (
+                offset_log.last_planned(generation.checkpoint)
+                != offset_log.last_committed(generation.checkpoint)
+            ),
+            "a micro-batch to begin",
+            DEADLINE_S,
+        )
+        # Without the turn it takes some 100 ms.
+        time.sleep(2)
+        assert DeltaTable(case.folder / "out").version() == version
+    return produced + 5
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])
@@ -63,6 +87,8 @@ def test_small_files_are_compacted_while_the_stream_writes(
             case.produce(range(produced, produced + 5))
             produced += 5
             commits += call("compact", loaded)["commits"]
+        if mode == "merge":
+            produced = require_turns(case, loaded, produced)
 
     run_live(spark, loaded, meanwhile=upkeep)
     assert commits >= COMMITS, "it was compacted next to the stream"

@@ -187,7 +187,7 @@ class KilledError(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("fails_at", range(1, 5))
+@pytest.mark.parametrize("fails_at", range(1, 6))
 def test_killed_at_any_write_it_leaves_the_table_as_it_was_and_is_repeated(
     case: Case, fails_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

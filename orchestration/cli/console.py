@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -66,15 +68,28 @@ class ProgressBars(Observer):
 
 
 class Lines(Observer):
-    """Observer that prints a line on stderr for each text that a step reports."""
+    """Observer that prints a line on stderr for each text that a step reports.
+
+    Args:
+        about: What the lines begin with, such as the pipeline's name if there are several.
+    """
+
+    def __init__(self, about: str = "") -> None:
+        self._about = f"{about}: " if about else ""
 
     def noted(self, step: Step[Any], text: str) -> None:
         """Print the text as a line on stderr."""
-        typer.echo(text, err=True)
+        typer.echo(f"{self._about}{text}", err=True)
+
+    def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
+        """Print a line on stderr for a step that is done."""
+        self.noted(step, f"{step.name}: {'live' if isinstance(step, LiveStep) else 'done'}")
 
 
 def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
     """Run all steps of a chain, in order, with progress bars on stderr.
+
+    Outside the main thread it is one of several runs, and prints lines in place of bars.
 
     Args:
         loaded: The pipeline.
@@ -90,14 +105,13 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
         TaskProgressColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with ExitStack() as stack:
+        observer: Observer = Lines(loaded.pipeline.name)
+        if threading.current_thread() is threading.main_thread():
+            bars = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
+            observer = ProgressBars(bars)
         run_chain(
-            ChainRun(
-                loaded,
-                ProgressBars(bars),
-                rest_requested=True,
-                until_caught_up=stop_when_caught_up,
-            )
+            ChainRun(loaded, observer, rest_requested=True, until_caught_up=stop_when_caught_up)
         )
         if stop_when_caught_up:
             operations.stop(loaded)

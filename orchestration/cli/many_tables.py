@@ -1,4 +1,4 @@
-"""Commands on a file with `tables`: each acts on the pipelines of all its tables, one by one.
+"""Commands on a file with `tables`: each acts on the pipelines of all its tables.
 
 ``P/schema.table`` names one of them.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import io
 import json
+import queue
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,13 @@ import typer
 
 from orchestration.cli.output import answer, tell
 from sources.config.table_template import Template, is_template
+from spark_jobs.driver.own_output import OwnOutput
 
 _OWN = ("tables", "init", "cut", "publish-cuts")
 # They bring what is not copied yet into files, all tables at one point in time.
 _COPYING = ("run", "snapshot")
+# What waits for Spark is done for some tables at a time; more would only share the processors.
+_AT_ONCE = {"run": 4}
 Run = Callable[[list[str]], int]
 """Runs a command line, and returns its exit status."""
 
@@ -70,23 +75,27 @@ def _act_on_all(
         hint = f"Look for them in the database: `hybrid tables {name}`."
         raise InputError(message, hint, file=str(template.path))
     is_json = "--json" in after
-    worst, documents = 0, {}
-    for table in tables:
+
+    def act_on(table: str) -> tuple[str, int, str]:
         out = io.StringIO()
         try:
             words = [*before, str(template.load(table).path), *after]
-            with redirect_stdout(out):
+            with OwnOutput.into(out):
                 status = run(words if is_json or before[0] != "status" else [*words, "--json"])
         except InputError as error:
             tell(f"{table}: {error}")
-            status, out = 2, io.StringIO(json.dumps({"ok": False, **error.report().model_dump()}))
+            return table, 2, json.dumps({"ok": False, **error.report().model_dump()})
+        return table, status, out.getvalue()
+
+    worst, documents = 0, {}
+    for table, status, said in _each(act_on, tables, _AT_ONCE.get(before[0], 1)):
         worst = max(worst, status)
         if is_json:
-            documents[table] = json.loads(out.getvalue())
+            documents[table] = json.loads(said)
         elif before[0] == "status":
-            sys.stdout.write(f"{table}: {_health(json.loads(out.getvalue()))}\n")
+            sys.stdout.write(f"{table}: {_health(json.loads(said))}\n")
         else:
-            sys.stdout.write(f"{table}\n{out.getvalue()}")
+            sys.stdout.write(f"{table}\n{said}")
     changed = _changed(template) if before[0] == "status" else {}
     if is_json:
         show({"ok": worst == 0, "tables": documents, **changed}, None)
@@ -94,6 +103,35 @@ def _act_on_all(
         for line in _advice(template, changed, is_ok=worst == 0):
             sys.stdout.write(f"{line}\n")
     return worst
+
+
+def _each(
+    act_on: Callable[[str], tuple[str, int, str]], tables: list[str], at_once: int
+) -> Iterator[tuple[str, int, str]]:
+    """Yield what a command says about each table as soon as it is known, some tables at a time."""
+    done: queue.SimpleQueue[tuple[str, int, str] | BaseException] = queue.SimpleQueue()
+    waiting = iter(tables)
+
+    def work() -> None:
+        # Iterators of lists may be shared by threads.
+        for table in waiting:
+            try:
+                done.put(act_on(table))
+            except BaseException as error:
+                done.put(error)
+
+    with redirect_stdout(OwnOutput(sys.stdout)):
+        if at_once == 1:
+            yield from map(act_on, tables)
+            return
+        for _ in range(min(at_once, len(tables))):
+            # An interrupt does not wait for them.
+            threading.Thread(target=work, daemon=True).start()
+        for _ in tables:
+            found = done.get()
+            if isinstance(found, BaseException):
+                raise found
+            yield found
 
 
 def _changed(template: Template) -> dict[str, list[str]]:

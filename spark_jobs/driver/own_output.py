@@ -1,4 +1,4 @@
-"""Standard output and standard error, by thread: what a run prints goes to its own log."""
+"""Standard output and standard error, by thread: what one run prints is kept apart from others."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import TextIOBase
-from pathlib import Path
 from typing import TextIO
 
 _own = threading.local()
 
 
 class OwnOutput(TextIOBase):
-    """Stream that writes to the log of the thread's run, or to a default if it has none.
+    """Stream that writes to the thread's own stream, or to a default if it has none.
 
     Args:
         default: Stream for threads that belong to no run.
@@ -32,14 +31,13 @@ class OwnOutput(TextIOBase):
 
     @staticmethod
     @contextmanager
-    def into(log: Path) -> Iterator[None]:
-        """Append what this thread prints to a log file as long as the ``with`` block runs."""
-        with log.open("a", buffering=1) as file:
-            _own.file = file
-            try:
-                yield
-            finally:
-                del _own.file
+    def into(stream: TextIO) -> Iterator[None]:
+        """Write what this thread prints into a stream as long as the ``with`` block runs."""
+        _own.stream = stream
+        try:
+            yield
+        finally:
+            del _own.stream
 
     def write(self, text: str) -> int:
         """Write a text to the thread's stream."""
@@ -50,4 +48,4 @@ class OwnOutput(TextIOBase):
         self._stream().flush()
 
     def _stream(self) -> TextIO:
-        return getattr(_own, "file", self._default)
+        return getattr(_own, "stream", self._default)

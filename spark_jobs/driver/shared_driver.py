@@ -171,7 +171,7 @@ class SharedDriver:
 
         def drive() -> None:
             try:
-                with OwnOutput.into(Path(request.log)):
+                with Path(request.log).open("a", buffering=1) as log, OwnOutput.into(log):
                     run_pipeline(request, member.stop, self._application)
             finally:
                 # The locks are free before anybody can see that the run is gone.

@@ -3,8 +3,9 @@
     python -m benchmarks.transaction --rows 1000000
 
 PostgreSQL, Kafka and Debezium are real. One transaction inserts all rows, the next one updates each
-of them. Seconds are from the commit until the target has all of it, which is then compared with the
-table, row for row. Memory is the highest of the driver's processes (PSS), looked at each second.
+of them. Seconds are from the commit until the topic, and the target, have all of it; the target is
+then compared with the table, row for row. Memory is the highest of the driver's processes (PSS),
+looked at each second.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from benchmarks.tables import go_live, open_tables
 from orchestration import table_pipelines
 from orchestration.audit.compare_source import compare_with_source
 from orchestration.backlog import wait_until_caught_up
+from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
 
 _TABLE = "public.t000"
@@ -56,7 +59,7 @@ def main() -> None:
         stack.callback(end_all, [loaded])
         go_live(loaded)
         found = [
-            {"transaction": name, **_measure(dsn, loaded, statement.format(rows=options.rows))}
+            {"transaction": name, **_measure(dsn, loaded, statement, options.rows)}
             for name, statement in _STATEMENTS.items()
         ]
         compared = compare_with_source(loaded)
@@ -68,21 +71,27 @@ def main() -> None:
     record("transaction", result)
 
 
-def _measure(dsn: str, loaded: LoadedPipeline, statement: str) -> dict[str, Any]:
+def _measure(dsn: str, loaded: LoadedPipeline, statement: str, rows: int) -> dict[str, Any]:
     """Commit a transaction, and wait until the target has it."""
     groups = groups_of([loaded])
-    highest, is_over = [0], threading.Event()
+    source = loaded.pipeline.sources[-1]
+    assert isinstance(source, KafkaSource)
+    log = KafkaLog(source)
+    whole = sum(log.log_end().values()) + rows
+    highest, arrived, is_over = [0], [0.0], threading.Event()
 
     def watch() -> None:
         while not is_over.wait(1.0):
             highest[0] = max(highest[0], memory_mb(groups))
+            if not arrived[0] and sum(log.log_end().values()) >= whole:
+                arrived[0] = time.monotonic()
 
     watching = threading.Thread(target=watch)
     watching.start()
     try:
         with psycopg.connect(dsn, autocommit=True) as connection:
             begun, cpu = time.monotonic(), cpu_s(groups)
-            connection.execute(statement)
+            connection.execute(statement.format(rows=rows))
         committed = time.monotonic()
         wait_until_caught_up(PipelineContext.require(loaded))
         ended = time.monotonic()
@@ -91,6 +100,7 @@ def _measure(dsn: str, loaded: LoadedPipeline, statement: str) -> dict[str, Any]
         watching.join()
     return {
         "in the database s": round(committed - begun, 1),
+        "in the topic after s": round(arrived[0] - committed, 1),
         "in the target after s": round(ended - committed, 1),
         "cpu s of the driver": round(cpu_s(groups) - cpu, 1),
         "memory MB": highest[0],

@@ -58,6 +58,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--works", nargs="+", choices=[*_WARM, "chain"], default=[*_WARM, "chain"])
     parser.add_argument(
+        "--parser",
+        choices=["binding", "own"],
+        default="binding",
+        help="how Flink reads JSON: by Jackson's data binding, as its own format does, or by a "
+        "parser that is written for these rows alone",
+    )
+    parser.add_argument(
         "--profile", choices=_WARM, help="record a CPU profile of the project instead"
     )
     options = parser.parse_args()
@@ -71,20 +78,20 @@ def main() -> None:
             return
         if warm := [work for work in _WARM if work in options.works]:
             with ExitStack() as stack:
-                contenders = _warm_contenders(stack, folder, inputs)
+                contenders = _warm_contenders(stack, folder, inputs, options.parser)
                 for work in warm:
                     # The first round warms up.
-                    _measure(inputs, work, contenders, options.rounds, warm_up=1)
+                    _measure(inputs, (work, options.parser), contenders, options.rounds, warm_up=1)
         if "chain" in options.works:
             chains = {
                 "project": lambda _work, name: _project_chain(folder, inputs, name),
-                "Flink": lambda _work, name: _flink_chain(folder, inputs, name),
+                "Flink": lambda _work, name: _flink_chain(folder, inputs, name, options.parser),
             }
-            _measure(inputs, "chain", chains, options.rounds, warm_up=0)
+            _measure(inputs, ("chain", options.parser), chains, options.rounds, warm_up=0)
 
 
 def _warm_contenders(
-    stack: ExitStack, folder: Path, inputs: Inputs
+    stack: ExitStack, folder: Path, inputs: Inputs, parser: str
 ) -> dict[str, Callable[[str, str], Round]]:
     """Start both contenders; return, by name, what does a piece of work into a named table."""
     project = stack.enter_context(_project(folder))
@@ -96,7 +103,7 @@ def _warm_contenders(
         return asdict(cost)
 
     def by_flink(work: str, name: str) -> Round:
-        cost = flink.work(flink_works.options(inputs, work, name))
+        cost = flink.work(flink_works.options(inputs, work, name, parser))
         require_right(inputs, work, files_of_flink(inputs.folder / name), "Flink")
         return asdict(cost)
 
@@ -128,9 +135,9 @@ def _project_chain(folder: Path, inputs: Inputs, name: str) -> Round:
     return {**asdict(cost), **asdict(gap(delta_files(table), inputs.rows))}
 
 
-def _flink_chain(folder: Path, inputs: Inputs, name: str) -> Round:
+def _flink_chain(folder: Path, inputs: Inputs, name: str, parser: str) -> Round:
     """Run the chain as a cluster in a process of its own."""
-    options, table = flink_works.options(inputs, "chain", name), inputs.folder / name
+    options, table = flink_works.options(inputs, "chain", name, parser), inputs.folder / name
     cost, printed = whole_process(flink_works.command(), folder / "flink.log", options)
     require_right(inputs, "chain", files_of_flink(table), "Flink")
     switched_at_ms = json.loads(printed)["switched_at_ms"]
@@ -139,7 +146,7 @@ def _flink_chain(folder: Path, inputs: Inputs, name: str) -> Round:
 
 def _measure(
     inputs: Inputs,
-    work: str,
+    named: tuple[str, str],
     contenders: Mapping[str, Callable[[str, str], Round]],
     rounds: int,
     warm_up: int,
@@ -148,11 +155,12 @@ def _measure(
 
     Args:
         inputs: Files and topic.
-        work: Name of the work.
+        named: Name of the work, and Flink's parser.
         contenders: By name, what does a piece of work into a named table.
         rounds: Number of rounds that count.
         warm_up: Number of rounds before them.
     """
+    work, parser = named
     measured: dict[str, list[Round]] = {name: [] for name in contenders}
     for round_ in range(rounds + warm_up):
         for contender in in_turns(list(contenders), round_):
@@ -165,7 +173,7 @@ def _measure(
             if round_ >= warm_up:
                 measured[contender].append(result)
     record(
-        f"flink-{work}",
+        f"flink-{work}" + ("" if parser == "binding" else f"-{parser}"),
         {"rows": rows_of(inputs, work), "Flink": flink_works.version(), "rounds": measured},
     )
 

@@ -49,16 +49,18 @@ def version() -> str:
     return jar.stem.removeprefix("flink-runtime-")
 
 
-def options(inputs: Inputs, work: str, name: str) -> dict[str, Any]:
+def options(inputs: Inputs, work: str, name: str, parser: str) -> dict[str, Any]:
     """Return the options of a piece of work.
 
     Args:
         inputs: Files and topic.
         work: ``files``, ``topic``, ``windows`` or ``chain``.
         name: Name of the table's folder.
+        parser: ``binding`` or ``own``.
     """
     return {
         "work": work,
+        "parser": parser,
         "in": inputs.history.as_uri(),
         "servers": inputs.servers,
         "topic": TOPIC,

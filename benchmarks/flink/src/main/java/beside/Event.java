@@ -1,5 +1,8 @@
 package beside;
 
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
+
 /** A row of the input; public fields make it a POJO of Flink's, with a serializer of its own. */
 public class Event {
     public long id;
@@ -7,4 +10,9 @@ public class Event {
     public long at;
     public String user;
     public double value;
+
+    /** The time as JSON has it, for data binding. */
+    public void setAt(String time) {
+        at = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.parse(time));
+    }
 }

@@ -10,6 +10,7 @@ import org.apache.flink.api.connector.source.Source;
 import org.apache.flink.connector.base.source.hybrid.HybridSource;
 import org.apache.flink.connector.file.sink.FileSink;
 import org.apache.flink.connector.file.src.FileSource;
+import org.apache.flink.connector.file.src.reader.StreamFormat;
 import org.apache.flink.connector.kafka.source.KafkaSource;
 import org.apache.flink.connector.kafka.source.enumerator.initializer.OffsetsInitializer;
 import org.apache.flink.core.fs.Path;
@@ -49,8 +50,14 @@ final class Work {
         return value;
     }
 
+    /** Whether JSON is read by data binding, or else by the parser that is written for this row. */
+    private boolean isBound() {
+        return option("parser").equals("binding");
+    }
+
     private FileSource<Event> files() {
-        return FileSource.forRecordStreamFormat(new JsonLines(), new Path(option("in"))).build();
+        StreamFormat<Event> lines = isBound() ? new BoundJson.Lines() : new JsonLines();
+        return FileSource.forRecordStreamFormat(lines, new Path(option("in"))).build();
     }
 
     /** The topic until the end that it has when the job begins, so that the job ends. */
@@ -60,7 +67,7 @@ final class Work {
                 .setTopics(option("topic"))
                 .setStartingOffsets(start)
                 .setBounded(OffsetsInitializer.latest())
-                .setValueOnlyDeserializer(new JsonValue())
+                .setValueOnlyDeserializer(isBound() ? new BoundJson.Value() : new JsonValue())
                 .build();
     }
 

@@ -7,16 +7,15 @@ Spark's Python workers (:mod:`spark_jobs.readers.decode_records`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
-from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.common.schema import ddl, parse_schema, parse_type
 from sources.config.kafka_source import KafkaSource
@@ -52,7 +51,8 @@ from spark_jobs.readers.wrong_rows import RepairWatch
 
 _CORRUPT = "__corrupt"
 _ROW = "__row"
-_BY_ARROW = "__by_arrow"
+_DECIDED = "__decided"
+_CHECKED = "__checked"
 _REPAIR = (
     "To continue without such records, write `on_bad_record: quarantine` (keeps them in a table) "
     "or `on_bad_record: drop` in the source of this topic, and run the pipeline again: "
@@ -181,7 +181,6 @@ def _parsed(
     extra_ddl = "".join(f", {name} {_RECORD_TYPES[name]}" for name in extra)
     returned = [*LOG_COLUMNS, *columns, *extra]
     records = _records(raw, source, columns)
-    wrong = _wrong(source, columns)
     if source.format == "debezium":
         # A tombstone follows a delete, for compaction; it holds no information of its own.
         records = records.where(F.col(VALUE).isNotNull())
@@ -189,7 +188,7 @@ def _parsed(
         needed = RECORD if remove is not None else extra
         decoder = RowDecoder(field_reader(source), of_value)
         decode = decoding(decoder, of_value, [*source.record_columns], needed, key)
-        reason = _first_reason(wrong).alias(REASON)
+        reason = _first_reason(_wrong(source, columns)).alias(REASON)
         record = dict.fromkeys([VALUE, *([] if key is None else [KEY]), *needed])
         records = records.select(*LOG_COLUMNS, *source.record_columns, reason, *record)
         if remove is not None:
@@ -199,11 +198,12 @@ def _parsed(
         reason = F.col(REASON)
         marked = _Marked(rows, {n: F.col(n) for n in kinds}, reason.isNotNull(), reason)
     else:
-        marked = _parse(records, source, of_value, wrong)
+        needed = RECORD if remove is not None else extra
+        marked = _parse(records, source, columns, of_value, needed)
         if remove is not None:
             return _without_bad(marked, remove, row_ddl + extra_ddl, extra).select(*returned)
     if source.on_bad_record == "fail":
-        return _refuse(marked, parse_schema(kinds), extra).select(*returned)
+        return _refuse(marked, extra).select(*returned)
     good = marked.rows.where(~marked.is_bad)
     return good.select(*LOG_COLUMNS, *(marked.columns[name].alias(name) for name in columns))
 
@@ -232,12 +232,21 @@ def _text_keys(source: KafkaSource, columns: Mapping[str, str]) -> list[str]:
     return [name for name in keys if parse_type(columns[name]) == pa.string()]
 
 
-def _wrong(source: KafkaSource, columns: Mapping[str, str]) -> list[tuple[Column, str]]:
-    """Return what can be wrong besides the value's content: conditions (never null), reasons."""
+def _wrong(
+    source: KafkaSource, columns: Mapping[str, str], *, is_read: Column | None = None
+) -> list[tuple[Column, str]]:
+    """Return what can be wrong besides the value's content: conditions (never null), reasons.
+
+    Args:
+        source: The declaration.
+        columns: Names and types of all columns of a record.
+        is_read: Whether the value was read already, and may be null since; never null.
+    """
+    has_none = F.col(VALUE).isNull()
     keys = [F.col(name) for name in _text_keys(source, columns)]
     bad_keys = [key.isNotNull() & ~F.is_valid_utf8(key) for key in keys]
     return [
-        (F.col(VALUE).isNull(), NO_VALUE),
+        (has_none if is_read is None else ~is_read & has_none, NO_VALUE),
         *((is_bad, "the key is no UTF-8 text") for is_bad in bad_keys),
     ]
 
@@ -249,41 +258,62 @@ def _first_reason(wrong: list[tuple[Column, str]]) -> Column:
 def _parse(
     records: DataFrame,
     source: KafkaSource,
-    columns: pa.Schema,
-    wrong: list[tuple[Column, str]],
+    columns: Mapping[str, str],
+    of_value: pa.Schema,
+    needed: Sequence[str],
 ) -> _Marked:
     """Parse JSON, or take bytes as they are.
 
     Args:
         records: From :func:`_records`.
         source: The declaration.
-        columns: Columns of the value.
-        wrong: From :func:`_wrong`.
+        columns: Names and types of all columns of a record.
+        of_value: Columns of the value.
+        needed: Those of :data:`RECORD` that the rows have to have.
     """
-    is_bad = reduce(lambda left, right: left | right, (condition for condition, _ in wrong))
     included = {name: F.col(name) for name in source.record_columns}
+    wrong = _wrong(source, columns)
     if source.format == "raw":
         values = {**included, RAW_COLUMN: F.col(VALUE)}
-        return _Marked(records, values, is_bad, _first_reason(wrong))
-    schema = f"{ddl(columns)}, `{_CORRUPT}` string"
+        return _Marked(records, values, _any_of(wrong), _first_reason(wrong))
+    schema = f"{ddl(of_value)}, `{_CORRUPT}` string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    text = F.col(VALUE).cast("string")
-    if supports_schema(columns) and _reads_times_as_arrow(records.sparkSession):
-        # PySpark infers the kind of function from type hints, which its own stub does not allow.
-        by_arrow = arrow_udf(_object_reader(columns), schema)  # type: ignore[call-overload]
-        records = records.select("*", by_arrow(F.col(VALUE)).alias(_BY_ARROW))
-        left = F.when(F.col(_BY_ARROW).isNull(), text)
-        parsed = F.coalesce(F.col(_BY_ARROW), F.from_json(left, schema, options))
-    else:
-        parsed = F.from_json(text, schema, options)
+    parsed = F.from_json(F.col(VALUE).cast("string"), schema, options)
     row = F.col(_ROW)
+    if supports_schema(of_value) and _reads_times_as_arrow(records.sparkSession):
+        is_read = F.col(_DECIDED)
+        wrong = _wrong(source, columns, is_read=is_read)
+        kept = [*included, *(name for name in needed if name != VALUE)]
+        # A bad key makes a record bad whose value may be good.
+        is_whole = VALUE in needed and len(wrong) > 1
+        read = _object_reader(of_value, [*LOG_COLUMNS, *kept], is_whole=is_whole)
+        records = records.select(*LOG_COLUMNS, *kept, VALUE)
+        kinds = {
+            **{field.name: field.dataType.simpleString() for field in records.schema},
+            **{name: columns[name] for name in of_value.names},
+            _DECIDED: "boolean",
+        }
+        returned = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
+        records = records.mapInArrow(read, returned)
+        parsed = F.when(~is_read, parsed)
+        is_bad = ~is_read & (row.isNull() | row[_CORRUPT].isNotNull()) | _any_of(wrong)
+        values = {
+            name: F.when(is_read, F.col(name)).otherwise(row[name]) for name in of_value.names
+        }
+    else:
+        is_bad = row.isNull() | row[_CORRUPT].isNotNull() | _any_of(wrong)
+        values = {name: row[name] for name in of_value.names}
     no_object = F.lit("the value is no JSON object with the declared columns")
     return _Marked(
         records.select("*", parsed.alias(_ROW)),
-        {**included, **{name: row[name] for name in columns.names}},
-        row.isNull() | row[_CORRUPT].isNotNull() | is_bad,
+        {**included, **values},
+        is_bad,
         F.coalesce(_first_reason(wrong), no_object),
     )
+
+
+def _any_of(wrong: list[tuple[Column, str]]) -> Column:
+    return reduce(lambda left, right: left | right, (condition for condition, _ in wrong))
 
 
 def _reads_times_as_arrow(spark: SparkSession) -> bool:
@@ -292,13 +322,27 @@ def _reads_times_as_arrow(spark: SparkSession) -> bool:
     return spark.conf.get("spark.sql.session.timeZone") == "UTC" and policy != "LEGACY"
 
 
-def _object_reader(columns: pa.Schema) -> Callable[[pa.Array], pa.Array]:
-    """Return a reader of values by Arrow, like ``from_json``; null where Arrow can't decide."""
+def _object_reader(columns: pa.Schema, kept: Sequence[str], *, is_whole: bool) -> Step:
+    """Return a reader of values by Arrow, for ``mapInArrow``.
 
-    def read(values: pa.Array) -> pa.Array:
-        rows = read_objects(values, columns)
-        fields = [*rows.flatten(), pa.nulls(len(rows), pa.string())]
-        return pa.StructArray.from_arrays(fields, [*columns.names, _CORRUPT], mask=rows.is_null())
+    A row says whether Arrow could decide, as ``from_json`` would; if not, it has the value in place
+    of the columns.
+
+    Args:
+        columns: Columns of the value.
+        kept: Other columns to return as they are.
+        is_whole: Return all values, not only those that are left to Spark.
+    """
+    names = [*kept, VALUE, *columns.names, _DECIDED]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            values = batch.column(VALUE)
+            rows = read_objects(values, columns)
+            is_decided = rows.is_valid()
+            left = values if is_whole else pc.if_else(is_decided, None, values)
+            same = (batch.column(name) for name in kept)
+            yield pa.RecordBatch.from_arrays([*same, left, *rows.flatten(), is_decided], names)
 
     return read
 
@@ -320,11 +364,12 @@ def _chained(first: Step, second: Step) -> Step:
     return lambda batches: second(first(batches))
 
 
-def _refuse(marked: _Marked, columns: pa.Schema, extra: Sequence[str]) -> DataFrame:
+def _refuse(marked: _Marked, extra: Sequence[str]) -> DataFrame:
     """Return all rows; the query fails at the first bad one."""
-    good = F.struct(*(column.alias(name) for name, column in marked.columns.items()))
     reason = F.concat(marked.reason, F.lit("."))
-    refused = raise_at_record(InputError, reason, _REPAIR).cast(from_arrow_schema(columns))
-    checked = F.when(marked.is_bad, refused).otherwise(good).alias(_ROW)
-    rows = marked.rows.select(*LOG_COLUMNS, *extra, checked)
-    return rows.select(*LOG_COLUMNS, f"{_ROW}.*", *extra)
+    refused = raise_at_record(InputError, reason, _REPAIR).cast("boolean")
+    checked = F.when(marked.is_bad, refused).otherwise(F.lit(True)).alias(_CHECKED)
+    rows = marked.rows.select("*", checked)
+    # Each column depends on the check: a filter by any of them, or a projection, can't avoid it.
+    columns = (F.when(F.col(_CHECKED), c).alias(name) for name, c in marked.columns.items())
+    return rows.select(*LOG_COLUMNS, *columns, *extra)

@@ -10,7 +10,7 @@ import json
 import shutil
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
+from benchmarks.databases_page import databases_section
 from benchmarks.flink.page import flink_section
 from benchmarks.lake_page import lake_section
 from benchmarks.record import FOLDER
@@ -125,7 +126,8 @@ def page_of(found: Mapping[str, Document]) -> str:
     parts = [_HEAD, *_ratios(found), *flink_section(found, _table), *_profiles(found)]
     parts += [*_curves(found), *_switch(found)]
     parts += [*lake_section(found, _table)]
-    parts += [*_fixed(found), *_soak(found), *_kills(found), *_cdc(found), *_tables(found)]
+    parts += [*_fixed(found), *_soak(found), *_kills(found)]
+    parts += [*databases_section(found, _table)]
     parts += _machines(found)
     return "\n".join(parts)
 
@@ -333,82 +335,6 @@ def _kills(found: Mapping[str, Document]) -> Iterator[str]:
         for victim, where in sorted({hit[1:] for hit in hits})
     ]
     yield _table(["killed with SIGKILL", "position of the chain", *stores.values()], rows)
-
-
-def _cdc(found: Mapping[str, Document]) -> Iterator[str]:
-    """Yield the section about change data capture; nothing without results."""
-    known = [each["result"] for name, each in found.items() if name.startswith("cdc-")]
-    if not known:
-        return
-    yield "## Change data capture of tables in use\n"
-    yield (
-        "A database, Debezium, and a pipeline for each table. The tables change during snapshot, "
-        "hand-over and catch-up. Afterwards, each target is compared with the database's own dump "
-        "of its table, row for row; of published cuts, each invariant over several tables has to "
-        "hold. A crash is a SIGKILL of the connector or of the database. Latency is the time from "
-        "the commit in the database to the commit of the Delta table; all of it shares this one "
-        "machine. At a rate that it cannot sustain, latency includes the time that changes wait.\n"
-    )
-    rows = []
-    for each in sorted(
-        known, key=lambda one: (one.get("database", "postgres"), -one["changes"], one["seed"])
-    ):
-        of_tables = each["latency"].values()
-        cuts = each.get("cuts") or {}
-        rows.append(
-            [
-                each.get("database", "postgres"),
-                str(each["seed"]),
-                f"{each['changes']:,}",
-                str(each["kills"]),
-                str(each.get("crashes", 0)),
-                f"{sum(each['rows'].values()):,}",
-                str(sum(each["different"].values())),
-                f"{cuts['published']} / {cuts['invariants broken']}" if cuts else "",
-                f"{each['records_per_s']:,}",
-                _span([of["median_s"] for of in of_tables]),
-                _span([of["p99_s"] for of in of_tables]),
-            ]
-        )
-    head = ["database", "seed", "rows changed", "drivers killed", "crashes", "rows compared"]
-    head += ["different", "cuts / invariants broken", "records/s"]
-    yield _table([*head, "latency by table, median s", "p99 s"], rows)
-
-
-def _span(values: Sequence[float]) -> str:
-    """Return the lowest and the highest of some numbers."""
-    low, high = min(values), max(values)
-    return f"{low:.1f}" if low == high else f"{low:.1f} … {high:.1f}"
-
-
-def _tables(found: Mapping[str, Document]) -> Iterator[str]:
-    """Yield the section about many tables of a database; nothing without results."""
-    known = [each["result"] for name, each in found.items() if name.startswith("tables-")]
-    if not known:
-        return
-    yield "## Many tables of a database\n"
-    yield (
-        "All tables of a PostgreSQL database in one file, each with a changed row a second for a "
-        "minute, while database, connector, broker and drivers share two cores. Memory is that of "
-        "all drivers' processes (PSS), freshness the time from the commit in the database to that "
-        "of the Delta table.\n"
-    )
-    rows = [
-        [
-            each["driver"],
-            str(each["tables"]),
-            f"{each['memory MB']:,}",
-            f"{each['all live after s']:.0f}",
-            f"{each['cpu s to start all']:.0f}",
-            f"{each['freshness s, median']:.1f}",
-            f"{each['freshness s, p90']:.1f}",
-            f"{each['cpu, % of a core']:.0f} %",
-            f"{each['idle cpu, % of a core']:.0f} %",
-        ]
-        for each in sorted(known, key=lambda one: (one["driver"], one["tables"]))
-    ]
-    head = ["driver", "tables", "memory MB", "all live after s", "CPU s until then"]
-    yield _table([*head, "freshness, median s", "p90 s", "of a core, busy", "idle"], rows)
 
 
 def _machines(found: Mapping[str, Document]) -> Iterator[str]:

@@ -68,7 +68,7 @@ def main() -> None:
             raise RuntimeError(message)
     result = {"rows": options.rows, "heap": options.memory, "transactions": found}
     sys.stdout.write(f"{json.dumps(result, indent=1)}\n")
-    record("transaction", result)
+    record(f"transaction-{options.rows}", result)
 
 
 def _measure(dsn: str, loaded: LoadedPipeline, statement: str, rows: int) -> dict[str, Any]:

@@ -1,0 +1,125 @@
+"""Sections of the page of benchmark results about tables of a database, captured in use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+Document = Mapping[str, Any]
+Table = Callable[[list[str], list[list[str]]], str]
+
+
+def databases_section(found: Mapping[str, Document], table: Table) -> Iterator[str]:
+    """Yield the sections; nothing without results.
+
+    Args:
+        found: Results by name of the benchmark.
+        table: Makes a Markdown table of a head and rows.
+    """
+    yield from _cdc(found, table)
+    yield from _tables(found, table)
+    yield from _transactions(found, table)
+
+
+def _cdc(found: Mapping[str, Document], table: Table) -> Iterator[str]:
+    """Yield the section about change data capture; nothing without results."""
+    known = [each["result"] for name, each in found.items() if name.startswith("cdc-")]
+    if not known:
+        return
+    yield "## Change data capture of tables in use\n"
+    yield (
+        "A database, Debezium, and a pipeline for each table. The tables change during snapshot, "
+        "hand-over and catch-up. Afterwards, each target is compared with the database's own dump "
+        "of its table, row for row; of published cuts, each invariant over several tables has to "
+        "hold. A crash is a SIGKILL of the connector or of the database. Latency is the time from "
+        "the commit in the database to the commit of the Delta table; all of it shares this one "
+        "machine. At a rate that it cannot sustain, latency includes the time that changes wait.\n"
+    )
+    rows = []
+    for each in sorted(
+        known, key=lambda one: (one.get("database", "postgres"), -one["changes"], one["seed"])
+    ):
+        of_tables = each["latency"].values()
+        cuts = each.get("cuts") or {}
+        rows.append(
+            [
+                each.get("database", "postgres"),
+                str(each["seed"]),
+                f"{each['changes']:,}",
+                str(each["kills"]),
+                str(each.get("crashes", 0)),
+                f"{sum(each['rows'].values()):,}",
+                str(sum(each["different"].values())),
+                f"{cuts['published']} / {cuts['invariants broken']}" if cuts else "",
+                f"{each['records_per_s']:,}",
+                _span([of["median_s"] for of in of_tables]),
+                _span([of["p99_s"] for of in of_tables]),
+            ]
+        )
+    head = ["database", "seed", "rows changed", "drivers killed", "crashes", "rows compared"]
+    head += ["different", "cuts / invariants broken", "records/s"]
+    yield table([*head, "latency by table, median s", "p99 s"], rows)
+
+
+def _span(values: Sequence[float]) -> str:
+    """Return the lowest and the highest of some numbers."""
+    low, high = min(values), max(values)
+    return f"{low:.1f}" if low == high else f"{low:.1f} … {high:.1f}"
+
+
+def _tables(found: Mapping[str, Document], table: Table) -> Iterator[str]:
+    """Yield the section about many tables of a database; nothing without results."""
+    known = [each["result"] for name, each in found.items() if name.startswith("tables-")]
+    if not known:
+        return
+    yield "## Many tables of a database\n"
+    yield (
+        "All tables of a PostgreSQL database in one file, each with a changed row a second for a "
+        "minute, while database, connector, broker and drivers share two cores. Memory is that of "
+        "all drivers' processes (PSS), freshness the time from the commit in the database to that "
+        "of the Delta table.\n"
+    )
+    rows = [
+        [
+            each["driver"],
+            str(each["tables"]),
+            f"{each['memory MB']:,}",
+            f"{each['all live after s']:.0f}",
+            f"{each['cpu s to start all']:.0f}",
+            f"{each['freshness s, median']:.1f}",
+            f"{each['freshness s, p90']:.1f}",
+            f"{each['cpu, % of a core']:.0f} %",
+            f"{each['idle cpu, % of a core']:.0f} %",
+        ]
+        for each in sorted(known, key=lambda one: (one["driver"], one["tables"]))
+    ]
+    head = ["driver", "tables", "memory MB", "all live after s", "CPU s until then"]
+    yield table([*head, "freshness, median s", "p90 s", "of a core, busy", "idle"], rows)
+
+
+def _transactions(found: Mapping[str, Document], table: Table) -> Iterator[str]:
+    """Yield the section about transactions of very many rows; nothing without results."""
+    known = {name: of["result"] for name, of in found.items() if name.startswith("transaction")}
+    if not known:
+        return
+    yield "## Transactions of very many rows\n"
+    yield (
+        "One transaction that inserts all rows, then one that updates each of them. Seconds count "
+        "from the commit in the database, until all of it is in the topic, which is Debezium's "
+        "part, and in the Delta table, which is then compared with the database, row for row. All "
+        "share two cores. Memory is the highest of the driver's processes (PSS).\n"
+    )
+    rows = [
+        [
+            each["transaction"],
+            f"{result['rows']:,}",
+            f"{each['in the topic after s']:.0f}",
+            f"{each['in the target after s']:.0f}",
+            f"{each['cpu s of the driver']:.0f}",
+            f"{each['memory MB']:,}",
+        ]
+        for result in known.values()
+        for each in result["transactions"]
+    ]
+    head = ["transaction", "rows", "in the topic after s", "in the target after s"]
+    yield table([*head, "CPU s of the driver", "memory MB"], rows)

@@ -33,7 +33,7 @@ from sources.common.schema import parse_schema
 from sources.decoding.avro import AvroReader
 from sources.decoding.protobuf import ProtobufReader
 from sources.storage.folder import Folder
-from spark_jobs.readers.plan_log import Entry, PlanLog, versions_of
+from spark_jobs.readers.plan_log import Entry, FilesOfLog, PlanLog, versions_of
 
 _RECORDS = 10_000
 _REPEATS = 20
@@ -99,7 +99,7 @@ def _plan_log() -> dict[str, Callable[[], Any]]:
 
     def ours(folder: Path) -> None:
         for version, (first, stop) in enumerate(versions):
-            PlanLog(Folder(folder)).write(version, columns, entries[first:stop])
+            PlanLog(Folder(folder)).write(version, FilesOfLog(columns), entries[first:stop])
 
     def delta_rs(folder: Path) -> None:
         schema, table = Schema.from_arrow(columns), None

@@ -6,11 +6,13 @@ Files, rows and ranges come from the table's log; only files without statistics 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -20,8 +22,10 @@ from sources.common.schema import normalize_schema
 from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
 from sources.errors import InputError
-from sources.formats.event_times import EventTimeRange
-from sources.formats.parquet import check_event_column, read_footers
+from sources.files.mapped_columns import MappedColumns
+from sources.formats.deleted_rows import deletion_vector
+from sources.formats.event_times import EVERY_TIME, EventTimeRange
+from sources.formats.parquet import check_event_column, read_event_times, read_footers
 from sources.storage.base import File
 from sources.storage.delta import delta_table
 from sources.storage.partitions import partition_from
@@ -31,6 +35,7 @@ from sources.storage.stores import Stores
 _LOST_US = 999
 # Reader features that do not change how the files are read.
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+_VECTORS, _MAPPING = "deletionVectors", "columnMapping"
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,10 @@ class TableFiles:
             :func:`sources.storage.partitions.values_of` reads it.
         partition_columns: Names of the partition columns, which no file holds.
         columns: All columns of the table.
-        ranges: Number of rows and event-time range (microseconds) of each file.
+        ranges: Number of rows and event-time range (microseconds) of each file, without deleted
+            rows.
+        deleted: Deletion vector of each file (:mod:`sources.formats.deleted_rows`); None without.
+        mapping: Names of the columns inside the files; None if they are those of the table.
     """
 
     files: list[File]
@@ -51,6 +59,8 @@ class TableFiles:
     partition_columns: list[str]
     columns: pa.Schema
     ranges: list[EventTimeRange]
+    deleted: list[bytes | None]
+    mapping: MappedColumns | None
 
 
 def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores) -> TableFiles:
@@ -64,8 +74,8 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
 
     Raises:
         InputError: There is no such table or version, its event-time column is missing or of a
-            wrong type, or it uses a feature because of which its files can't be read as plain
-            Parquet; a file without statistics can't be read; or the storage refuses.
+            wrong type, or it uses a feature with which its files can't be read; a file without
+            statistics can't be read; or the storage refuses.
         UnavailableError: The storage does not answer.
     """
     try:
@@ -83,7 +93,7 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
             "`version`, which has to be one that the table still has."
         )
         raise InputError(message, hint, source=source.name, table=path) from None
-    _require_plain(source, table)
+    _require_readable(source, table)
     columns = normalize_schema(pa.schema(table.schema().to_arrow()))
     check_event_column(columns, event, path)
     names = table.metadata().partition_columns
@@ -91,24 +101,56 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
     for row in actions.to_pylist():
         files.append(File(_located(path, row["path"]), row["size_bytes"], None, None))
         partitions.append(partition_from({name: row[f"partition.{name}"] for name in names}))
-    ranges = _ranges(actions, [file.path for file in files], event, stores)
-    return TableFiles(files, partitions, names, columns, ranges)
+    mapping = _mapping(table)
+    deleted = _deleted(table, path, [file.path for file in files])
+    if source.offsets is not None and (mapping is not None or any(deleted)):
+        message = (
+            f"Source `{source.name}`: offsets can't be read from the files of its Delta table, "
+            "which has columns of other names in its files, or deleted rows in them."
+        )
+        hint = "Remove `offsets`: the start of the topic is then found by event time."
+        raise InputError(message, hint, source=source.name, field="offsets")
+    if mapping is not None:
+        event = event._replace(name=mapping.physical(event.name))
+    ranges = _ranges(actions, [file.path for file in files], deleted, event, stores)
+    return TableFiles(files, partitions, names, columns, ranges, deleted, mapping)
 
 
-def _require_plain(source: FileSource, table: DeltaTable) -> None:
-    features = set(table.protocol().reader_features or ()) - _HARMLESS
-    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
-        features.add("columnMapping")
+def _require_readable(source: FileSource, table: DeltaTable) -> None:
+    features = set(table.protocol().reader_features or ()) - _HARMLESS - {_VECTORS, _MAPPING}
     if features:
         message = (
-            f"Source `{source.name}`: the files of its Delta table can't be read as plain Parquet, "
-            f"as the table uses {', '.join(sorted(features))}."
+            f"Source `{source.name}`: the files of its Delta table can't be read, as the table "
+            f"uses {', '.join(sorted(features))}."
         )
         hint = (
             "Drop the feature from the table (ALTER TABLE … DROP FEATURE), or copy the rows to a "
             "table without it and name that one under `path`."
         )
         raise InputError(message, hint, source=source.name, field="path")
+
+
+def _mapping(table: DeltaTable) -> MappedColumns | None:
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    if mode not in ("name", "id"):
+        return None
+    fields = json.loads(table.schema().to_json())["fields"]
+    return MappedColumns(mode=mode, fields={field["name"]: field for field in fields})
+
+
+def _deleted(table: DeltaTable, folder: str, paths: Sequence[str]) -> list[bytes | None]:
+    """Return the deletion vector of each file; None for a file without deleted rows."""
+    found: dict[str, bytes | None] = {}
+    if _VECTORS in (table.protocol().reader_features or ()):
+        for batch in table.deletion_vectors():
+            names, kept = (pa.chunked_array([batch[at]]) for at in (0, 1))
+            for name, mask in zip(names.to_pylist(), kept.combine_chunks(), strict=True):
+                values = mask.values.to_numpy(zero_copy_only=False)
+                found[_located(folder, name)] = deletion_vector(np.flatnonzero(~values))
+    if others := found.keys() - set(paths):
+        message = f"{folder} has deletion vectors of files that are not in its log: {min(others)}."
+        raise InputError(message, "Check the table, then plan again.", file=min(others))
+    return [found.get(path) for path in paths]
 
 
 def _located(table: str, path: str) -> str:
@@ -120,7 +162,11 @@ def _located(table: str, path: str) -> str:
 
 
 def _ranges(
-    actions: pa.Table, paths: Sequence[str], event: EventColumn, stores: Stores
+    actions: pa.Table,
+    paths: Sequence[str],
+    deleted: Sequence[bytes | None],
+    event: EventColumn,
+    stores: Stores,
 ) -> list[EventTimeRange]:
     named = {
         field: actions[column].to_pylist()
@@ -134,8 +180,9 @@ def _ranges(
         )
     }
     ranges: list[EventTimeRange | None] = []
-    for rows, low, high, nulls in zip(*named.values(), strict=True):
-        if rows is None or nulls is None or (low is None and nulls != rows):
+    for vector, rows, low, high, nulls in zip(deleted, *named.values(), strict=True):
+        # Statistics count deleted rows, too.
+        if vector is not None or rows is None or nulls is None or (low is None and nulls != rows):
             ranges.append(None)
         elif low is None:
             ranges.append(EventTimeRange(rows, None, None, nulls))
@@ -143,10 +190,13 @@ def _ranges(
             ranges.append(
                 EventTimeRange(rows, _micros(low, event), _micros(high, event, up=True), nulls)
             )
-    unknown = [path for path, known in zip(paths, ranges, strict=True) if known is None]
+    files = list(zip(paths, deleted, ranges, strict=True))
+    unknown = [path for path, vector, known in files if known is None and vector is None]
     footers = read_footers(unknown, event, None, stores)
     read = (EventTimeRange(**row) for part in footers for row in part.ranges.to_pylist())
-    return [next(read) if known is None else known for known in ranges]
+    marked = {path: vector for path, vector, _ in files if vector is not None}
+    times = iter(read_event_times([*marked], event, EVERY_TIME, stores, [*marked.values()]))
+    return [known or (next(read) if vector is None else next(times)) for _, vector, known in files]
 
 
 def _micros(value: datetime | int, event: EventColumn, *, up: bool = False) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +13,8 @@ from sources.common.positions import iso
 from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
 from sources.errors import InputError
+from sources.files.mapped_columns import MappedColumns
+from sources.formats.deleted_rows import kept_rows
 from sources.formats.event_times import is_outside, microseconds
 from sources.formats.lines import BadRow
 from sources.formats.row_check import Find, as_json
@@ -68,9 +71,24 @@ def refuse_outside(row: BadRow) -> None:
     raise InputError(row.in_words, hint, file=row.path)
 
 
+class ParquetRows(NamedTuple):
+    """A planned Parquet file, and how its columns and rows are those of its source.
+
+    Attributes:
+        path: The file.
+        partition: Values of its partition columns, as in the table of splits.
+        deleted: Its deletion vector; None without deleted rows.
+        mapping: Names of the columns inside the file; None if they are the source's.
+    """
+
+    path: str
+    partition: str
+    deleted: bytes | None = None
+    mapping: MappedColumns | None = None
+
+
 def outside_of_parquet(
-    path: str,
-    partition: str,
+    rows_of: ParquetRows,
     columns: Sequence[str],
     event: EventColumn,
     bounds: tuple[int, int],
@@ -81,8 +99,7 @@ def outside_of_parquet(
     A row's offset is its number in the file, from 0; its content is the row as JSON.
 
     Args:
-        path: The file.
-        partition: Values of its partition columns, as in the table of splits.
+        rows_of: The file.
         columns: Names of the columns that the content has, where the file has them.
         event: Column of the event time.
         bounds: Lowest and highest event time that counts, in microseconds.
@@ -91,20 +108,27 @@ def outside_of_parquet(
     Raises:
         InputError: The file can't be read.
     """
+    path, partition, deleted, mapping = rows_of
     constants = values_of(partition)
+    own = {name: name if mapping is None else mapping.physical(name) for name in columns}
+    if mapping is not None:
+        event = event._replace(name=mapping.physical(event.name))
     first = 0
     try:
         with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
             present = file.schema_arrow.names
             event = event.within(present)
-            inside = [name for name in columns if name in present and name not in constants]
-            names = list(dict.fromkeys([*inside, event.name]))
+            inside = [name for name in columns if own[name] in present and name not in constants]
+            names = list(dict.fromkeys([*(own[name] for name in inside), event.name]))
             for batch in file.iter_batches(columns=names):
                 rows = pa.Table.from_batches([batch])
                 micros = microseconds(rows[event.name], event.unit_us)
                 mask = is_outside(micros, *bounds)
+                if deleted is not None:
+                    mask = pc.and_(mask, kept_rows(deleted, len(rows), first))
                 indexes = pc.indices_nonzero(mask.combine_chunks()).to_pylist()
-                bad = rows.filter(mask).select(inside)
+                bad = rows.filter(mask).select([own[name] for name in inside])
+                bad = bad.rename_columns(inside)
                 for name, value in constants.items():
                     bad = bad.append_column(
                         name, pa.repeat(pa.scalar(value, pa.string()), len(bad))

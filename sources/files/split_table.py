@@ -14,6 +14,7 @@ from sources.common.schema import check_event_time, parse_schema
 from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.layouts import Layout
+from sources.files.mapped_columns import MappedColumns
 from sources.formats.event_times import EVERY_TIME, TimeLimits
 from sources.storage.base import FILES
 from sources.storage.stores import Stores
@@ -26,6 +27,7 @@ SPLITS = pa.schema(
         ("length", pa.int64()),  # bytes
         ("partition", pa.string()),  # values of partition columns, as in the folder's name
         ("layout", pa.int64()),  # of the file's columns; null unless `schema_drift` is declared
+        ("deleted", pa.binary()),  # deletion vector of the file; null without deleted rows
         ("rows", pa.int64()),  # null where the format does not record it
         ("event_min_us", pa.int64()),  # of the rows that count; null where there is none
         ("event_max_us", pa.int64()),
@@ -35,6 +37,8 @@ SPLITS = pa.schema(
         ("outside_max_us", pa.int64()),
     ]
 )
+# Columns that not all files have a value of, in this order; plans of older versions lack them.
+_LATER = ("layout", "deleted")
 RANGE_COLUMNS = SPLITS.names[SPLITS.names.index("rows") :]
 """Columns of the table of splits that an ``EventTimeRange`` holds, in the order of its fields."""
 READING_ORDER = [(name, "ascending") for name in ("event_min_us", "event_max_us", "path", "offset")]
@@ -54,6 +58,7 @@ class FileListing:
         limits: Limits within which event times count and are read.
         layouts: How the columns of the files differ from ``read``; empty unless ``schema_drift`` is
             declared. A split's ``layout`` is its index in it.
+        mapping: Names of the columns inside the files of a table; None if they are the same.
     """
 
     splits: pa.Table
@@ -64,6 +69,7 @@ class FileListing:
     warnings: list[str] = field(default_factory=list)
     limits: TimeLimits = EVERY_TIME
     layouts: list[Layout] = field(default_factory=list)
+    mapping: MappedColumns | None = None
 
 
 def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
@@ -71,8 +77,8 @@ def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
 
     Args:
         regions: Files (:data:`sources.storage.base.FILES`) with their ``partition``, and their
-            ``layout`` if they have any; with ``offset`` and ``length`` in bytes if they are
-            regions, otherwise a file is one split.
+            ``layout`` and ``deleted`` if they have any; with ``offset`` and ``length`` in bytes if
+            they are regions, otherwise a file is one split.
         ranges: Number of rows and event times (microseconds) of each region, in the same order, as
             ``sources.formats.event_times.table_of_ranges`` returns them.
     """
@@ -80,21 +86,24 @@ def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
         zeros = pa.array(np.zeros(len(regions), np.int64))
         regions = regions.append_column("offset", zeros).append_column("length", regions["size"])
     columns = {name: regions[name] for name in regions.column_names}
-    columns.setdefault("layout", pa.nulls(len(regions), pa.int64()))
+    for name in _LATER:
+        columns.setdefault(name, pa.nulls(len(regions), SPLITS.field(name).type))
     columns |= dict(zip(RANGE_COLUMNS, ranges.columns, strict=True))
     return pa.table([columns[name] for name in SPLITS.names], schema=SPLITS)
 
 
-def with_layout(splits: pa.Table) -> pa.Table:
-    """Return a table of splits with its column ``layout``, which older plans do not have.
+def with_later_columns(splits: pa.Table) -> pa.Table:
+    """Return a table of splits with those columns, all null, that older plans do not have.
 
     Args:
         splits: The table, as a plan holds it.
     """
-    if "layout" in splits.column_names:
-        return splits
-    at = SPLITS.names.index("layout")
-    return splits.add_column(at, SPLITS.field(at), pa.nulls(len(splits), pa.int64()))
+    for name in _LATER:
+        if name not in splits.column_names:
+            at = SPLITS.names.index(name)
+            nulls = pa.nulls(len(splits), SPLITS.field(at).type)
+            splits = splits.add_column(at, SPLITS.field(at), nulls)
+    return splits
 
 
 def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa.Schema, pa.Schema]:

@@ -34,7 +34,12 @@ from sources.files.split_table import (
     selected,
 )
 from sources.files.time_range import in_range, in_range_by_folder, time_limits, within_limits
-from sources.formats.event_times import EVERY_TIME, TimeLimits, table_of_ranges
+from sources.formats.event_times import (
+    EVERY_TIME,
+    EventTimeRange,
+    TimeLimits,
+    table_of_ranges,
+)
 from sources.formats.parquet import read_event_times, read_footers
 from sources.formats.regions import Region
 from sources.formats.text import TEXT_COLUMNS
@@ -178,7 +183,7 @@ def list_splits(
         splits, inside, warnings = sampled_splits(source, event_time, files, stores, first)
     splits = in_range(source, splits, exact=exact)
     if source.format == "parquet":
-        splits = _narrowed(source, event_time, splits, stores, limits)
+        splits = _narrowed(source, _event_column(source, event_time), splits, stores, limits)
     elif exact:
         sampler = Sampler(source, inside, event_time, stores, limits)
         splits = within_limits(
@@ -294,16 +299,15 @@ def _event_column(source: FileSource, event_time: str) -> EventColumn:
 
 
 def _narrowed(
-    source: FileSource, event_time: str, splits: pa.Table, stores: Stores, limits: TimeLimits
+    source: FileSource, event: EventColumn, splits: pa.Table, stores: Stores, limits: TimeLimits
 ) -> pa.Table:
     """Return the splits of Parquet files with the ranges of the rows that count and are read."""
-    event = _event_column(source, event_time)
-    return within_limits(
-        source,
-        splits,
-        limits,
-        lambda cut: read_event_times(cut["path"].to_pylist(), event, limits, stores),
-    )
+
+    def read(cut: pa.Table) -> list[EventTimeRange]:
+        paths, deleted = (cut[name].to_pylist() for name in ("path", "deleted"))
+        return read_event_times(paths, event, limits, stores, deleted)
+
+    return within_limits(source, splits, limits, read)
 
 
 def _list_table(loaded: LoadedPipeline, source: FileSource, limits: TimeLimits) -> FileListing:
@@ -313,16 +317,20 @@ def _list_table(loaded: LoadedPipeline, source: FileSource, limits: TimeLimits) 
     table = list_table(source, loaded.locate(source.patterns[0]), event, pipeline.stores)
     files = table_of(table.files)
     files = files.append_column("partition", pa.array(table.partitions, pa.string()))
+    files = files.append_column("deleted", pa.array(table.deleted, pa.binary()))
     splits = in_range_by_folder(source, assemble(files, table_of_ranges(table.ranges)))
     splits = in_range(source, splits, exact=True)
-    splits = _narrowed(source, pipeline.event_time.column, splits, pipeline.stores, limits)
+    if table.mapping is not None:
+        event = event._replace(name=table.mapping.physical(event.name))
+    splits = _narrowed(source, event, splits, pipeline.stores, limits)
     names = list(source.columns) if source.columns else table.columns.names
     read = pa.schema([field for field in table.columns if field.name in names])
     columns = source.selection.columns(read)
     check_event_time(columns, pipeline.event_time.column, f"source `{source.name}`")
     inside = [name for name in table.partition_columns if name in names]
     ordered = splits.sort_by(READING_ORDER)
-    return FileListing(ordered, read, columns, inside, exact=True, limits=limits)
+    mapping = table.mapping
+    return FileListing(ordered, read, columns, inside, True, limits=limits, mapping=mapping)
 
 
 def _with_partitions(source: FileSource, files: pa.Table) -> pa.Table:

@@ -18,6 +18,7 @@ from pyarrow._parquet import _reconstruct_filemetadata
 from sources.common.schema import check_event_time, normalize_schema, type_name
 from sources.common.select import EventColumn
 from sources.errors import InputError
+from sources.formats.deleted_rows import kept_rows
 from sources.formats.event_times import (
     EVERY_TIME,
     EventTimeRange,
@@ -299,16 +300,27 @@ def _unreadable(path: str, error: Exception) -> InputError:
 
 
 def _read_range(
-    path: str, stores: Stores, event: EventColumn, limits: TimeLimits = EVERY_TIME
+    path: str,
+    stores: Stores,
+    event: EventColumn,
+    limits: TimeLimits = EVERY_TIME,
+    deleted: bytes | None = None,
 ) -> EventTimeRange:
     """Return the range of event times of a Parquet file by reading the column."""
     with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
         name = event.within(file.schema_arrow.names).name
-        return column_range(file.read(columns=[name]).column(0), event.unit_us, limits)
+        values = file.read(columns=[name]).column(0)
+    if deleted is not None:
+        values = values.filter(kept_rows(deleted, len(values)))
+    return column_range(values, event.unit_us, limits)
 
 
 def read_event_times(
-    paths: Sequence[str], event: EventColumn, limits: TimeLimits, stores: Stores
+    paths: Sequence[str],
+    event: EventColumn,
+    limits: TimeLimits,
+    stores: Stores,
+    deleted: Sequence[bytes | None] | None = None,
 ) -> list[EventTimeRange]:
     """Read the event-time column of Parquet files, and return the range within the limits of each.
 
@@ -317,19 +329,20 @@ def read_event_times(
         event: Column of the event time.
         limits: Limits within which times count and are read.
         stores: Storages that the files may be in.
+        deleted: Deletion vector of each file, whose rows are left out; None without any.
 
     Raises:
         InputError: A file can't be read.
     """
 
-    def read(path: str) -> EventTimeRange:
+    def read(path: str, vector: bytes | None) -> EventTimeRange:
         try:
-            return _read_range(path, stores, event, limits)
+            return _read_range(path, stores, event, limits, vector)
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(path, error) from None
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(read, paths))
+        return list(pool.map(read, paths, deleted or [None] * len(paths)))
 
 
 def _factor(column: pq.ColumnSchema, event: EventColumn) -> int | None:

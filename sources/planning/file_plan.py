@@ -22,7 +22,8 @@ from sources.config.snapshot import folder_of, require_snapshot
 from sources.errors import InputError
 from sources.files.held_offsets import held_by_columns, held_by_names
 from sources.files.layouts import Layout
-from sources.files.split_table import FileListing, with_layout
+from sources.files.mapped_columns import MappedColumns
+from sources.files.split_table import FileListing, with_later_columns
 from sources.planning.event_times import (
     EventTimes,
     event_range_ms,
@@ -54,6 +55,7 @@ class FoundFiles(Part):
         times: Event times of the files: which count, and how many rows have others.
         layouts: How the columns of the files differ from ``read``; empty unless ``schema_drift`` is
             declared. A split's ``layout`` is its index in it.
+        mapping: Names of the columns inside the files of a table; None if they are the same.
     """
 
     source: str
@@ -67,6 +69,7 @@ class FoundFiles(Part):
     partitions: list[str]
     times: EventTimes
     layouts: list[Layout] = Field(default_factory=list)
+    mapping: MappedColumns | None = None
 
 
 class FilePlan(FoundFiles):
@@ -114,6 +117,7 @@ def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
         partitions=listing.partitions,
         times=event_times_of(listing),
         layouts=listing.layouts,
+        mapping=listing.mapping,
     )
 
 
@@ -360,4 +364,4 @@ def read_splits(files: FoundFiles, generation: Generation) -> pa.Table:
     Raises:
         StateError: The file is missing or can't be read.
     """
-    return with_layout(read_state_table(generation, files.splits_file))
+    return with_later_columns(read_state_table(generation, files.splits_file))

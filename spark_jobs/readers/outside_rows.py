@@ -19,8 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.positions import bounds_us
 from sources.config.event_time import EventTime
 from sources.config.file_source import FileSource
-from sources.files.outside_rows import outside_of_parquet
-from sources.planning.event_times import EventTimes, judge_outside
+from sources.files.outside_rows import ParquetRows, outside_of_parquet
+from sources.planning.event_times import judge_outside
+from sources.planning.file_plan import FoundFiles
 from sources.state.generation import Generation
 from sources.storage.stores import Stores
 from spark_jobs.readers.bad_records import STAGED, staged_rows
@@ -28,7 +29,7 @@ from spark_jobs.readers.staged_listings import folder_to_stage
 
 BOUNDS = pa.schema([("_event_low_us", pa.int64()), ("_event_high_us", pa.int64())])
 """Columns with the bounds of the listing that a row's file is from, in microseconds."""
-_PLACE = ("path", "partition")
+_PLACE = ("path", "partition", "deleted")
 
 
 def counts(event_time: str) -> Column:
@@ -42,7 +43,7 @@ def stage_outside(
     source: FileSource,
     event_time: EventTime,
     generation: Generation,
-    listing: tuple[int, pa.Table, EventTimes],
+    listing: tuple[int, pa.Table, FoundFiles],
     columns: Sequence[str],
     stores: Stores,
 ) -> None:
@@ -55,7 +56,7 @@ def stage_outside(
         source: Declaration of the source.
         event_time: Declaration of the event time, with the policy for such rows.
         generation: State of the generation, which keeps the rows for the driver to collect.
-        listing: Number of the listing, from 0; its splits; and its event times.
+        listing: Number of the listing, from 0; its splits; and its document.
         columns: Names of the columns that the content of a row has.
         stores: Storages that the files may be in.
 
@@ -63,7 +64,8 @@ def stage_outside(
         InputError: The policy is ``fail`` by now; or a file can't be read.
         StateError: The state folder can't be written.
     """
-    number, splits, times = listing
+    number, splits, found = listing
+    times = found.times
     event = source.event_column(event_time.column)
     if not times.outside or event is None:
         return
@@ -76,7 +78,10 @@ def stage_outside(
     bad = splits.filter(pc.greater(splits["outside"], 0))
     out = pa.BufferOutputStream()
     with pq.ParquetWriter(out, STAGED) as writer:
-        for path, partition in zip(*(bad[name].to_pylist() for name in _PLACE), strict=True):
-            for rows in outside_of_parquet(path, partition, columns, event, bounds, stores):
+        for path, partition, deleted in zip(
+            *(bad[name].to_pylist() for name in _PLACE), strict=True
+        ):
+            file = ParquetRows(path, partition, deleted, found.mapping)
+            for rows in outside_of_parquet(file, columns, event, bounds, stores):
                 writer.write_batch(staged_rows(rows, "outside", keeps=keeps))
     folder.replace_bytes(f"outside-{number}.parquet", out.getvalue().to_pybytes())

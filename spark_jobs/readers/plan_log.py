@@ -24,6 +24,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from sources.files.mapped_columns import MappedColumns
+from sources.formats.deleted_rows import as_action
 from sources.storage.delta import delta_table
 from sources.storage.delta_log import LOG, commit_name
 from sources.storage.folder import Folder
@@ -56,12 +58,31 @@ class Entry:
         size: Size of the file in bytes.
         statistics: Delta's statistics of the file as JSON; None without any.
         partition: Value of each partition column as text, by name; None for null.
+        deleted: Deletion vector of the file (:mod:`sources.formats.deleted_rows`), if it has one.
     """
 
     path: str
     size: int
     statistics: str | None = None
     partition: Mapping[str, str | None] = field(default_factory=dict)
+    deleted: bytes | None = None
+
+
+@dataclass(frozen=True)
+class FilesOfLog:
+    """What the files of a log have in common.
+
+    Attributes:
+        columns: The columns of the files, partition columns included.
+        partitions: Names of the partition columns, whose values no file holds.
+        mapping: Names of the columns inside the files; None if they are the same.
+        have_deleted: Whether some of them have deletion vectors.
+    """
+
+    columns: pa.Schema
+    partitions: Sequence[str] = ()
+    mapping: MappedColumns | None = None
+    have_deleted: bool = False
 
 
 class PlanLog:
@@ -130,23 +151,23 @@ class PlanLog:
     def write(
         self,
         version: int,
-        columns: pa.Schema,
+        files: FilesOfLog,
         entries: Iterable[Entry],
-        partitions: Sequence[str] = (),
     ) -> None:
         """Write one version of the log, atomically and durably; each 50th also as a checkpoint.
 
         Args:
             version: Its number; versions are written one after the other, from 0.
-            columns: The columns of the files, partition columns included.
+            files: What all files of the log have in common.
             entries: The files of the version, in reading order.
-            partitions: Names of the partition columns, whose values no file holds.
 
         Raises:
             StateError: The folder can't be written.
         """
-        header = [] if version else _header(columns, partitions)
-        lines = (f"{json.dumps(action)}\n" for action in chain(header, _adds(entries)))
+        header = [] if version else _header(files)
+        lines = (
+            f"{json.dumps(action)}\n" for action in chain(header, _adds(entries, files.mapping))
+        )
         self.folder.replace_bytes(commit_name(version), "".join(lines).encode())
         if version and version % CHECKPOINT_EVERY == 0:
             # Spark reads a log from its last checkpoint; the log of a folder that fills for months
@@ -154,29 +175,50 @@ class PlanLog:
             delta_table(self.folder).create_checkpoint()
 
 
-def _header(columns: pa.Schema, partitions: Sequence[str]) -> list[dict[str, Any]]:
+def _header(files: FilesOfLog) -> list[dict[str, Any]]:
+    schema, mapping = from_arrow_schema(files.columns).jsonValue(), files.mapping
+    protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 2}
+    settings = {}
+    features = ["deletionVectors"] if files.have_deleted else []
+    if mapping is not None:
+        fields = [mapping.as_field(field, at) for at, field in enumerate(schema["fields"])]
+        schema |= {"fields": fields}
+        features.append("columnMapping")
+        settings = {"delta.columnMapping.mode": mapping.mode}
+    if features:
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+        protocol |= dict.fromkeys(("readerFeatures", "writerFeatures"), features)
     return [
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"protocol": protocol},
         {
             "metaData": {
                 "id": str(uuid.uuid4()),
                 "format": {"provider": "parquet", "options": {}},
-                "schemaString": from_arrow_schema(columns).json(),
-                "partitionColumns": list(partitions),
-                "configuration": {},
+                "schemaString": json.dumps(schema),
+                "partitionColumns": list(files.partitions),
+                "configuration": settings,
                 "createdTime": 0,
             }
         },
     ]
 
 
-def _adds(entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
+def _adds(
+    entries: Iterable[Entry], mapping: MappedColumns | None = None
+) -> Iterable[dict[str, Any]]:
     for entry in entries:
+        values = dict(entry.partition)
+        if mapping is not None:
+            values = {mapping.physical(name): value for name, value in values.items()}
         add = {
             "path": entry.path,
-            "partitionValues": dict(entry.partition),
+            "partitionValues": values,
             "size": entry.size,
             "modificationTime": 0,
             "dataChange": True,
         }
-        yield {"add": add if entry.statistics is None else {**add, "stats": entry.statistics}}
+        if entry.statistics is not None:
+            add["stats"] = entry.statistics
+        if entry.deleted is not None:
+            add["deletionVector"] = as_action(entry.deleted)
+        yield {"add": add}

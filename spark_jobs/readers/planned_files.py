@@ -26,6 +26,7 @@ from sources.config.rate_limit import Batch
 from sources.config.rules import NO_RULES, RowRules
 from sources.errors import InputError
 from sources.files.split_table import changed_splits
+from sources.formats.deleted_rows import count_deleted
 from sources.planning.file_plan import FoundFiles, read_splits
 from sources.state.generation import Generation
 from sources.storage.partitions import values_of
@@ -42,7 +43,7 @@ from spark_jobs.readers.kept_batch import by_plan, keep_batch
 from spark_jobs.readers.outside_rows import BOUNDS, counts, stage_outside
 from spark_jobs.readers.parquet_rules import stage_broken
 from spark_jobs.readers.plan_entries import PlanEntries, PlannedPart, Version
-from spark_jobs.readers.plan_log import Entry, PlanLog
+from spark_jobs.readers.plan_log import Entry, FilesOfLog, PlanLog
 from spark_jobs.readers.row_rules import FILE, FILE_COLUMNS, ROW, leave_out, place_in_file
 from spark_jobs.readers.select import select_columns
 from spark_jobs.readers.split_reader import PLACES, split_reader
@@ -64,6 +65,7 @@ _SHOWN = 5
 # Columns of a Parquet file's split that its log entry is made of.
 _ENTRY_OF = (
     *("path", "size", "partition", "rows", "event_min_us", "event_max_us", "outside", "layout"),
+    "deleted",
 )
 
 
@@ -98,9 +100,8 @@ class PlannedSource:
         self._stores = stores
         self._rules = rules
         self._partitions = parts[0].partitions
-        self._layouts = [part.layouts for part in parts]
         self._generation = generation
-        self._times = [part.times for part in parts]
+        self._found = [*parts]
         self._entries = PlanEntries(
             tuple(PlannedPart(read_splits(part, generation), source) for part in parts)
         )
@@ -118,8 +119,7 @@ class PlannedSource:
     def extend(self, found: FoundFiles) -> None:
         """Add files that arrived while the stream runs to the Delta log, which it reads next."""
         part = PlannedPart(read_splits(found, self._generation), self._source)
-        self._times.append(found.times)
-        self._layouts.append(found.layouts)
+        self._found.append(found)
         self._entries = self._entries.with_part(part)
         self.prepare()
 
@@ -182,13 +182,13 @@ class PlannedSource:
         keep_batch(self._source, self._generation)
         is_parquet = self._source.is_parquet
         if is_parquet and self._event_time.outside != "keep":
-            parts = zip(self._entries.parts, self._times, strict=True)
-            for number, (part, times) in enumerate(parts):
+            parts = zip(self._entries.parts, self._found, strict=True)
+            for number, (part, found) in enumerate(parts):
                 stage_outside(
                     self._source,
                     self._event_time,
                     self._generation,
-                    (number, part.splits, times),
+                    (number, part.splits, found),
                     [*self._read.names, *other_names(self._source)],
                     self._stores,
                 )
@@ -200,16 +200,19 @@ class PlannedSource:
     def _write_log(self, log: PlanLog, versions: Sequence[Version]) -> None:
         """Write the versions of a Delta log that it does not have yet."""
         is_parquet = self._source.is_parquet
-        partitions, columns = [], _ENTRY_COLUMNS
+        files = FilesOfLog(_ENTRY_COLUMNS)
         if is_parquet:
             lacking = lacking_columns(self._source)
             partitions = [*self._partitions, *BOUNDS.names, *lacking.names]
             others = other_columns(self._source, self._read)
             columns = pa.schema([*self._read, *others, *BOUNDS, *lacking])
+            deleted = [part.splits["deleted"] for part in self._entries.parts]
+            have_deleted = any(of.null_count < len(of) for of in deleted)
+            files = FilesOfLog(columns, partitions, self._found[0].mapping, have_deleted)
         entries = self._parquet_entries if is_parquet else self._split_entries
         for number, version in enumerate(versions):
             if not log.has(number):
-                log.write(number, columns, entries(version), partitions)
+                log.write(number, files, entries(version))
 
     def _stage_broken(self, number: int) -> None:
         """Stage the rows of a listing of Parquet files that are left out by a rule, once."""
@@ -308,28 +311,34 @@ class PlannedSource:
             return False
         is_growing = self._source.discovery_interval is not None
         grows = is_growing and self._event_time.outside != "fail"
-        return grows or any(times.outside for times in self._times)
+        return grows or any(found.times.outside for found in self._found)
 
     def _parquet_entries(self, version: Version) -> Iterator[Entry]:
         event = self._source.event_column(self._event_time.column)
         # A renamed column is no column of the log that could be skipped by.
         is_plain = event is not None and event.unit_us is None and not event.others
         named = event.name if is_plain and event is not None else None
+        if named is not None and (mapping := self._found[0].mapping) is not None:
+            named = mapping.physical(named)
         part = self._entries.parts[version.part]
         splits = part.splits.slice(version.first, version.stop - version.first)
         values = (splits[name].to_pylist() for name in _ENTRY_OF)
         bounds = self._bounds_of(version.part)
         limits = {name: str(at) for name, at in zip(BOUNDS.names, bounds, strict=True)}
-        lacks = lacking_values(self._source, self._layouts[version.part])
-        for path, size, partition, rows, low, high, outside, of in zip(*values, strict=True):
+        lacks = lacking_values(self._source, self._found[version.part].layouts)
+        for path, size, partition, rows, low, high, outside, of, deleted in zip(
+            *values, strict=True
+        ):
             uri = self._stores.of(path).uri(path)
-            # The range is that of the rows that count.
-            statistics = _statistics(rows, None if outside else named, low, high)
+            # Delta counts deleted rows, too; the range is that of the rows that count.
+            in_file = rows + (0 if deleted is None else count_deleted(deleted))
+            statistics = _statistics(in_file, None if outside else named, low, high)
             lacking = {} if of is None else lacks[of]
-            yield Entry(uri, size, statistics, {**values_of(partition), **limits, **lacking})
+            values_in = {**values_of(partition), **limits, **lacking}
+            yield Entry(uri, size, statistics, values_in, deleted)
 
     def _bounds_of(self, part: int) -> tuple[int, int]:
-        times = self._times[part]
+        times = self._found[part].times
         return bounds_us(times.not_before_ms, times.not_after_ms)
 
     def _split_entries(self, version: Version) -> Iterator[Entry]:

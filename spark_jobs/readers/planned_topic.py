@@ -34,7 +34,7 @@ from sources.state.generation import Generation
 from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import read_topics
 from spark_jobs.readers.parse_records import parse_values
-from spark_jobs.readers.plan_log import Entry, PlanLog, versions_of
+from spark_jobs.readers.plan_log import Entry, FilesOfLog, PlanLog, versions_of
 from spark_jobs.readers.spark_errors import Step, raise_reported, reporting
 
 # The same columns as those of Spark's own Kafka source.
@@ -161,7 +161,7 @@ class PlannedTopic:
         """Write the versions of the source's Delta log that do not exist yet."""
         for version, (first, stop) in enumerate(versions_of(self._batches)):
             if not self._log.has(version):
-                self._log.write(version, RANGE_SPLITS, self._entries(first, stop))
+                self._log.write(version, FilesOfLog(RANGE_SPLITS), self._entries(first, stop))
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the parsed rows as a stream, in planned order; call :meth:`prepare` before.

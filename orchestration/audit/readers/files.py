@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from pyarrow import orc
 
 from orchestration.audit.event_times import bounds_of
@@ -130,6 +130,9 @@ class AuditFiles:
         if source.format in ("avro", "orc"):
             reader = f"audit.{quoted(name)}"
             _load_files(connection, source, paths, reader)
+        elif source.format == "delta" and _is_marked(delta := self._table(source)):
+            reader = f"audit.{quoted(name)}"
+            _load_table(connection, delta, reader)
         elif source.schema_drift is not None:
             reader = drifted_rows(connection, source, paths, partition_types)
         elif source.on_bad_record != "fail":
@@ -245,6 +248,25 @@ def _cast(name: str, kind: str, declared: dict[str, str]) -> str:
     """
     target = declared.get(name, INSTANT if kind.startswith("TIMESTAMP") else kind)
     return quoted(name) if target == kind else f"CAST({quoted(name)} AS {target}) AS {quoted(name)}"
+
+
+def _is_marked(table: DeltaTable) -> bool:
+    """Return whether a Delta table may have deleted rows, or other names of columns, in files."""
+    mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    return mapping != "none" or "deletionVectors" in (table.protocol().reader_features or ())
+
+
+def _load_table(connection: duckdb.DuckDBPyConnection, table: DeltaTable, name: str) -> None:
+    """Create a table of the rows of a Delta table, read by delta-rs, which DuckDB's reader lacks.
+
+    Args:
+        connection: The audit's database.
+        table: The Delta table at its version.
+        name: Quoted name of the table.
+    """
+    create_empty_table(connection, name, pa.schema(table.schema().to_arrow()))
+    for batch in QueryBuilder().register("t", table).execute("SELECT * FROM t"):
+        insert_arrow(connection, name, pa.table(batch))
 
 
 def _load_files(

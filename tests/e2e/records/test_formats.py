@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import orc
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from orchestration.audit.run import audit
 from sources.files import sampled_splits as files
@@ -191,3 +192,36 @@ def test_a_version_of_a_delta_table_stays_what_it_was(
     run_chain(spark, loaded)
     found = DeltaTable(tmp_path / "out").to_pyarrow_table(columns=["id"])
     assert sorted(found["id"].to_pylist()) == list(range(1200))
+
+
+def test_a_delta_table_is_read_without_its_deleted_rows_and_by_the_names_of_its_columns(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    path = str(tmp_path / "in")
+    features = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
+    for at in range(3):
+        part = table(list(range(at * 300, (at + 1) * 300))).append_column(
+            "was", pa.array([f"{at}"] * 300)
+        )
+        made = spark.createDataFrame(part).withColumn("day", F.lit(at)).coalesce(1)
+        made = made.withColumn("more", F.struct(F.col("id").alias("inner")))
+        made.write.format("delta").partitionBy("day").options(**features).mode("append").save(path)
+    spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN was TO now")
+    spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN more.inner TO own")
+    # The last rows are gone: their times are no end of history.
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 7 = 0 OR id >= 880")
+    case.produce(range(850, 1200))
+
+    def from_table(document: dict[str, Any]) -> None:
+        history = document["sources"][0]
+        own = "CAST((more.own + CAST(now AS INT) - CAST(now AS INT)) / 2 AS DOUBLE)"
+        history.update(format="delta", path="in", select={"id": "id", "at": "at", "v": own})
+
+    loaded = case.pipeline(from_table)
+    run_chain(spark, loaded)
+    left = [at for at in range(880) if at % 7] + list(range(880, 1200))
+    found = DeltaTable(tmp_path / "out").to_pyarrow_table(columns=["id"])
+    assert sorted(found["id"].to_pylist()) == sorted({*left, *range(850, 1200)})
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (len({*left, *range(850, 1200)}), {})

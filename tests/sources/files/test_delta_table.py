@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +22,7 @@ from sources.config.pipeline import Pipeline
 from sources.errors import InputError
 from sources.files.split_table import FileListing, changed_splits
 from sources.files.splits import list_source
+from sources.formats.deleted_rows import as_action, deletion_vector
 from sources.storage.partitions import values_of
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
@@ -139,21 +142,109 @@ def test_a_version_that_never_was_is_named(tmp_path: Path) -> None:
     assert "can't be read as a Delta table" in refusal(tmp_path, version=7)
 
 
-@pytest.mark.parametrize("feature", ["deletionVectors", "columnMapping"])
-def test_files_that_are_not_to_be_read_as_they_are_are_refused(
-    tmp_path: Path, feature: str
-) -> None:
-    write_deltalake(tmp_path / "t", rows([1]))
-    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+def rewritten(table: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the actions of a table's first version."""
+    log = table / "_delta_log" / f"{0:020}.json"
     actions = [json.loads(line) for line in log.read_text().splitlines()]
     for action in actions:
-        if "protocol" in action:
-            action["protocol"] = {
-                "minReaderVersion": 3,
-                "minWriterVersion": 7,
-                "readerFeatures": [feature],
-                "writerFeatures": [feature],
-            }
+        change(action)
     log.write_text("\n".join(map(json.dumps, actions)))
-    assert DeltaTable(tmp_path / "t").protocol().reader_features == [feature]
-    assert f"can't be read as plain Parquet, as the table uses {feature}" in refusal(tmp_path)
+
+
+def with_features(action: dict[str, Any], features: list[str]) -> None:
+    if "protocol" in action:
+        action["protocol"] = {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": features,
+            "writerFeatures": features,
+        }
+
+
+@settings(max_examples=30, deadline=None)
+@given(count=st.integers(1, 3000), data=st.data())
+def test_deleted_rows_are_not_counted_and_their_times_are_no_end(
+    tmp_path_factory: pytest.TempPathFactory, count: int, data: st.DataObject
+) -> None:
+    deleted = data.draw(st.sets(st.integers(0, count - 1)))
+    folder = tmp_path_factory.mktemp("table")
+    write_deltalake(folder / "t", rows([at * 1000 for at in range(count)]))
+    vector = deletion_vector(np.array(sorted(deleted), np.int64))
+
+    def delete(action: dict[str, Any]) -> None:
+        with_features(action, ["deletionVectors"])
+        if "add" in action and vector is not None:
+            action["add"]["deletionVector"] = as_action(vector)
+
+    rewritten(folder / "t", delete)
+    # Read by somebody else, the table is without these rows.
+    left = pa.table(
+        QueryBuilder().register("t", DeltaTable(folder / "t")).execute("SELECT id FROM t")
+    )
+    assert sorted(left["id"].to_pylist()) == [at for at in range(count) if at not in deleted]
+    (split,) = listed(folder).splits.to_pylist()
+    assert split["rows"] == count - len(deleted)
+    kept = [BEGIN_US + at * 1000 for at in range(count) if at not in deleted]
+    assert split["event_min_us"] == min(kept, default=None)
+    # Without deleted rows it is the log's, which keeps milliseconds.
+    highest = split["event_max_us"]
+    assert (highest and highest // 1000) == (max(kept) // 1000 if kept else None)
+    inside = [us for us in kept if us < BEGIN_US + count // 2 * 1000]
+    if inside:
+        until = BEGIN + timedelta(milliseconds=count // 2)
+        (split,) = listed(folder, time_range={"until": until}).splits.to_pylist()
+        assert split["event_max_us"] == max(inside)
+
+
+def test_columns_may_have_other_names_in_the_files(tmp_path: Path) -> None:
+    table = rows([1, 2, 3]).rename_columns(["col-1", "col-2", "col-3"])
+    # Without statistics, which would be by the names in the files, too.
+    config = {"delta.dataSkippingNumIndexedCols": "0"}
+    write_deltalake(tmp_path / "t", table, partition_by=["col-2"], configuration=config)
+
+    def rename(action: dict[str, Any]) -> None:
+        with_features(action, ["columnMapping"])
+        if "metaData" in action:
+            found = action["metaData"]
+            found["configuration"] |= {"delta.columnMapping.mode": "name"}
+            schema = json.loads(found["schemaString"])
+            for number, (field, name) in enumerate(
+                zip(schema["fields"], ("id", "day", "at"), strict=True), 1
+            ):
+                field["metadata"] = {
+                    "delta.columnMapping.id": number,
+                    "delta.columnMapping.physicalName": field["name"],
+                }
+                field["name"] = name
+            found |= {"schemaString": json.dumps(schema), "partitionColumns": ["day"]}
+
+    rewritten(tmp_path / "t", rename)
+    found = listed(tmp_path)
+    assert names_and_types(found.read) == {"id": "bigint", "day": "string", "at": "timestamp"}
+    (split,) = found.splits.to_pylist()
+    assert (split["event_min_us"], split["event_max_us"]) == (BEGIN_US + 1, BEGIN_US + 3)
+    assert values_of(split["partition"]) == {"day": "a"}
+    assert found.mapping is not None
+    assert found.mapping.physical("at") == "col-3"
+
+
+def test_offsets_in_files_with_deleted_rows_are_refused(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows([1, 2]))
+    vector = deletion_vector(np.array([0]))
+    assert vector is not None
+
+    def delete(action: dict[str, Any]) -> None:
+        with_features(action, ["deletionVectors"])
+        if "add" in action:
+            action["add"]["deletionVector"] = as_action(vector)
+
+    rewritten(tmp_path / "t", delete)
+    offsets = {"partition": "id", "offset": "id"}
+    assert "offsets can't be read from the files" in refusal(tmp_path, offsets=offsets)
+
+
+def test_files_that_can_not_be_read_as_they_are_are_refused(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows([1]))
+    rewritten(tmp_path / "t", lambda action: with_features(action, ["variantType"]))
+    assert DeltaTable(tmp_path / "t").protocol().reader_features == ["variantType"]
+    assert "can't be read, as the table uses variantType" in refusal(tmp_path)

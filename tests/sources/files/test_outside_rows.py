@@ -18,7 +18,12 @@ from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
-from sources.files.outside_rows import find_outside, outside_of_parquet, refuse_outside
+from sources.files.outside_rows import (
+    ParquetRows,
+    find_outside,
+    outside_of_parquet,
+    refuse_outside,
+)
 from sources.formats.lines import BadRow
 from sources.formats.open import read_region
 from sources.formats.regions import Region, cut_regions
@@ -132,7 +137,11 @@ def test_outside_rows_of_parquet_are_those_of_the_raw_files(tmp_path: Path) -> N
     found = []
     for path in sorted((tmp_path / "in").iterdir()):
         parts = outside_of_parquet(
-            str(path), "day=1", ["id", "at", "day"], EventColumn("at", None), BOUNDS, STORES
+            ParquetRows(str(path), "day=1"),
+            ["id", "at", "day"],
+            EventColumn("at", None),
+            BOUNDS,
+            STORES,
         )
         found += [(row, json.loads(row.content)) for part in parts for row in part]
     expected = [number for number, at in raw_rows(tmp_path, "parquet") if not counts(at)]

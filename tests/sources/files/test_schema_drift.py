@@ -18,7 +18,7 @@ from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.layouts import ColumnDifference
 from sources.files.schema_drift import default_of
-from sources.files.split_table import FileListing, with_layout
+from sources.files.split_table import FileListing, with_later_columns
 from sources.files.splits import list_splits
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
@@ -92,7 +92,7 @@ def test_files_are_read_as_the_columns_that_hold_all_of_them(archive: Path) -> N
 
 def test_splits_of_older_plans_have_no_layout(archive: Path) -> None:
     splits = listing(archive, schema_drift=RENAMED).splits
-    older = with_layout(splits.drop_columns(["layout"]))
+    older = with_later_columns(splits.drop_columns(["layout"]))
     assert older.schema == splits.schema
     assert older["layout"].null_count == 3
 

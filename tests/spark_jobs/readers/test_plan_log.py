@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from sources.storage.folder import Folder
-from spark_jobs.readers.plan_log import Entry, PlanLog
+from spark_jobs.readers.plan_log import Entry, FilesOfLog, PlanLog
 
 COLUMNS = pa.schema([("id", pa.int64())])
 
@@ -29,7 +29,7 @@ def test_a_version_and_its_splits_are_on_disk_before_they_are_used(
     monkeypatch.setattr(os, "fsync", recorded)
     log = PlanLog(Folder(tmp_path / "log"))
     entry = log.keep("splits-0.parquet", pa.table({"id": [1]}))
-    log.write(0, COLUMNS, [entry, Entry("/data/a.parquet", 7)])
+    log.write(0, FilesOfLog(COLUMNS), [entry, Entry("/data/a.parquet", 7)])
     files = [name for name in synced if name.startswith(".")]
     assert [name.split(".")[1] for name in files] == ["splits-0", f"{0:020d}"]
     assert [name for name in synced if not name.startswith(".")] == ["log", "_delta_log"]

@@ -1,0 +1,49 @@
+"""Columns of a table that have other names inside its files, which were renamed or dropped since.
+
+By Delta's column mapping
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md#column-mapping).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from sources.common.positions import Part
+
+_ID, _NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+
+
+class MappedColumns(Part):
+    """How the columns of a table are found in its files.
+
+    Attributes:
+        mode: By the physical name, or by the field id in the files.
+        fields: Fields of the table's schema by name, as its Delta log has them.
+    """
+
+    mode: Literal["name", "id"]
+    fields: dict[str, dict[str, Any]]
+
+    def physical(self, name: str) -> str:
+        """Return the name that a column has in files and statistics; its own if it has no other."""
+        field = self.fields.get(name)
+        return name if field is None else str(field["metadata"][_NAME])
+
+    def as_field(self, field: dict[str, Any], number: int) -> dict[str, Any]:
+        """Return a field for the schema of a Delta log that points at the files.
+
+        Args:
+            field: The field without mapping, as JSON.
+            number: Its number among the fields of the log; gives an id to one that the table does
+                not have.
+        """
+        known = self.fields.get(field["name"])
+        if known is None:
+            number += max(int(each["metadata"][_ID]) for each in self.fields.values())
+            return {**field, "metadata": {_ID: number + 1, _NAME: field["name"]}}
+        is_nested = isinstance(field["type"], dict)
+        return {
+            **field,
+            "type": known["type"] if is_nested else field["type"],
+            "metadata": known["metadata"],
+        }

@@ -58,7 +58,9 @@ def _of(loaded: LoadedPipeline, source: AnySource) -> list[tuple[dg.AssetKey, st
         names = source.topics or [str(source.topic_pattern)]
         return [(_key("kafka", name), f"Kafka topic `{name}`.", {"kafka"}) for name in names]
     if source.table is not None:
-        return [(_key("table", *source.table.split(".")), f"Table `{source.table}`.", {"delta"})]
+        return [
+            (_key("table", *source.table.split(".")), f"Table `{source.table}`.", {source.format})
+        ]
     places = {_key(*_parts(loaded.locate(pattern))) for pattern in source.patterns}
     return [(key, f"Files in `…/{'/'.join(key.path[1:])}`.", {"file"}) for key in sorted(places)]
 

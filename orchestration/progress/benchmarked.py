@@ -12,6 +12,7 @@ from typing import NamedTuple
 ROWS_PER_S_BY_FILE_FORMAT = {
     "parquet": 780_000,
     "delta": 780_000,
+    "iceberg": 780_000,
     "csv": 780_000,
     "text": 780_000,
     "json": 620_000,
@@ -22,6 +23,7 @@ ROWS_PER_S_BY_FILE_FORMAT = {
 BYTES_PER_ROW = {
     "parquet": 25,
     "delta": 25,
+    "iceberg": 25,
     "orc": 25,
     "avro": 25,
     "csv": 47,

@@ -40,6 +40,7 @@ _UNKNOWN_CORES = 2
 _FORMATS = {
     "parquet": "Parquet",
     "delta": "Parquet",
+    "iceberg": "Parquet",
     "json": "JSON lines",
     "csv": "CSV",
     "text": "CSV",

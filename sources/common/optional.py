@@ -11,7 +11,7 @@ from sources.errors import InputError
 _MODULES = {
     "avro": "fastavro",
     "hdfs": "hdfs_native",
-    "lake": "pyroaring",
+    "lake": "pyiceberg",
     "mariadb": "pymysql",
     "metrics": "prometheus_client",
     "msk": "aws_msk_iam_sasl_signer",

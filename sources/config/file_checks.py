@@ -98,10 +98,10 @@ def check_endless(form: str, interval: timedelta, given: Collection[str]) -> Non
             "field to read only the files that exist."
         )
         raise ValueError(message)
-    if form == "delta":
+    if form in ("delta", "iceberg"):
         message = (
-            "`discovery_interval` has no meaning with `format: delta`: a Delta table is read at "
-            "one version. Remove `discovery_interval`."
+            f"`discovery_interval` has no meaning with `format: {form}`: a table is read at one "
+            "version. Remove `discovery_interval`."
         )
         raise ValueError(message)
     if ends := _NEEDS_AN_END & set(given):

@@ -40,6 +40,9 @@ def _folder_time(pattern: str) -> str:
     return pattern
 
 
+_DELTA_PARTS = 2  # of a table's name
+
+
 class FileSource(BadRecords):
     """Files: those that exist when the plan is made or, with an interval, also later ones.
 
@@ -53,10 +56,14 @@ class FileSource(BadRecords):
             ``abfss://container@account.dfs.core.windows.net/…``. Names that begin with ``_`` or
             ``.`` are ignored. Required, except for a table with a name.
         format: File format. ``json`` means JSON lines; ``text`` gives one column, ``value``;
-            ``delta`` reads a Delta table, whose folder ``path`` then is.
-        table: Delta, instead of ``path``: name of the table in the catalog of Spark's session,
-            ``schema.table``. The plan looks up its folder; runs go by that.
-        version: Delta: version of the table; the newest one at planning time by default.
+            ``delta`` reads a Delta table, whose folder ``path`` then is; ``iceberg`` an Iceberg
+            table, whose metadata file (``….metadata.json``), or folder with a
+            ``metadata/version-hint.text``, ``path`` is.
+        table: Name of a table, instead of ``path``. Delta: ``schema.table`` in the catalog of
+            Spark's session. Iceberg: ``catalog.namespace.table``, the catalog as PyIceberg is
+            configured. The plan looks up its place; runs go by that.
+        version: Delta: version of the table; Iceberg: id of a snapshot. By default the newest one
+            at planning time.
         columns: Column names and Spark SQL types. Required for JSON and CSV; other formats carry
             their own.
         csv: CSV dialect.
@@ -91,8 +98,8 @@ class FileSource(BadRecords):
     name: Name
     asset: AssetName | None = None
     path: str | list[str] | None = None
-    format: Literal["parquet", "json", "csv", "avro", "orc", "text", "delta"]
-    table: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*\.[A-Za-z_]\w*$")] | None = None
+    format: Literal["parquet", "json", "csv", "avro", "orc", "text", "delta", "iceberg"]
+    table: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")] | None = None
     version: NonNegativeInt | None = None
     columns: Columns | None = Field(default=None, alias="schema")
     csv: CsvOptions = CsvOptions()
@@ -132,8 +139,13 @@ class FileSource(BadRecords):
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the data files are Parquet: ``format`` is ``parquet`` or ``delta``."""
-        return self.format in ("parquet", "delta")
+        """Whether the data files are Parquet: ``format`` is that, or a table's."""
+        return self.format == "parquet" or self.is_table
+
+    @property
+    def is_table(self) -> bool:
+        """Whether one version of a table is read: ``format`` is ``delta`` or ``iceberg``."""
+        return self.format in ("delta", "iceberg")
 
     @property
     def column_names(self) -> list[str] | None:
@@ -319,13 +331,24 @@ class FileSource(BadRecords):
         if (self.table is None) == (self.path is None):
             message = (
                 "either `path` or `table` is needed. Declare the files' glob, or the table's "
-                "folder, as `path`; or a Delta table's name in the catalog as `table`."
+                "folder or metadata file, as `path`; or its name in the catalog as `table`."
             )
             raise ValueError(message)
-        if self.table is not None and self.format != "delta":
+        if self.table is None:
+            return
+        if not self.is_table:
             message = (
-                f"`table` has no meaning with `format: {self.format}`; only Delta tables are read "
-                "by their names. Declare `format: delta`, or `path` instead of `table`."
+                f"`table` has no meaning with `format: {self.format}`; only Delta and Iceberg "
+                "tables are read by their names. Declare `format: delta` or `iceberg`, or `path` "
+                "instead of `table`."
+            )
+            raise ValueError(message)
+        parts = self.table.count(".") + 1
+        if (parts != _DELTA_PARTS) if self.format == "delta" else (parts <= _DELTA_PARTS):
+            wanted = "schema.table" if self.format == "delta" else "catalog.namespace.table"
+            message = (
+                f"`table: {self.table}` has {parts} parts; with `format: {self.format}` it is "
+                f"`{wanted}`."
             )
             raise ValueError(message)
 
@@ -342,23 +365,24 @@ class FileSource(BadRecords):
                 "`schema`."
             )
             raise ValueError(message)
-        if self.format == "delta" and len(self.patterns) > 1:
+        if self.is_table and len(self.patterns) > 1:
             message = (
-                f"`path` names {len(self.patterns)} Delta tables; a source reads one. Declare a "
-                "source for each table."
+                f"`path` names {len(self.patterns)} tables; a source reads one. Declare a source "
+                "for each table."
             )
             raise ValueError(message)
-        if self.format == "delta" and (self.partitions or self.offsets == "names" or self.converge):
+        if self.is_table and (self.partitions or self.offsets == "names" or self.converge):
             message = (
                 "`partitions`, `offsets: names` and `converge` have no meaning with "
-                "`format: delta`: the table knows its partitions, its file names carry no offsets, "
-                "and it is read at one version. Remove those of them that are declared."
+                f"`format: {self.format}`: the table knows its partitions, its file names carry no "
+                "offsets, and it is read at one version. Remove those of them that are declared."
             )
             raise ValueError(message)
-        if self.format != "delta" and self.version is not None:
+        if not self.is_table and self.version is not None:
             message = (
                 f"`version` has no meaning with `format: {self.format}`; only a Delta table has "
-                "versions. Remove `version`, or declare `format: delta`."
+                "versions, and an Iceberg table snapshots. Remove `version`, or declare "
+                "`format: delta` or `iceberg`."
             )
             raise ValueError(message)
         if doubled := set(self.partitions) & set(self.columns or {}):
@@ -369,6 +393,12 @@ class FileSource(BadRecords):
             raise ValueError(message)
 
     def _check_offsets(self) -> None:
+        if self.format == "iceberg" and self.offsets is not None:
+            message = (
+                "`offsets` has no meaning with `format: iceberg`: columns are found by field id "
+                "in its files. Remove `offsets`; the topic's start is found by event time."
+            )
+            raise ValueError(message)
         if not self.is_parquet and isinstance(self.offsets, OffsetColumns):
             message = (
                 "`offsets` by columns needs `format: parquet` or `delta`; with "

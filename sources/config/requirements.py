@@ -23,6 +23,8 @@ def require_extras(pipeline: Pipeline) -> None:
         if isinstance(source, FileSource):
             if any(pattern.startswith("hdfs://") for pattern in source.patterns):
                 require_extra("hdfs", f"{name}: an `hdfs://` path")
+            if source.format == "iceberg":
+                require_extra("lake", f"{name}: `format: iceberg`")
             if source.snapshot is not None:
                 require_extra(source.snapshot.kind, f"{name}: `snapshot`")
         elif source.registry is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import unquote
 
@@ -23,6 +22,7 @@ from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.mapped_columns import MappedColumns
+from sources.files.table_files import TableFiles
 from sources.formats.deleted_rows import deletion_vector
 from sources.formats.event_times import EVERY_TIME, EventTimeRange
 from sources.formats.parquet import check_event_column, read_event_times, read_footers
@@ -36,31 +36,6 @@ _LOST_US = 999
 # Reader features that do not change how the files are read.
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 _VECTORS, _MAPPING = "deletionVectors", "columnMapping"
-
-
-@dataclass(frozen=True)
-class TableFiles:
-    """Data files of one version of a Delta table, from its Delta log.
-
-    Attributes:
-        files: The files, with sizes in bytes from the Delta log; ``modified_ns`` is not known.
-        partitions: Partition of each file as text, ``name=value/…``, as
-            :func:`sources.storage.partitions.values_of` reads it.
-        partition_columns: Names of the partition columns, which no file holds.
-        columns: All columns of the table.
-        ranges: Number of rows and event-time range (microseconds) of each file, without deleted
-            rows.
-        deleted: Deletion vector of each file (:mod:`sources.formats.deleted_rows`); None without.
-        mapping: Names of the columns inside the files; None if they are those of the table.
-    """
-
-    files: list[File]
-    partitions: list[str]
-    partition_columns: list[str]
-    columns: pa.Schema
-    ranges: list[EventTimeRange]
-    deleted: list[bytes | None]
-    mapping: MappedColumns | None
 
 
 def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores) -> TableFiles:
@@ -110,10 +85,11 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
         )
         hint = "Remove `offsets`: the start of the topic is then found by event time."
         raise InputError(message, hint, source=source.name, field="offsets")
+    inside = None
     if mapping is not None:
-        event = event._replace(name=mapping.physical(event.name))
+        inside = event = event._replace(name=mapping.physical(event.name))
     ranges = _ranges(actions, [file.path for file in files], deleted, event, stores)
-    return TableFiles(files, partitions, names, columns, ranges, deleted, mapping)
+    return TableFiles(files, partitions, names, columns, ranges, deleted, mapping, inside)
 
 
 def _require_readable(source: FileSource, table: DeltaTable) -> None:

@@ -1,16 +1,32 @@
 """Columns of a table that have other names inside its files, which were renamed or dropped since.
 
-By Delta's column mapping
-(https://github.com/delta-io/delta/blob/master/PROTOCOL.md#column-mapping).
+By Delta's column mapping, whose mode ``id`` is how Iceberg finds columns, too
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md#column-mapping,
+https://iceberg.apache.org/spec/#column-projection).
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from sources.common.positions import Part
 
+_FIELD_ID = b"PARQUET:field_id"
 _ID, _NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+
+
+def mapped_field(name: str, kind: Any, number: int) -> dict[str, Any]:
+    """Return a field of the schema of a Delta log that is found in files by its field id.
+
+    Args:
+        name: Name of the column.
+        kind: Its type, as the schema has it.
+        number: Its field id.
+    """
+    metadata = {_ID: number, _NAME: name}
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
 
 
 class MappedColumns(Part):
@@ -28,6 +44,19 @@ class MappedColumns(Part):
         """Return the name that a column has in files and statistics; its own if it has no other."""
         field = self.fields.get(name)
         return name if field is None else str(field["metadata"][_NAME])
+
+    def inside(self, file: pa.Schema) -> dict[str, str]:
+        """Return the names in a file of the columns that it has, by their names in the table.
+
+        Args:
+            file: Schema of a Parquet file.
+        """
+        if self.mode == "name":
+            own = {name: self.physical(name) for name in self.fields}
+            return {name: at for name, at in own.items() if at in file.names}
+        ids = {(field.metadata or {}).get(_FIELD_ID): field.name for field in file}
+        numbers = {name: str(each["metadata"][_ID]).encode() for name, each in self.fields.items()}
+        return {name: ids[number] for name, number in numbers.items() if number in ids}
 
     def as_field(self, field: dict[str, Any], number: int) -> dict[str, Any]:
         """Return a field for the schema of a Delta log that points at the files.

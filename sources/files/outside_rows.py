@@ -110,15 +110,16 @@ def outside_of_parquet(
     """
     path, partition, deleted, mapping = rows_of
     constants = values_of(partition)
-    own = {name: name if mapping is None else mapping.physical(name) for name in columns}
-    if mapping is not None:
-        event = event._replace(name=mapping.physical(event.name))
     first = 0
     try:
         with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
             present = file.schema_arrow.names
+            own = {name: name for name in present}
+            if mapping is not None:
+                own = mapping.inside(file.schema_arrow)
+                event = event._replace(name=own[event.name])
             event = event.within(present)
-            inside = [name for name in columns if own[name] in present and name not in constants]
+            inside = [name for name in columns if name in own and name not in constants]
             names = list(dict.fromkeys([*(own[name] for name in inside), event.name]))
             for batch in file.iter_batches(columns=names):
                 rows = pa.Table.from_batches([batch])

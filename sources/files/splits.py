@@ -6,6 +6,7 @@ enumerator).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import overload
 
 import numpy as np
@@ -33,6 +34,7 @@ from sources.files.split_table import (
     pairs,
     selected,
 )
+from sources.files.table_files import TableFiles
 from sources.files.time_range import in_range, in_range_by_folder, time_limits, within_limits
 from sources.formats.event_times import (
     EVERY_TIME,
@@ -105,7 +107,7 @@ def list_source(
     )
     if source.snapshot is not None:
         require_snapshot(loaded.place(folder_of(source.patterns)), pipeline.name)
-    if source.format == "delta":
+    if source.is_table:
         # A version of a table never grows.
         return None if known is not None else _list_table(loaded, source, limits)
     if known is None:
@@ -310,18 +312,28 @@ def _narrowed(
     return within_limits(source, splits, limits, read)
 
 
+def _tables(source: FileSource) -> Callable[[FileSource, str, EventColumn, Stores], TableFiles]:
+    """Return what lists a table of the source's format."""
+    if source.format == "delta":
+        return list_table
+    # PyIceberg takes half a second to import.
+    from sources.files.iceberg.listing import list_iceberg  # noqa: PLC0415
+
+    return list_iceberg
+
+
 def _list_table(loaded: LoadedPipeline, source: FileSource, limits: TimeLimits) -> FileListing:
-    """Return the splits of a Delta table."""
+    """Return the splits of a version of a table."""
     pipeline = loaded.pipeline
     event = _event_column(source, pipeline.event_time.column)
-    table = list_table(source, loaded.locate(source.patterns[0]), event, pipeline.stores)
+    table = _tables(source)(source, loaded.locate(source.patterns[0]), event, pipeline.stores)
     files = table_of(table.files)
     files = files.append_column("partition", pa.array(table.partitions, pa.string()))
     files = files.append_column("deleted", pa.array(table.deleted, pa.binary()))
     splits = in_range_by_folder(source, assemble(files, table_of_ranges(table.ranges)))
     splits = in_range(source, splits, exact=True)
-    if table.mapping is not None:
-        event = event._replace(name=table.mapping.physical(event.name))
+    if table.event is not None:
+        event = table.event
     splits = _narrowed(source, event, splits, pipeline.stores, limits)
     names = list(source.columns) if source.columns else table.columns.names
     read = pa.schema([field for field in table.columns if field.name in names])

@@ -43,10 +43,10 @@ class PlacesAnswer(BaseModel):
     refusal: ErrorReport | None = None
 
 
-def tables_by_name(pipeline: Pipeline) -> dict[str, str]:
-    """Return the names of tables whose places are not known yet, by name of the source."""
+def tables_by_name(pipeline: Pipeline) -> dict[str, FileSource]:
+    """Return the tables whose places are not known yet: their sources by name."""
     return {
-        source.name: source.table
+        source.name: source
         for source in pipeline.sources
         if isinstance(source, FileSource) and source.table is not None and not source.patterns
     }
@@ -57,7 +57,8 @@ def with_places(loaded: LoadedPipeline, places: Mapping[str, str]) -> LoadedPipe
 
     Args:
         loaded: The pipeline.
-        places: Folder of a source's table, absolute or a URL, by name of the source.
+        places: Folder or metadata file of a source's table, absolute or a URL, by name of the
+            source.
     """
     sources = [
         source.model_copy(update={"path": places[source.name]}) if source.name in places else source

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.requirements import require_extras
 from sources.errors import InputError, error_of
@@ -15,18 +18,25 @@ from spark_jobs.launch.spark_process import SparkProcess
 
 
 def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline:
-    """Return a pipeline whose tables have the places that the catalog of Spark's session knows.
+    """Return a pipeline whose tables have the places that their catalogs know.
+
+    Delta tables are looked up in the catalog of Spark's session, Iceberg tables in their own.
 
     Args:
         loaded: The pipeline; one without tables by name is returned as it is.
         process: The process to ask.
 
     Raises:
-        InputError: A table does not exist, is a view or no Delta table; or Spark can't run on this
-            machine, or a package for the store of a table is not installed.
+        InputError: A table does not exist, is a view or of another format; or Spark can't run on
+            this machine, or a package for a table or its store is not installed.
         UnavailableError: The catalog does not answer.
     """
-    tables = tables_by_name(loaded.pipeline)
+    named = tables_by_name(loaded.pipeline)
+    if not named:
+        return loaded
+    require_extras(loaded.pipeline)
+    loaded = with_places(loaded, _metadata_files(named))
+    tables = {name: str(source.table) for name, source in named.items() if source.format == "delta"}
     if not tables:
         return loaded
     text = process.ask(PlacesRequest(tables=tables).model_dump_json())
@@ -44,3 +54,15 @@ def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline
     placed = with_places(loaded, answer.places)
     require_extras(placed.pipeline)
     return placed
+
+
+def _metadata_files(named: Mapping[str, FileSource]) -> dict[str, str]:
+    """Return the metadata file of each Iceberg table."""
+    tables = {name: source for name, source in named.items() if source.format == "iceberg"}
+    if not tables:
+        return {}
+    # PyIceberg takes half a second to import.
+    from sources.files.iceberg.stored_files import path_of  # noqa: PLC0415
+    from sources.files.iceberg.table import metadata_file_of  # noqa: PLC0415
+
+    return {name: path_of(metadata_file_of(source)) for name, source in tables.items()}

@@ -7,11 +7,11 @@ line by line (:mod:`orchestration.audit.readers.lines`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from glob import escape
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import duckdb
@@ -87,6 +87,9 @@ class AuditFiles:
         folder = self._loaded.folder
         if source.format == "delta":
             return sorted(self._table(source).file_uris())
+        if source.format == "iceberg":
+            files = (task.file.file_path for task in self._snapshot(source).plan_files())
+            return sorted(self._copies.local_path(_path_of(path)) for path in files)
         patterns = [self._copies.local_pattern(pattern) for pattern in source.patterns]
         paths = {str(file) for pattern in patterns for file in _matching_files(pattern, folder)}
         if not paths and source.boundedness is Boundedness.BOUNDED:
@@ -132,7 +135,14 @@ class AuditFiles:
             _load_files(connection, source, paths, reader)
         elif source.format == "delta" and _is_marked(delta := self._table(source)):
             reader = f"audit.{quoted(name)}"
-            _load_table(connection, delta, reader)
+            columns = pa.schema(delta.schema().to_arrow())
+            rows_of = QueryBuilder().register("t", delta).execute("SELECT * FROM t")
+            _load_table(connection, columns, map(pa.table, rows_of), reader)
+        elif source.format == "iceberg":
+            reader = f"audit.{quoted(name)}"
+            batches = self._snapshot(source).to_arrow_batch_reader()
+            parts = (pa.Table.from_batches([batch]) for batch in batches)
+            _load_table(connection, batches.schema, parts, reader)
         elif source.schema_drift is not None:
             reader = drifted_rows(connection, source, paths, partition_types)
         elif source.on_bad_record != "fail":
@@ -167,6 +177,13 @@ class AuditFiles:
         """Open the Delta table of a source at its declared version, or at the latest."""
         path = self._loaded.locate(self._copies.local_pattern(source.patterns[0]))
         return DeltaTable(path, version=source.version)
+
+    def _snapshot(self, source: FileSource) -> Any:
+        """Open the snapshot of an Iceberg table's source, which PyIceberg then reads by itself."""
+        from sources.files.iceberg.table import open_snapshot  # noqa: PLC0415 - few need it
+
+        path = self._loaded.locate(source.patterns[0])
+        return open_snapshot(source, path, self._loaded.pipeline.stores)
 
     def _partition_columns(self, source: FileSource) -> dict[str, str]:
         """Return the columns that folder names hold instead of files, with Spark SQL types."""
@@ -256,17 +273,26 @@ def _is_marked(table: DeltaTable) -> bool:
     return mapping != "none" or "deletionVectors" in (table.protocol().reader_features or ())
 
 
-def _load_table(connection: duckdb.DuckDBPyConnection, table: DeltaTable, name: str) -> None:
-    """Create a table of the rows of a Delta table, read by delta-rs, which DuckDB's reader lacks.
+def _load_table(
+    connection: duckdb.DuckDBPyConnection, columns: pa.Schema, parts: Iterable[pa.Table], name: str
+) -> None:
+    """Create a table of the rows of a lake's table, read by its own library.
 
     Args:
         connection: The audit's database.
-        table: The Delta table at its version.
-        name: Quoted name of the table.
+        columns: Columns of the table.
+        parts: The rows, some at a time.
+        name: Quoted name of the table to create.
     """
-    create_empty_table(connection, name, pa.schema(table.schema().to_arrow()))
-    for batch in QueryBuilder().register("t", table).execute("SELECT * FROM t"):
-        insert_arrow(connection, name, pa.table(batch))
+    create_empty_table(connection, name, columns)
+    for part in parts:
+        insert_arrow(connection, name, part)
+
+
+def _path_of(location: str) -> str:
+    from sources.files.iceberg.stored_files import path_of  # noqa: PLC0415 - few need it
+
+    return path_of(location)
 
 
 def _load_files(

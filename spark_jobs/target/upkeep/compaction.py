@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from sources.common.counting import counted
 from sources.errors import InputError, StateError
 from sources.serving import GENERATIONS
 from sources.state.generation import Generation
@@ -175,7 +176,7 @@ class Compaction:
             done.add(kept, is_history=groups[0].is_history)
             kind = "history" if groups[0].is_history else "live rows"
             old = sum(len(each.old) for each in kept)
-            say(f"{old:,} files of {kind} became {len(kept):,}.")
+            say(f"{counted(old, 'file')} of {kind} became {len(kept):,}.")
         return is_changed
 
     def _commit(

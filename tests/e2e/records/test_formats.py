@@ -22,6 +22,7 @@ from sources.files import sampled_splits as files
 from sources.planning.plan import make_plan, require_plan
 from tests.e2e.case import Case, as_json, moment, wrong
 from tests.e2e.in_session import run_chain, run_history
+from tests.sources.files.iceberg.tables import catalog, delete_rows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -225,3 +226,48 @@ def test_a_delta_table_is_read_without_its_deleted_rows_and_by_the_names_of_its_
     assert sorted(found["id"].to_pylist()) == sorted({*left, *range(850, 1200)})
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (len({*left, *range(850, 1200)}), {})
+
+
+def test_an_iceberg_table_is_read_without_its_deleted_rows_and_by_its_field_ids(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    def part(first: int, was: str, inner: str) -> pa.Table:
+        numbers = list(range(first, first + 300))
+        more = pa.array([{inner: number} for number in numbers])
+        rows = table(numbers).append_column(was, pa.array([str(n) for n in numbers]))
+        return rows.append_column("more", more)
+
+    lake = catalog(tmp_path / "in").create_table("shop.events", part(0, "was", "inner").schema)
+    lake.append(part(0, "was", "inner"))
+    lake.append(part(300, "was", "inner"))
+    with lake.update_schema() as change:
+        change.rename_column("was", "now")
+        change.rename_column("more.inner", "own")
+        change.delete_column("v")
+    lake.append(part(600, "now", "own").drop_columns(["v"]))
+    # The last rows are gone: their times are no end of history.
+    gone = [at for at in range(300) if at % 7 == 0 or at >= 280]
+    files = [task.file.file_path for task in lake.scan().plan_files()]
+    lake = delete_rows(lake, dict.fromkeys(files, gone))
+    case = Case(tmp_path, servers)
+    case.produce(range(850, 1200))
+
+    def from_table(document: dict[str, Any]) -> None:
+        own = "CAST((more.own + CAST(now AS BIGINT)) / 4 AS DOUBLE)"
+        document["sources"][0].update(
+            format="iceberg",
+            path=lake.metadata_location.removeprefix("file://"),
+            select={"id": "id", "at": "at", "v": own},
+        )
+
+    loaded = case.pipeline(from_table)
+    run_chain(spark, loaded)
+    left = {at for at in range(900) if at % 300 not in gone}
+    assert left == set(lake.scan().to_arrow()["id"].to_pylist())
+    found = DeltaTable(tmp_path / "out").to_pyarrow_table(columns=["id", "v"]).to_pylist()
+    assert {row["id"]: row["v"] for row in found} == {
+        at: at / 2 for at in left | {*range(850, 1200)}
+    }
+    assert len(found) == len(left | {*range(850, 1200)})
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (len(found), {})

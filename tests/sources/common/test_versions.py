@@ -42,6 +42,7 @@ from spark_jobs.run_state.progress_log import ProgressLog
 from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.run_state.wrong_rows import WrongRows
 from spark_jobs.target.added_columns import ColumnsLog
+from spark_jobs.target.history_files import CompactedFiles
 from spark_jobs.target.truncation import Truncated
 
 KINDS: list[type[Record]] = [
@@ -51,6 +52,7 @@ KINDS: list[type[Record]] = [
     BadRecordCount,
     Barrier,
     ColumnsLog,
+    CompactedFiles,
     Crossing,
     CurrentGeneration,
     CurrentRate,

@@ -87,7 +87,7 @@ def test_where_spark_does_not_run_a_name_is_refused_with_a_way_out(
     [
         ({}, "either `path` or `table` is needed"),
         ({**TABLE, "path": "in"}, "either `path` or `table` is needed"),
-        ({**TABLE, "format": "parquet"}, "only Delta tables are read by their names"),
+        ({**TABLE, "format": "parquet"}, "only Delta and Iceberg tables are read by their names"),
         ({"table": "orders"}, "table"),
         ({"table": "unity.shop.orders"}, "table"),
     ],

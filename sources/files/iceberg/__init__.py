@@ -1,0 +1,5 @@
+"""Iceberg tables as history: one snapshot, planned from its metadata.
+
+Tables are planned by PyIceberg, which needs the extra ``lake``
+(https://iceberg.apache.org/spec/, https://py.iceberg.apache.org/).
+"""

@@ -1,0 +1,73 @@
+"""Files of an Iceberg table, opened by the storages of a pipeline and with their logins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+from sources.storage.stores import Stores
+
+
+def path_of(location: str) -> str:
+    """Return the path of a file as the project's storages name it, from one in Iceberg's metadata.
+
+    Args:
+        location: A URI, such as ``file:/data/x``, ``s3a://bucket/key``, or an absolute path.
+    """
+    scheme, has_scheme, rest = location.partition(":")
+    if not has_scheme or scheme == "file":
+        return "/" + (rest or location).lstrip("/")
+    return f"s3:{rest}" if scheme in ("s3a", "s3n") else location
+
+
+class StoredFiles(FileIO):
+    """PyIceberg's access to files; for reading only.
+
+    Args:
+        stores: Storages of the pipeline.
+    """
+
+    def __init__(self, stores: Stores) -> None:
+        super().__init__()
+        self._stores = stores
+
+    def new_input(self, location: str) -> InputFile:
+        """Return a file that can be read."""
+        return _StoredFile(location, self._stores)
+
+    def new_output(self, location: str) -> OutputFile:
+        """Refuse to write.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Refuse to delete.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(str(location))
+
+
+class _StoredFile(InputFile):
+    def __init__(self, location: str, stores: Stores) -> None:
+        super().__init__(location)
+        self._path, self._storage = path_of(location), stores.of(path_of(location))
+
+    def __len__(self) -> int:
+        with self._storage.open(self._path) as file:
+            return int(file.size())
+
+    def exists(self) -> bool:
+        try:
+            self._storage.open(self._path).close()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def open(self, seekable: bool = True) -> Any:
+        return self._storage.open(self._path)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from orchestration import operations, snapshots
+from orchestration import lineage, operations, snapshots
 from orchestration.backlog import wait_until_caught_up
 from orchestration.snapshots import TakenSnapshot
 from sources.common.counting import counted
@@ -130,7 +131,15 @@ class Step(ABC, Generic[T]):
                 the step finished.
         """
         run.observer.started(self)
-        outcome = self._run(run)
+        # What a plan reads is what its sources read; a live run goes on after its step.
+        with (
+            nullcontext()
+            if isinstance(self, LiveStep)
+            else lineage.reported(
+                run.loaded, self.name, self.source, partial(run.observer.noted, self)
+            )
+        ):
+            outcome = self._run(run)
         run.observer.finished(self, outcome)
         return outcome
 
@@ -240,6 +249,8 @@ class LiveStep(Step[Heartbeat]):
     def _run(self, run: ChainRun) -> Outcome[Heartbeat]:
         source = run.context.pipeline.source(self.name)
         beat = operations.go_live(run.context, source, partial(run.observer.beat, self))
+        tell = partial(run.observer.noted, self)
+        lineage.live_run_started(run.loaded, self.name, beat.launch_id, tell)
         if run.until_caught_up:
             wait_until_caught_up(run.context, partial(run.observer.waiting, self))
         return Outcome(beat, beat.model_dump(mode="json"), f"Live: {describe(beat)}.")

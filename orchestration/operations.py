@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from orchestration import lineage
 from orchestration.requested_state import (
     RequestedState,
     in_words,
@@ -50,7 +51,7 @@ from spark_jobs.launch.table_places import find_places
 from spark_jobs.launch.transform_check import TransformCheck
 from spark_jobs.launch.unread import drop_unread, find_outdated
 from spark_jobs.launch.watched_run import OnOutput
-from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
 from spark_jobs.target.belonging import require_belonging
 
@@ -416,7 +417,10 @@ def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop") -> list[str
         if wanted is not None and is_wanted:
             request(generation, wanted.source, is_requested=False, by=by)
             after["live run"] = "stopped"
+        beat = read_heartbeat(generation, names[-1])
         ended = [name for name in names if process.stop(generation, name)]
+        if beat is not None and names[-1] in ended:
+            lineage.live_run_ended(loaded, names[-1], beat.launch_id)
         after["ended runs"] = ", ".join(ended) or "none"
     return ended
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from orchestration import operations
+from orchestration import lineage, operations
 from orchestration.generations import switch_steps
 from orchestration.generations.switch_lock import alone
 from orchestration.generations.switch_progress import Say, Steps, silent, told_if_interrupted
@@ -239,7 +239,8 @@ def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
         # Another process was first.
         return None
     is_done = is_committed(loaded, switch)
-    with nullcontext() if is_done else switch_steps.naming_the_abort(switch):
+    reported = lineage.reported(loaded, "promotion", tell=steps.say)
+    with nullcontext() if is_done else switch_steps.naming_the_abort(switch), reported:
         to, past = switch_steps.contexts(loaded, switch)
         steps.begin(f"stopping the runs of {switch.past} and {switch.to}")
         ended = switch_steps.end_runs(to, past)

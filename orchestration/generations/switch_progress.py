@@ -28,7 +28,7 @@ class Steps:
     """
 
     def __init__(self, say: Say, count: int, note: Say) -> None:
-        self._say = say
+        self.say = say
         self._count = count
         self._note = note
         self._number = 0
@@ -40,7 +40,7 @@ class Steps:
 
     def end(self, text: str) -> None:
         """Tell that the step is done."""
-        self._say(f"{self._number} of {self._count}: {text}")
+        self.say(f"{self._number} of {self._count}: {text}")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ _MODULES = {
     "avro": "fastavro",
     "hdfs": "hdfs_native",
     "lake": "pyiceberg",
+    "lineage": "openlineage.client",
     "mariadb": "pymysql",
     "metrics": "prometheus_client",
     "msk": "aws_msk_iam_sasl_signer",

@@ -17,6 +17,7 @@ from sources.config.declared_source import DeclaredSource
 from sources.config.event_time import DeclaredEventTime
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
+from sources.config.lineage import Lineage
 from sources.config.reruns import Generations, Ranges
 from sources.config.rules import DeclaredRules, RowRules
 from sources.config.sink import Sink
@@ -100,6 +101,7 @@ class Pipeline(Declared):
         upkeep: Schedules that compact the table's small files, or delete files that nobody needs.
         about: Owners, tags and descriptions of the table, for Dagster's catalog.
         cuts: Consistent cuts of this table and others of its database.
+        lineage: OpenLineage events of the steps, for a catalog of data.
 
     """
 
@@ -127,6 +129,7 @@ class Pipeline(Declared):
     upkeep: list[Upkeep] = Field(default_factory=list)
     about: About = About()
     cuts: Cuts | None = None
+    lineage: Lineage | None = None
 
     @model_validator(mode="after")
     def _places_are_safe(self) -> Pipeline:

@@ -16,6 +16,8 @@ def require_extras(pipeline: Pipeline) -> None:
         InputError: A package can't be imported; names the source, the field, and the extra of this
             project that installs it.
     """
+    if pipeline.lineage is not None:
+        require_extra("lineage", "`lineage`")
     for source in pipeline.sources:
         name = f"Source `{source.name}`"
         if source.format == "avro":

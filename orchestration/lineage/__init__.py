@@ -1,0 +1,77 @@
+"""OpenLineage events of a pipeline's steps; needs the extra ``lineage``.
+
+Only what is here is used by the rest of the project. A pipeline without ``lineage`` imports and
+sends nothing. An event that can't be delivered is told, and stops no run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sources.common.optional import needs_extra
+from sources.config.loader import LoadedPipeline
+
+Tell = Callable[[str], None]
+
+
+@contextmanager
+def reported(
+    loaded: LoadedPipeline, job: str, source: str | None = None, tell: Tell = lambda _: None
+) -> Iterator[None]:
+    """Report that a job starts, and that it completed or failed, around the body of ``with``.
+
+    Args:
+        loaded: The pipeline.
+        job: Name of the job within the pipeline, such as ``plan`` or a source's name.
+        source: Name of the source that it reads; None for all of them.
+        tell: Told that an event could not be delivered.
+
+    Raises:
+        InputError: ``lineage`` is declared, and the extra is not installed, or OpenLineage's client
+            is not configured.
+    """
+    if loaded.pipeline.lineage is None:
+        yield
+        return
+    with needs_extra("lineage", "`lineage`"):
+        from orchestration.lineage.events import Reporter  # noqa: PLC0415 - few need it
+    with Reporter(loaded, tell).run(job, source):
+        yield
+
+
+def live_run_ended(loaded: LoadedPipeline, source: str, launch_id: str) -> None:
+    """Report that people ended a live run.
+
+    Args:
+        loaded: The pipeline.
+        source: Name of the source that it read.
+        launch_id: Identifier of its launch.
+
+    Raises:
+        InputError: As :func:`reported`.
+    """
+    if loaded.pipeline.lineage is not None:
+        from orchestration.lineage.events import Reporter  # noqa: PLC0415 - few need it
+
+        Reporter(loaded).live_run_ended(source, launch_id)
+
+
+def live_run_started(
+    loaded: LoadedPipeline, source: str, launch_id: str, tell: Tell = lambda _: None
+) -> None:
+    """Report that a live run has committed its first micro-batch.
+
+    Args:
+        loaded: The pipeline.
+        source: Name of the source that it reads.
+        launch_id: Identifier of its launch.
+        tell: Told that the event could not be delivered.
+
+    Raises:
+        InputError: As :func:`reported`.
+    """
+    if loaded.pipeline.lineage is not None:
+        from orchestration.lineage.events import Reporter  # noqa: PLC0415 - few need it
+
+        Reporter(loaded, tell).live_run_started(source, launch_id)

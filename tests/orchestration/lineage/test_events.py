@@ -1,0 +1,136 @@
+"""OpenLineage events: how data is named, and what happens if they can't be sent."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from orchestration import lineage
+from orchestration.generations import promotion
+from orchestration.lineage.datasets import named_place
+from services.process import free_ports
+from sources.config.lineage import Lineage
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
+from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.generations.test_generations import two
+from tests.orchestration.lineage.receiver import receiving
+
+
+@pytest.fixture(autouse=True)
+def _without_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # OpenLineage's client itself sets variables for others.
+    for name in [name for name in os.environ if name.startswith("OPENLINEAGE")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def fail() -> None:
+    message = "The files differ."
+    raise InputError(message, "Correct them.")
+
+
+def with_lineage(folder: Path) -> LoadedPipeline:
+    loaded = GenerationCase(folder).loaded
+    declared = loaded.pipeline.model_copy(update={"lineage": Lineage(namespace="prod")})
+    return replace(loaded, pipeline=declared)
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/data/in/*.parquet", ("file", "/data/in")),
+        ("/data/in/x.json", ("file", "/data/in/x.json")),
+        ("file:///data/out", ("file", "/data/out")),
+        ("s3://lake/raw/day=*/x.parquet", ("s3://lake", "raw")),
+        ("s3://lake/*", ("s3://lake", "/")),
+        ("hdfs://nn:8020/lake/raw", ("hdfs://nn:8020", "/lake/raw")),
+        (
+            "abfss://c@account.dfs.core.windows.net/raw/x",
+            ("abfss://c@account.dfs.core.windows.net", "raw/x"),
+        ),
+    ],
+)
+def test_places_are_named_as_the_spec_names_them(path: str, named: tuple[str, str]) -> None:
+    assert named_place(path) == named
+
+
+def test_a_failed_step_is_reported_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = with_lineage(tmp_path)
+    with receiving() as receiver:
+        monkeypatch.setenv("OPENLINEAGE_URL", receiver.url)
+        monkeypatch.setenv("OPENLINEAGE_API_KEY", "s3cret-key")
+        with pytest.raises(InputError), lineage.reported(loaded, "plan"):
+            fail()
+        with pytest.raises(KeyboardInterrupt), lineage.reported(loaded, "plan"):
+            raise KeyboardInterrupt
+    name = f"{loaded.pipeline.name}.plan"
+    assert receiver.told == [
+        (name, "START"),
+        (name, "FAIL"),
+        (name, "START"),
+        (name, "ABORT"),
+    ]
+    failed = receiver.last(name, "FAIL")
+    assert "The files differ." in failed["run"]["facets"]["errorMessage"]["message"]
+    assert failed["run"]["runId"] == receiver.events[0]["run"]["runId"]
+    assert receiver.logins == {"Bearer s3cret-key"}
+    assert "s3cret-key" not in str(receiver.events)
+    receiver.require_valid()
+
+
+def test_an_event_that_is_not_delivered_is_told_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = with_lineage(tmp_path)
+    (port,) = free_ports(1)
+    monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__RETRY", '{"total": 0}')
+    told: list[str] = []
+    is_done = False
+    with lineage.reported(loaded, "plan", tell=told.append):
+        is_done = True
+    assert is_done
+    start, complete = told
+    assert start.startswith("The OpenLineage event START of plan was not delivered: ")
+    assert complete.startswith("The OpenLineage event COMPLETE of plan was not delivered: ")
+
+
+def test_a_declaration_that_leads_nowhere_is_refused_before_the_step(tmp_path: Path) -> None:
+    is_begun = False
+    with (
+        pytest.raises(InputError, match="nothing says where events go"),
+        lineage.reported(with_lineage(tmp_path), "plan"),
+    ):
+        is_begun = True
+    assert not is_begun
+
+
+def test_without_lineage_nothing_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiving() as receiver:
+        monkeypatch.setenv("OPENLINEAGE_URL", receiver.url)
+        with lineage.reported(GenerationCase(tmp_path).loaded, "plan"):
+            pass
+    assert receiver.events == []
+
+
+def test_a_promotion_is_reported_with_the_version_that_it_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with receiving() as receiver:
+        monkeypatch.setenv("OPENLINEAGE_URL", receiver.url)
+        case = two(tmp_path, lineage={"namespace": "prod"})
+        promotion.promote(case.loaded)
+    assert receiver.told == [("events.promotion", "START"), ("events.promotion", "COMPLETE")]
+    promoted = receiver.last("events.promotion", "COMPLETE")
+    (table,) = promoted["outputs"]
+    version = DeltaTable(case.loaded.target.url).version()
+    assert table["facets"]["version"]["datasetVersion"] == str(version)
+    receiver.require_valid()

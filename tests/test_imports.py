@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
     ("module", "forbidden"),
     [
         ("orchestration.cli.main", "dagster"),
+        ("hybrid_testing.plugin", "pyspark"),
         ("orchestration.operations", "pyspark"),
         ("spark_jobs.launch.process", "pyspark"),
     ],

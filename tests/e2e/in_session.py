@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_testing.chain import read_bounded
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
 from orchestration.backlog import backlog_of
@@ -16,11 +17,8 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
-from sources.hybrid import Boundedness
 from sources.ledger import Ledger, read_ledger
 from sources.planning.context import PipelineContext
-from sources.planning.plan import make_plan
-from spark_jobs.driver.bounded_run import run_bounded
 from spark_jobs.driver.reporter import Reporter
 from spark_jobs.driver.unbounded_run import run_unbounded
 from spark_jobs.readers.spark_errors import report_of
@@ -41,16 +39,7 @@ def fails_with(told: str) -> Iterator[None]:
 
 def run_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
     """Plan, and read all bounded sources; a topic's after its hand-over."""
-    make_plan(loaded)
-    context = PipelineContext.require(loaded)
-    for source in loaded.pipeline.sources:
-        if source.boundedness is Boundedness.BOUNDED:
-            if isinstance(source, KafkaSource):
-                hand_over(context, source)
-            reporter = Reporter(context, source.name, "test", None)
-            never = threading.Event()
-            done = run_bounded(spark, context, source.name, reporter, never)
-            assert done == 0
+    read_bounded(spark, loaded)
 
 
 def run_live(

@@ -1,0 +1,44 @@
+"""The chain of a pipeline in a Spark session of this process: the job's own code."""
+
+from __future__ import annotations
+
+import threading
+
+from pyspark.sql import SparkSession
+
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
+from sources.errors import RunError
+from sources.hand_over import hand_over
+from sources.hybrid import Boundedness
+from sources.planning.context import PipelineContext
+from sources.planning.plan import make_plan
+from spark_jobs.driver.bounded_run import FINISHED, run_bounded
+from spark_jobs.driver.reporter import Reporter
+
+
+def read_bounded(spark: SparkSession, loaded: LoadedPipeline) -> None:
+    """Plan, and read all bounded sources one after the other; a topic after its hand-over.
+
+    The query is started anew for each source, on the same checkpoint, as in a pipeline's runs.
+
+    Args:
+        spark: The session.
+        loaded: The pipeline.
+
+    Raises:
+        HybridError: As :func:`sources.planning.plan.make_plan` and
+            :func:`spark_jobs.driver.bounded_run.run_bounded`.
+        StreamingQueryException: A query failed in Spark.
+    """
+    make_plan(loaded)
+    context = PipelineContext.require(loaded)
+    for source in loaded.pipeline.sources:
+        if source.boundedness is not Boundedness.BOUNDED:
+            continue
+        if isinstance(source, KafkaSource):
+            hand_over(context, source)
+        reporter = Reporter(context, source.name, "test", None)
+        if run_bounded(spark, context, source.name, reporter, threading.Event()) != FINISHED:
+            message = f"Source `{source.name}` was not read to its end."
+            raise RunError(message, "Repeat the test.", source=source.name)

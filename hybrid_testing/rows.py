@@ -1,0 +1,82 @@
+"""Rows of a test, as Arrow tables with the columns that a source of a pipeline would have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from sources.common.schema import normalize_schema, parse_schema
+from sources.errors import InputError
+
+Rows: TypeAlias = pa.Table | DataFrame | Iterable[Mapping[str, Any]]
+"""Rows in the order in which they arrive: an Arrow table, a DataFrame, or mappings by column."""
+Schema: TypeAlias = pa.Schema | StructType | Mapping[str, str]
+"""Columns: an Arrow or a Spark schema, or Spark SQL types by name as in a pipeline's file."""
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """Return a schema as the sources of a pipeline have it: timestamps in UTC, in microseconds.
+
+    Raises:
+        InputError: It has a type that no source has.
+    """
+    if isinstance(schema, Mapping):
+        return parse_schema(schema)
+    is_spark = isinstance(schema, StructType)
+    return normalize_schema(to_arrow_schema(schema, timezone="UTC") if is_spark else schema)
+
+
+def arrow_table(rows: Rows, schema: pa.Schema | None) -> pa.Table:
+    """Return rows as an Arrow table, in their order.
+
+    Args:
+        rows: The rows.
+        schema: Their columns; None to find them in the rows.
+
+    Raises:
+        InputError: A value does not fit its column, or the columns are not known.
+    """
+    if isinstance(rows, DataFrame):
+        rows = rows.toArrow()
+    try:
+        if isinstance(rows, pa.Table):
+            return rows.cast(normalize_schema(rows.schema) if schema is None else schema)
+        made = [dict(each) for each in rows]
+        if schema is not None:
+            return pa.Table.from_pylist(made, schema)
+        table = pa.Table.from_pylist(made)
+        return table.cast(normalize_schema(table.schema))
+    except InputError:
+        raise
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        message = f"The rows can't be made a table: {error}."
+        hint = (
+            "Name the columns and their types as `schema`, such as `{'id': 'bigint', 'at': "
+            "'timestamp'}`, and give every row values that fit."
+        )
+        raise InputError(message, hint) from None
+
+
+def event_time_of(schema: pa.Schema, declared: str | None) -> str:
+    """Return the event-time column: the declared one, or the only timestamp that there is.
+
+    Raises:
+        InputError: It is no timestamp, or not declared and not the only one.
+    """
+    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    if declared is None and len(times) == 1:
+        return str(times[0])
+    if declared in times:
+        return str(declared)
+    message = f"`event_time` is `{declared}`, which is no timestamp column of the rows."
+    if declared is None:
+        message = "`event_time` is needed: the rows don't have exactly one timestamp column."
+    hint = f"Name the timestamp column that the pipeline declares; there are: {', '.join(times)}."
+    if not times:
+        hint = "Give the rows the timestamp column that the pipeline declares as `event_time`."
+    raise InputError(message, hint, field="event_time")

@@ -1,0 +1,140 @@
+"""Trial of a transform: a pipeline over a few rows, cut into sources that are read in turn."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from hybrid_testing.chain import read_bounded
+from hybrid_testing.under_test import REFERENCE, Transform, testing
+from sources.common.schema import names_and_types
+from sources.config.loader import LoadedPipeline, declare
+from sources.errors import HybridError
+from sources.planning.transform_analysis import AnalysisRequest
+from sources.storage.folder import Folder
+from spark_jobs.query.analysis import analyze
+from spark_jobs.query.place import empty_stream
+from spark_jobs.readers.spark_errors import report_of
+
+
+class TrialError(Exception):
+    """Error of a trial that a transform makes fail; its text is that of the run's error."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A transform, and what of a pipeline's declaration decides what becomes of its rows.
+
+    Attributes:
+        spark: The session.
+        transform: The transform.
+        event_time: Event-time column of the input.
+        sink: Fields of ``sink``, without its path.
+    """
+
+    spark: SparkSession
+    transform: Transform
+    event_time: str
+    sink: dict[str, Any]
+
+    def returned(self, columns: pa.Schema, folder: Path) -> list[str]:
+        """Return the names of the columns that the transform returns; empty if it fails.
+
+        Args:
+            columns: Columns of the input.
+            folder: Empty folder.
+        """
+        try:
+            return self.transform(empty_stream(self.spark, Folder(folder), columns)).columns
+        # The transform is the user's code, which may raise anything: the analysis says what.
+        except Exception:
+            return []
+
+    def require_stream(self, columns: pa.Schema, folder: Path) -> None:
+        """Refuse a transform that can't be applied to a stream, as the plan of a pipeline does.
+
+        Args:
+            columns: Columns of the input.
+            folder: Empty folder.
+
+        Raises:
+            TrialError: The transform fails, does what Spark can't do with a stream, or lacks a
+                column that the sink names.
+        """
+        loaded = self._declared(folder, 1)
+        request = AnalysisRequest(
+            pipeline=loaded.path, columns=names_and_types(columns), replayed=[], digest=""
+        )
+        with _as_in_a_run(), testing(self.transform):
+            made = analyze(self.spark, loaded, request, Folder(folder))
+        if made.columns is None:
+            raise TrialError(made.warning)
+
+    def table(self, parts: Sequence[pa.Table], folder: Path) -> Folder:
+        """Return the target of a pipeline that reads parts one after the other.
+
+        Each part is a source of its own with one micro-batch, for which the query is started again
+        on the same checkpoint: as at the switch to the next source, and at any restart.
+
+        Args:
+            parts: The rows, at least one in each part.
+            folder: Empty folder for the pipeline's files, state and target.
+
+        Raises:
+            TrialError: A run failed.
+        """
+        for number, part in enumerate(parts):
+            source = folder / _name(number)
+            source.mkdir()
+            pq.write_table(part, source / "rows.parquet")
+        loaded = self._declared(folder, len(parts))
+        with _as_in_a_run(), testing(self.transform):
+            read_bounded(self.spark, loaded)
+        return loaded.target
+
+    def _declared(self, folder: Path, parts: int) -> LoadedPipeline:
+        sources = [
+            {
+                "name": _name(number),
+                "type": "files",
+                "path": f"{_name(number)}/*.parquet",
+                "format": "parquet",
+            }
+            for number in range(parts)
+        ]
+        document = {
+            "name": "trial",
+            "sources": sources,
+            "event_time": self.event_time,
+            "transform": REFERENCE,
+            "sink": {**self.sink, "path": "table"},
+            "state": "state",
+        }
+        return declare(folder / "trial.yaml", document)
+
+
+def _name(number: int) -> str:
+    return f"part_{number + 1}"
+
+
+@contextmanager
+def _as_in_a_run() -> Iterator[None]:
+    """Turn what a transform makes a run fail with into one error; leave the module path alone."""
+    path = list(sys.path)
+    try:
+        yield
+    except HybridError as error:
+        raise TrialError(error.message) from error
+    except PySparkException as error:
+        raise TrialError(report_of(error).message) from error
+    finally:
+        sys.path[:] = path

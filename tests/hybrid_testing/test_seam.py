@@ -1,0 +1,158 @@
+"""Transforms over every cut: those that the seam does not change pass, the others are named."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from hybrid_testing.differences import SeamAssertionError
+from hybrid_testing.seam import across_seam
+from hybrid_testing.under_test import Transform
+from sources.errors import InputError
+
+BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
+SCHEMA = {"at": "timestamp", "id": "bigint", "v": "double"}
+_seen = 0
+
+
+def rows(*minutes: int) -> list[dict[str, Any]]:
+    """Rows at these minutes; the id of a row is its minute modulo 100."""
+    return [{"at": BEGIN + timedelta(minutes=n), "id": n % 100, "v": n / 2} for n in minutes]
+
+
+def distinct(given: DataFrame) -> DataFrame:
+    """Keeps state for ever, which is right, if not cheap."""
+    return given.dropDuplicates(["id"])
+
+
+def hourly(given: DataFrame, delay: str = "30 minutes") -> DataFrame:
+    window = F.window("at", "1 hour")
+    return (
+        given.withWatermark("at", delay)
+        .groupBy(window)
+        .agg(F.count("*").alias("n"), F.avg("v").alias("mean"))
+        .select(F.col("window.start").alias("start"), "n", "mean")
+    )
+
+
+def without_watermark(given: DataFrame) -> DataFrame:
+    counted = given.groupBy(F.window("at", "1 hour")).count()
+    return counted.select(F.col("window.start").alias("start"), "count")
+
+
+def numbered(given: DataFrame) -> DataFrame:
+    def number(value: int) -> int:
+        global _seen  # noqa: PLW0603 - the mistake that is to be found
+        _seen += 1
+        return _seen
+
+    return given.withColumn("number", F.udf(number, "long")("id"))
+
+
+def stamped(given: DataFrame) -> DataFrame:
+    return given.withColumn("computed_at", F.current_timestamp())
+
+
+def sorted_by_id(given: DataFrame) -> DataFrame:
+    return given.orderBy("id")
+
+
+def counted_at_once(given: DataFrame) -> DataFrame:
+    return given.withColumn("of", F.lit(given.count()))
+
+
+def first_of_batch(given: DataFrame) -> DataFrame:
+    def mark(batches: Any) -> Any:
+        for batch in batches:
+            first = [n == 0 for n in range(batch.num_rows)]
+            yield pa.RecordBatch.from_arrays([*batch, pa.array(first)], [*SCHEMA, "first"])
+
+    return given.mapInArrow(mark, "at timestamp, id bigint, v double, first boolean")
+
+
+@pytest.mark.spark
+class TestAcrossSeam:
+    def test_what_spark_keeps_in_its_state_passes_every_cut(self, spark: SparkSession) -> None:
+        history, live = rows(0, 1), rows(101)
+        across_seam(distinct, history=history, live=live, key=["id"], spark=spark)
+
+    @pytest.mark.parametrize(("mode", "restarts"), [("append", True), ("merge", False)])
+    def test_late_rows_within_the_delay_pass(
+        self, spark: SparkSession, mode: Any, restarts: bool
+    ) -> None:
+        given = {"history": rows(0, 70), "live": rows(50, 190), "mode": mode, "cut": "given"}
+        across_seam(hourly, **given, restarts=restarts, key=["start"], spark=spark)
+
+    @pytest.mark.parametrize(
+        ("transform", "message"),
+        [
+            (without_watermark, "without watermark"),
+            (sorted_by_id, "[Ss]orting is not supported"),
+            (counted_at_once, "Queries with streaming sources must be executed"),
+        ],
+    )
+    def test_what_no_stream_can_do_is_refused_before_any_row_is_read(
+        self, spark: SparkSession, transform: Transform, message: str
+    ) -> None:
+        with pytest.raises(SeamAssertionError, match=message) as caught:
+            across_seam(transform, history=rows(0, 1), spark=spark)
+        assert f"`{transform.__name__}` fails as the transform of a pipeline" in str(caught.value)
+        assert "test_seam.py:" in str(caught.value)
+        assert (caught.value.cut, caught.value.counts) == (None, {})
+
+    @pytest.mark.parametrize(
+        ("transform", "reason", "count"),
+        [(numbered, "what a UDF counts or remembers", 1), (stamped, "each time that it is run", 3)],
+    )
+    def test_what_a_process_or_the_clock_decides_fails_with_the_reason(
+        self, spark: SparkSession, transform: Transform, reason: str, count: int
+    ) -> None:
+        with pytest.raises(SeamAssertionError, match=reason) as caught:
+            across_seam(transform, history=rows(0, 1), live=rows(2), cut="given", spark=spark)
+        assert caught.value.cut == 2
+        assert caught.value.counts == {"missing": count, "unexpected": count}
+
+    def test_what_depends_on_the_micro_batch_is_shown_with_its_first_rows_and_the_cut(
+        self, spark: SparkSession
+    ) -> None:
+        with pytest.raises(SeamAssertionError) as caught:
+            across_seam(
+                first_of_batch, history=rows(0, 1), live=rows(2), cut=2, key=["id"], spark=spark
+            )
+        assert str(caught.value).splitlines()[:2] == [
+            "`first_of_batch` does not give the table of all rows in one piece if history ends "
+            "after 2 of 3 rows, before (at=2024-01-01 00:02:00+00:00, id=2, v=1.0):",
+            "  1 row different: (id=2) has first=True instead of False",
+        ]
+        assert "which rows come together in a micro-batch" in str(caught.value)
+        assert (caught.value.cut, caught.value.counts) == (2, {"different": 1})
+
+    def test_late_rows_behind_the_watermark_are_counted_in_the_message(
+        self, spark: SparkSession
+    ) -> None:
+        history, live = rows(0, 200), rows(10)
+        with pytest.raises(SeamAssertionError, match="dropped 1 late row") as caught:
+            across_seam(hourly, history=history, live=live, spark=spark)
+        assert caught.value.cut == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"history": [], "schema": SCHEMA}, "Neither `history` nor `live` has a row"),
+        ({"cut": 3}, "`cut` is 3, which does not leave rows on both sides"),
+        ({"cut": "given"}, "`cut` is 3, which does not"),
+        ({"mode": "merge"}, "`key` is needed with `mode='merge'`"),
+        ({"history": [{"id": 1}]}, "the rows don't have exactly one timestamp column"),
+        ({"event_time": "id"}, "`event_time` is `id`, which is no timestamp"),
+        ({"schema": {"at": "timestamp", "id": "boolean"}}, "The rows can't be made a table"),
+    ],
+)
+def test_what_can_not_be_tested_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        across_seam(distinct, **{"history": rows(0, 1, 2), **options})

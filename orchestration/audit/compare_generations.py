@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -171,12 +172,35 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
             "`hybrid generation promote`."
         )
         raise InputError(message, hint, pipeline=pipeline, field="sink.key", column=lacking[0])
+    return compare_tables(loaded, tables)
+
+
+def compare_tables(
+    loaded: LoadedPipeline, tables: Mapping[str, DeltaTable], within: str | None = None
+) -> GenerationComparison:
+    """Compare two tables of a pipeline by key, in the columns that both have.
+
+    Args:
+        loaded: The pipeline.
+        tables: The table that readers see, then the other one, by the name of its generation. Both
+            have the columns of ``sink.key``.
+        within: Condition in DuckDB's SQL on the rows of the first table that are compared; all of
+            them if left out.
+
+    Raises:
+        InputError: A table can't be read, or has a column whose two types can't be compared.
+    """
+    pipeline, (serving, candidate) = loaded.pipeline.name, tables
+    columns = {name: _types(each) for name, each in tables.items()}
+    shared = [name for name in columns[serving] if name in columns[candidate]]
     with (
         TemporaryDirectory(prefix="hybrid-compare-") as scratch,
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
     ):
         compared = [name for name in shared if name not in _of_the_change(loaded.pipeline)]
         create_target_rows(connection, "expected", tables[serving], compared)
+        if within is not None:
+            connection.execute(f"DELETE FROM audit.expected WHERE ({within}) IS NOT TRUE")
         create_target_rows(connection, "found", tables[candidate], compared)
         declared = loaded.pipeline.audit
         tolerance = {} if declared is None else declared.tolerance

@@ -17,6 +17,17 @@ from sources.state.generation import Generation
 from sources.storage.stores import Stores
 
 
+def within_sample(rules: RowRules, rows: str) -> str:
+    """Return a FROM clause of the rows that are read at all: those of the sample, if there is one.
+
+    Args:
+        rules: The rules, with the sample.
+        rows: A FROM clause: a table or a query in parentheses.
+    """
+    condition = rules.sample_in_duckdb
+    return rows if condition is None else f"(SELECT * FROM {rows} WHERE {condition})"
+
+
 def meeting(rules: RowRules, rows: str) -> str:
     """Return a query of the rows that break no rule.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -89,8 +90,6 @@ class Lines(Observer):
 def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
     """Run all steps of a chain, in order, with progress bars on stderr.
 
-    Outside the main thread it is one of several runs, and prints lines in place of bars.
-
     Args:
         loaded: The pipeline.
         stop_when_caught_up: Wait until the stream has committed all input that its topics, or its
@@ -99,22 +98,37 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
     Raises:
         HybridError: A step was refused or failed; the steps after it were not started.
     """
+    with progress(loaded) as observer:
+        run_chain(
+            ChainRun(loaded, observer, rest_requested=True, until_caught_up=stop_when_caught_up)
+        )
+        if stop_when_caught_up:
+            operations.stop(loaded)
+
+
+@contextmanager
+def progress(loaded: LoadedPipeline) -> Iterator[Observer]:
+    """Yield an observer that draws progress bars on stderr within the ``with`` block.
+
+    Outside the main thread, of one of several runs, it prints lines in place of bars.
+
+    Args:
+        loaded: The pipeline.
+
+    Yields:
+        The observer.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
     )
-    with ExitStack() as stack:
-        observer: Observer = Lines(loaded.pipeline.name)
-        if threading.current_thread() is threading.main_thread():
-            bars = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
-            observer = ProgressBars(bars)
-        run_chain(
-            ChainRun(loaded, observer, rest_requested=True, until_caught_up=stop_when_caught_up)
-        )
-        if stop_when_caught_up:
-            operations.stop(loaded)
+    if threading.current_thread() is not threading.main_thread():
+        yield Lines(loaded.pipeline.name)
+        return
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        yield ProgressBars(bars)
 
 
 def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import cuts, generation, live_run, local, metrics, target
+from orchestration.cli import cuts, generation, live_run, local, metrics, sample, target
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -329,6 +329,7 @@ def report(
 
 
 # In the order in which `hybrid --help` lists them.
+app.add_typer(sample.app)
 app.add_typer(live_run.app)
 app.add_typer(target.app)
 app.add_typer(cuts.app)

@@ -20,6 +20,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.lineage import Lineage
 from sources.config.reruns import Generations, Ranges
 from sources.config.rules import DeclaredRules, RowRules
+from sources.config.sample import Sample
 from sources.config.sink import Sink
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
@@ -81,6 +82,7 @@ class Pipeline(Declared):
             orders changes (``sink.sequence``) or history carries its offsets.
         rules: Rules that each row has to meet, by name: a condition in Spark SQL on its columns,
             after ``select``, alone or as ``check`` with ``on_violation``. One that is null is met.
+        sample: Only a part of the rows is read, as ``hybrid try`` does; all of them by default.
         transform: Function from DataFrame to DataFrame as ``module:function``, applied to all
             sources alike.
         sink: Target table.
@@ -113,6 +115,7 @@ class Pipeline(Declared):
     sequence: str | None = None
     seam_filter: Literal["key", "event_time", "off"] | None = None
     rules: DeclaredRules = Field(default_factory=dict)
+    sample: Sample | None = None
     transform: Reference
     sink: Sink
     state: str
@@ -216,8 +219,12 @@ class Pipeline(Declared):
 
     @property
     def row_rules(self) -> RowRules:
-        """The declared rules; changes that delete a row pass all of them."""
-        return RowRules(self.rules, self.sink.deleted)
+        """The declared rules for rows of the sample; changes that delete a row pass all rules."""
+        if self.sample is None:
+            return RowRules(self.rules, self.sink.deleted)
+        at = self.event_time.column
+        conditions = self.sample.condition(at), self.sample.duckdb_condition(at)
+        return RowRules(self.rules, self.sink.deleted, *conditions)
 
     @property
     def lateness_ms(self) -> int:

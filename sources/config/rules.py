@@ -60,10 +60,15 @@ class RowRules:
         rules: The rules by name.
         deleted: Column that is true for a change that deletes a row (``sink.deleted``): rules do
             not apply to it, as it has no values to check; None if there is none.
+        sample: Condition in Spark SQL on the rows that are read at all; None if all are. Others are
+            not looked at by any rule.
+        sample_in_duckdb: The same in DuckDB's SQL.
     """
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
     deleted: str | None = None
+    sample: str | None = None
+    sample_in_duckdb: str | None = None
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -81,7 +86,8 @@ class RowRules:
 
     def contract(self) -> dict[str, object]:
         """Return what may not change while a checkpoint is in use: the conditions, by name."""
-        return {f"rules.{name}": rule.check for name, rule in self.rules.items()}
+        sample = {} if self.sample is None else {"sample": self.sample}
+        return {**sample, **{f"rules.{name}": rule.check for name, rule in self.rules.items()}}
 
     def require_sql(self) -> None:
         """Refuse rules that are not SQL, without looking at any columns.

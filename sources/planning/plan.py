@@ -287,6 +287,8 @@ def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> None:
             check_event_time(known, pipeline.event_time.column, f"source `{source.name}`")
             check_key(known, pipeline.key, source.name)
             check_sequence(known, pipeline.sequence, source.name)
+            if pipeline.sample is not None:
+                pipeline.sample.require_columns(known)
             pipeline.row_rules.require_columns(known)
         else:
             compare_declared(first[0], first[1], source.name, known)

@@ -44,7 +44,7 @@ from spark_jobs.readers.decode_records import (
 )
 from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
-from spark_jobs.readers.row_rules import leave_out, needed_of_record, place_in_log
+from spark_jobs.readers.row_rules import leave_out, needed_of_record, place_in_log, within_sample
 from spark_jobs.readers.select import select_columns
 from spark_jobs.readers.spark_errors import Step, raise_at_record, reporting
 from spark_jobs.readers.wrong_rows import RepairWatch
@@ -145,7 +145,7 @@ def parse_values(
     rows = _parsed(raw, source, read, staging, extra, Watches(watch, key))
     columns = parse_schema(source.selected(read))
     rows = select_columns(rows, source.selection, columns, [*LOG_COLUMNS, *extra])
-    rows = event_time.apply(rows, staging)
+    rows = within_sample(event_time.apply(rows, staging), rules)
     place = place_in_log(rules, is_streaming=is_streaming)
     return leave_out(rows, rules, place, staging).drop(*extra)
 

@@ -44,7 +44,14 @@ from spark_jobs.readers.outside_rows import BOUNDS, counts, stage_outside
 from spark_jobs.readers.parquet_rules import stage_broken
 from spark_jobs.readers.plan_entries import PlanEntries, PlannedPart, Version
 from spark_jobs.readers.plan_log import Entry, FilesOfLog, PlanLog
-from spark_jobs.readers.row_rules import FILE, FILE_COLUMNS, ROW, leave_out, place_in_file
+from spark_jobs.readers.row_rules import (
+    FILE,
+    FILE_COLUMNS,
+    ROW,
+    leave_out,
+    place_in_file,
+    within_sample,
+)
 from spark_jobs.readers.select import select_columns
 from spark_jobs.readers.split_reader import PLACES, split_reader
 from spark_jobs.readers.staged_listings import folder_to_stage
@@ -298,7 +305,7 @@ class PlannedSource:
             rows = rows.where(at.isNull() | (at >= F.lit(time_range.since)))
         if time_range.until is not None:
             rows = rows.where(at.isNull() | (at < F.lit(time_range.until)))
-        return rows
+        return within_sample(rows, self._rules)
 
     @property
     def _may_have_outside(self) -> bool:

@@ -93,6 +93,11 @@ def needed_of_record(rules: RowRules, *, is_streaming: bool) -> list[str]:
     return [*RECORD] if is_streaming and "quarantine" in rules.left_out.values() else []
 
 
+def within_sample(rows: DataFrame, rules: RowRules) -> DataFrame:
+    """Return the rows that are read at all: those of the sample, if one is declared."""
+    return rows if rules.sample is None else rows.where(rules.sample)
+
+
 def leave_out(
     rows: DataFrame, rules: RowRules, place: RowPlace, staging: Folder | None
 ) -> DataFrame:

@@ -24,7 +24,7 @@ from orchestration.audit.readers.copies import MAGIC, Copies
 from orchestration.audit.readers.drifted import drifted_rows, hive_options
 from orchestration.audit.readers.lines import load_lines
 from orchestration.audit.readers.topic import bad_records_table
-from orchestration.audit.rules import meeting
+from orchestration.audit.rules import meeting, within_sample
 from orchestration.audit.sql import (
     INSTANT,
     columns_of,
@@ -170,6 +170,7 @@ class AuditFiles:
         counted = f"SELECT * FROM ({rows}) WHERE NOT {bounds.is_outside}"
         counted = f"SELECT * FROM ({counted}) {self._time_range(source)}"
         rules = self._loaded.pipeline.row_rules
+        counted = f"SELECT * FROM {within_sample(rules, f'({counted})')}"
         connection.execute(f"CREATE OR REPLACE VIEW {view} AS {meeting(rules, f'({counted})')}")
         return LeftOut(f"SELECT * FROM ({rows}) WHERE {bounds.is_outside}", counted)
 

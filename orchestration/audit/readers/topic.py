@@ -15,7 +15,7 @@ import pyarrow as pa
 from orchestration.audit.event_times import Bounds, leave_out_of_topic
 from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
 from orchestration.audit.readers.value_checks import parse_json, refused_by_spark
-from orchestration.audit.rules import create_broken, meeting
+from orchestration.audit.rules import create_broken, meeting, within_sample
 from orchestration.audit.sql import (
     column_list,
     columns_of,
@@ -85,8 +85,9 @@ def create_topic_view(
     )
     before = f"audit.{quoted(f'{source.name}.before_rules')}"
     leave_out_of_topic(connection, every, before, outside_table(source.name), bounds)
-    create_broken(connection, rules, source.name, before)
-    connection.execute(f"CREATE VIEW {quoted(source.name)} AS {meeting(rules, before)}")
+    sampled = within_sample(rules, before)
+    create_broken(connection, rules, source.name, sampled)
+    connection.execute(f"CREATE VIEW {quoted(source.name)} AS {meeting(rules, sampled)}")
     return _refuse_bad(connection, source, bad) if source.on_bad_record == "fail" else []
 
 

@@ -1,0 +1,118 @@
+"""When a sample can be compared with the table that serves, and what is said when it can't."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from deltalake import write_deltalake
+
+from orchestration.sample_run.against_serving import SAMPLE, compare_with_serving
+from orchestration.sample_run.declaration import SampleOptions, declare_sample, sample_of
+from sources.config.loader import load_pipeline
+from sources.planning.transform_analysis import OutputColumn, TransformAnalysis, keep_analysis
+from tests.e2e.case import TRANSFORMS, moment
+from tests.e2e.records.test_sample import is_sampled
+
+IDS = range(100)
+SAMPLED = [n for n in IDS if is_sampled(str(n), 0.3)]
+
+
+def table(ids: Sequence[int], **columns: Any) -> pa.Table:
+    times = pa.array([moment(n) for n in ids], pa.timestamp("us", "UTC"))
+    named = {"id": pa.array(ids, pa.int64()), "at": times, "v": [n / 2 for n in ids], **columns}
+    return pa.table(named)
+
+
+def compared(
+    folder: Path,
+    made: pa.Table,
+    serving: pa.Table | None,
+    *,
+    sink: dict[str, Any] | None = None,
+    stateful: bool = False,
+    passed_on: Sequence[str] = ("id", "at", "v"),
+    **options: Any,
+) -> Any:
+    """Compare as if the sample had been read already."""
+    (folder / "transforms.py").write_text(TRANSFORMS)
+    (folder / "in").mkdir()
+    pq.write_table(table(IDS), folder / "in" / "0.parquet")
+    source = {"name": "history", "type": "files", "path": "in/*", "format": "parquet"}
+    document = {
+        "name": "events",
+        "event_time": "at",
+        "key": ["id"],
+        "sources": [source],
+        "transform": "transforms:identity",
+        "sink": {"path": "out", "mode": "append", "key": ["id"], **(sink or {})},
+        "state": "state",
+    }
+    path = folder / "events.yaml"
+    path.write_text(yaml.safe_dump(document))
+    loaded = load_pipeline(path)
+    sample = sample_of(loaded, SampleOptions(share=0.3, **options))
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    side = declare_sample(loaded, sample, scratch, scratch / "table")
+    write_deltalake(side.target.url, made)
+    if serving is not None:
+        write_deltalake(loaded.target.url, serving)
+    generation = side.open_generation(create=True)
+    assert generation is not None
+    columns = [
+        OutputColumn(
+            name=name, type="bigint", nullable=True, inputs=[name] if name in passed_on else None
+        )
+        for name in made.column_names
+    ]
+    kept = ["count by id"] if stateful else []
+    keep_analysis(generation, TransformAnalysis(digest="", columns=columns, stateful=kept))
+    return compare_with_serving(loaded, side, sample)
+
+
+def test_rows_of_the_same_keys_are_compared(tmp_path: Path) -> None:
+    sampled = table(SAMPLED).set_column(2, "v", pa.array([-1.0, *(n / 2 for n in SAMPLED[1:])]))
+    found, reason = compared(tmp_path, sampled, table(IDS, old=[0] * 100))
+    assert reason is None
+    assert found.rows == {"g1": len(SAMPLED), SAMPLE: len(SAMPLED)}
+    assert (found.missing, found.added, found.changed) == (0, 0, 1)
+    assert found.columns_missing == ["old"]
+
+
+def test_a_range_of_time_limits_both(tmp_path: Path) -> None:
+    since = moment(50)
+    later = [n for n in SAMPLED if n >= 50]
+    found, _ = compared(tmp_path, table(later), table(IDS), since=since)
+    assert (found.is_same, found.rows_now) == (True, len(later))
+
+
+MERGED = {"mode": "merge", "key": ["id"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"serving": None}, "No table of the pipeline serves yet"),
+        ({"sink": MERGED, "by": ("at",)}, "made of rows with different values of `at`"),
+        ({"passed_on": ["at", "v"]}, "does not pass on column `id`"),
+        ({"stateful": True, "sink": {"key": ["at"]}}, "keeps state, and `id` is not in `sink.key`"),
+        ({"stateful": True, "since": moment(5)}, "`--since` and `--until` leave out rows"),
+        ({"sink": MERGED, "until": moment(50)}, "`--since` and `--until` leave out rows"),
+        ({"since": moment(5), "passed_on": ["id"]}, "does not pass on column `at`"),
+        ({"serving": table(IDS).drop_columns("id")}, "The table of g1 has no column `id`"),
+        ({"made": table([n + 1000 for n in SAMPLED])}, "changes values of id"),
+    ],
+)
+def test_what_would_mean_nothing_is_not_compared(
+    tmp_path: Path, options: dict[str, Any], reason: str
+) -> None:
+    given = {"made": table(SAMPLED), "serving": table(IDS), **options}
+    comparison, why = compared(tmp_path, given.pop("made"), given.pop("serving"), **given)
+    assert comparison is None
+    assert reason in why

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from orchestration.audit.ledger_lines import NO_ROWS, PartitionCounts, line_of
 from orchestration.audit.readers.files import AuditFiles
+from orchestration.audit.readers.topic import before_rules
 from orchestration.audit.report import LedgerLine
 from orchestration.audit.sql import column_list, columns_of, error_text, insert_arrow, quoted
 from orchestration.audit.versions import sequence_in
@@ -66,7 +67,7 @@ def recount_ledgers(
             continue
         try:
             _create_topic_rows(connection, loaded.pipeline, ledger, source.name, generation, files)
-            counts = _count_by_partition(connection)
+            counts = _count_by_partition(connection, source.name)
         except duckdb.IOException as error:
             unchecked.append(
                 f"The seam of source `{source.name}` can't be recounted, because planned files "
@@ -252,17 +253,25 @@ def _create_offsets(
 
 
 def _count_by_partition(
-    connection: duckdb.DuckDBPyConnection,
+    connection: duckdb.DuckDBPyConnection, source: str
 ) -> dict[TopicPartition, PartitionCounts]:
-    """Count the rows of ``audit.topic`` by partition; a partition without rows is left out."""
+    """Count the rows of ``audit.topic`` by partition; a partition without rows is left out.
+
+    Which offsets the topic holds is told by all of its rows, whatever rules or a sample leave out.
+    """
     rows = connection.execute(
-        "SELECT _topic, _partition, min(_offset), "
-        "min(_offset) FILTER (_offset >= _start), "
-        "count(*) FILTER (_offset >= _start AND _offset < _end), "
-        "count(*) FILTER (_offset >= _start AND _offset < _end AND _held), "
-        "count(*) FILTER (_offset < _start AND NOT _known), "
-        "count(*) FILTER (_offset < _start AND _known IS NULL), "
-        "arg_min(_timestamp_ms, _offset) FILTER (_offset >= _start) "
-        "FROM audit.topic JOIN audit.entries USING (_topic, _partition) GROUP BY ALL"
+        "WITH held AS (SELECT _topic, _partition, min(_offset) AS lowest, "
+        "min(_offset) FILTER (_offset >= _start) AS first, "
+        "arg_min(_timestamp_ms, _offset) FILTER (_offset >= _start) AS first_ms "
+        f"FROM {before_rules(source)} JOIN audit.entries USING (_topic, _partition) GROUP BY ALL), "
+        "counted AS (SELECT _topic, _partition, "
+        "count(*) FILTER (_offset >= _start AND _offset < _end) AS seam, "
+        "count(*) FILTER (_offset >= _start AND _offset < _end AND _held) AS delivered, "
+        "count(*) FILTER (_offset < _start AND NOT _known) AS lost, "
+        "count(*) FILTER (_offset < _start AND _known IS NULL) AS undecided "
+        "FROM audit.topic JOIN audit.entries USING (_topic, _partition) GROUP BY ALL) "
+        "SELECT _topic, _partition, lowest, first, coalesce(seam, 0), coalesce(delivered, 0), "
+        "coalesce(lost, 0), coalesce(undecided, 0), first_ms "
+        "FROM held LEFT JOIN counted USING (_topic, _partition)"
     ).fetchall()
     return {TopicPartition(row[0], row[1]): PartitionCounts(*row[2:]) for row in rows}

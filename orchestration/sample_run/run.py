@@ -216,14 +216,15 @@ def _require_rows(
     """Refuse a sample that no row is in."""
     if found.rows or (report is not None and report.input_rows.distinct):
         return
+    by = ", ".join(sample.by)
     times = [
         f"{word} {moment:%Y-%m-%dT%H:%M:%SZ}"
         for word, moment in (("from", sample.since), ("until", sample.until))
         if moment is not None
     ]
     message = (
-        f"No row of pipeline `{loaded.pipeline.name}` is in the sample: {sample.share:.6%} of the "
-        f"values of {', '.join(sample.by)}{' ' if times else ''}{' '.join(times)}."
+        f"No row of pipeline `{loaded.pipeline.name}` is in the sample: "
+        f"{' '.join([f'{sample.share * 100:g}% of the values of {by}', *times])}."
     )
     hint = "Raise `--keys`, widen `--since` and `--until`, or choose another column with `--by`."
     raise InputError(message, hint, pipeline=loaded.pipeline.name)

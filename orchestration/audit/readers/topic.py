@@ -83,12 +83,17 @@ def create_topic_view(
     connection.execute(
         f"CREATE VIEW {every} AS SELECT {', '.join(selected)} FROM {rows} WHERE _reason IS NULL"
     )
-    before = f"audit.{quoted(f'{source.name}.before_rules')}"
+    before = before_rules(source.name)
     leave_out_of_topic(connection, every, before, outside_table(source.name), bounds)
     sampled = within_sample(rules, before)
     create_broken(connection, rules, source.name, sampled)
     connection.execute(f"CREATE VIEW {quoted(source.name)} AS {meeting(rules, sampled)}")
     return _refuse_bad(connection, source, bad) if source.on_bad_record == "fail" else []
+
+
+def before_rules(source: str) -> str:
+    """Return the name of the view of a topic's rows before rules and a sample leave any out."""
+    return f"audit.{quoted(f'{source}.before_rules')}"
 
 
 def bad_records_table(source: str) -> str:

@@ -125,7 +125,7 @@ class _Comparison:
     def run(self, cuts: Sequence[int], restarts: bool) -> None:
         """Try each cut, then a restart after each row."""
         self._folders = self._new_folders()
-        name = getattr(self.trial.transform, "__name__", "transform")
+        name = self.trial.name
         columns = self.rows.schema
         self.key = self.key or tuple(self.trial.returned(columns, next(self._folders)))
         # Without any, the analysis says why.

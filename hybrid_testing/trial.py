@@ -74,7 +74,7 @@ class Trial:
         request = AnalysisRequest(
             pipeline=loaded.path, columns=names_and_types(columns), replayed=[], digest=""
         )
-        with _as_in_a_run(), testing(self.transform):
+        with self._as_in_a_run():
             made = analyze(self.spark, loaded, request, Folder(folder))
         if made.columns is None:
             raise TrialError(made.warning)
@@ -97,9 +97,30 @@ class Trial:
             source.mkdir()
             pq.write_table(part, source / "rows.parquet")
         loaded = self._declared(folder, len(parts))
-        with _as_in_a_run(), testing(self.transform):
+        with self._as_in_a_run():
             read_bounded(self.spark, loaded)
         return loaded.target
+
+    @property
+    def name(self) -> str:
+        """Name of the transform, for messages."""
+        return getattr(self.transform, "__name__", "transform")
+
+    @contextmanager
+    def _as_in_a_run(self) -> Iterator[None]:
+        """Make the transform that of a pipeline; turn what makes a run fail into one error."""
+        path = list(sys.path)
+        try:
+            with testing(self.transform):
+                yield
+        except HybridError as error:
+            message = error.message.replace(f"`transform: {REFERENCE}`", f"`{self.name}`")
+            raise TrialError(message) from error
+        except PySparkException as error:
+            raise TrialError(report_of(error).message) from error
+        finally:
+            # The import of a pipeline's functions puts its folder there.
+            sys.path[:] = path
 
     def _declared(self, folder: Path, parts: int) -> LoadedPipeline:
         sources = [
@@ -124,17 +145,3 @@ class Trial:
 
 def _name(number: int) -> str:
     return f"part_{number + 1}"
-
-
-@contextmanager
-def _as_in_a_run() -> Iterator[None]:
-    """Turn what a transform makes a run fail with into one error; leave the module path alone."""
-    path = list(sys.path)
-    try:
-        yield
-    except HybridError as error:
-        raise TrialError(error.message) from error
-    except PySparkException as error:
-        raise TrialError(report_of(error).message) from error
-    finally:
-        sys.path[:] = path

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.streaming.stateful_processor import (
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
 
 from hybrid_testing.differences import SeamAssertionError
 from hybrid_testing.seam import across_seam
@@ -54,6 +60,32 @@ def numbered(given: DataFrame) -> DataFrame:
     return given.withColumn("number", F.udf(number, "long")("id"))
 
 
+class Count(StatefulProcessor):
+    """Counts the rows of a key over all micro-batches; Spark's workers import it from here."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._seen = handle.getValueState("seen", "n bigint")
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Any],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[Any]:
+        (before,) = self._seen.get() or (0,)
+        number = before + len([*rows])
+        self._seen.update((number,))
+        yield Row(k=key[0], n=number)
+
+    def close(self) -> None:
+        pass
+
+
+def counted_in_state(given: DataFrame) -> DataFrame:
+    keyed = given.withColumn("k", F.col("id") % 2).groupBy("k")
+    return keyed.transformWithState(Count(), "k bigint, n bigint", "Update", "None")
+
+
 def stamped(given: DataFrame) -> DataFrame:
     return given.withColumn("computed_at", F.current_timestamp())
 
@@ -81,12 +113,32 @@ class TestAcrossSeam:
         history, live = rows(0, 1), rows(101)
         across_seam(distinct, history=history, live=live, key=["id"], spark=spark)
 
-    @pytest.mark.parametrize(("mode", "restarts"), [("append", True), ("merge", False)])
+    def test_what_a_processor_of_ones_own_keeps_passes(self, spark: SparkSession) -> None:
+        across_seam(
+            counted_in_state,
+            history=rows(0, 1),
+            live=rows(3, 2),
+            cut=2,
+            restarts=False,
+            mode="merge",
+            key=["k"],
+            spark=spark,
+        )
+
+    @pytest.mark.parametrize("mode", ["append", "merge"])
     def test_late_rows_within_the_delay_pass(
-        self, spark: SparkSession, mode: Any, restarts: bool
+        self, spark: SparkSession, mode: Literal["append", "merge"]
     ) -> None:
-        given = {"history": rows(0, 70), "live": rows(50, 190), "mode": mode, "cut": "given"}
-        across_seam(hourly, **given, restarts=restarts, key=["start"], spark=spark)
+        across_seam(
+            hourly,
+            history=rows(0, 70),
+            live=rows(50, 190),
+            cut="given",
+            restarts=False,
+            mode=mode,
+            key=["start"],
+            spark=spark,
+        )
 
     @pytest.mark.parametrize(
         ("transform", "message"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -111,27 +112,32 @@ def try_sample(
         folder = Path(scratch)
         table = folder / "table" if options.keep is None else options.keep.absolute()
         side = declare_sample(loaded, sample, folder, table)
-        warnings = _run(side, observer or Observer())
-        report, reason = _audited(side)
-        found = _look_at(side, examples)
-        _require_rows(loaded, sample, report, found)
-        compared = compare_with_serving(loaded, side, sample)
-        return SampleRun(
-            pipeline=loaded.pipeline.name,
-            sample=sample,
-            read={} if report is None else report.input_rows.sources,
-            distinct=None if report is None else report.input_rows.distinct,
-            rows=found.rows,
-            columns=found.columns,
-            examples=found.examples,
-            audit=report,
-            not_audited=reason,
-            serving=compared.comparison,
-            not_compared=compared.reason,
-            plan_warnings=warnings,
-            table=None if options.keep is None else str(table),
-            seconds=time.monotonic() - started,
-        )
+        try:
+            warnings = _run(side, observer or Observer())
+            report, reason = _audited(side)
+            found = _look_at(side, examples)
+            _require_rows(loaded, sample, report, found)
+            compared = compare_with_serving(loaded, side, sample)
+        except BaseException:
+            # One that is kept is whole.
+            shutil.rmtree(table, ignore_errors=True)
+            raise
+    return SampleRun(
+        pipeline=loaded.pipeline.name,
+        sample=sample,
+        read={} if report is None else report.input_rows.sources,
+        distinct=None if report is None else report.input_rows.distinct,
+        rows=found.rows,
+        columns=found.columns,
+        examples=found.examples,
+        audit=report,
+        not_audited=reason,
+        serving=compared.comparison,
+        not_compared=compared.reason,
+        plan_warnings=warnings,
+        table=None if options.keep is None else str(table),
+        seconds=time.monotonic() - started,
+    )
 
 
 def _require_free(keep: Path | None) -> None:

@@ -12,9 +12,11 @@ import pytest
 import yaml
 from deltalake import write_deltalake
 
+from orchestration.sample_run import run
 from orchestration.sample_run.against_serving import SAMPLE, compare_with_serving
 from orchestration.sample_run.declaration import SampleOptions, declare_sample, sample_of
-from sources.config.loader import load_pipeline
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import InputError
 from sources.planning.transform_analysis import OutputColumn, TransformAnalysis, keep_analysis
 from tests.e2e.case import TRANSFORMS, moment
 from tests.e2e.records.test_sample import is_sampled
@@ -25,8 +27,32 @@ SAMPLED = [n for n in IDS if is_sampled(str(n), 0.3)]
 
 def table(ids: Sequence[int], **columns: Any) -> pa.Table:
     times = pa.array([moment(n) for n in ids], pa.timestamp("us", "UTC"))
-    named = {"id": pa.array(ids, pa.int64()), "at": times, "v": [n / 2 for n in ids], **columns}
+    halves = pa.array([n / 2 for n in ids], pa.float64())
+    named = {"id": pa.array(ids, pa.int64()), "at": times, "v": halves, **columns}
     return pa.table(named)
+
+
+def declared(
+    folder: Path, sink: dict[str, Any] | None = None, **more: dict[str, Any]
+) -> LoadedPipeline:
+    """A pipeline over one file, with nothing computed yet."""
+    (folder / "transforms.py").write_text(TRANSFORMS)
+    (folder / "in").mkdir()
+    pq.write_table(table(IDS), folder / "in" / "0.parquet")
+    source = {"name": "history", "type": "files", "path": "in/*", "format": "parquet"}
+    document: dict[str, Any] = {
+        "name": "events",
+        "event_time": "at",
+        "key": ["id"],
+        "sources": [source],
+        "transform": "transforms:identity",
+        "sink": {"path": "out", "mode": "append", "key": ["id"], **(sink or {})},
+        "state": "state",
+        **more,
+    }
+    path = folder / "events.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return load_pipeline(path)
 
 
 def compared(
@@ -40,22 +66,7 @@ def compared(
     **options: Any,
 ) -> Any:
     """Compare as if the sample had been read already."""
-    (folder / "transforms.py").write_text(TRANSFORMS)
-    (folder / "in").mkdir()
-    pq.write_table(table(IDS), folder / "in" / "0.parquet")
-    source = {"name": "history", "type": "files", "path": "in/*", "format": "parquet"}
-    document = {
-        "name": "events",
-        "event_time": "at",
-        "key": ["id"],
-        "sources": [source],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"], **(sink or {})},
-        "state": "state",
-    }
-    path = folder / "events.yaml"
-    path.write_text(yaml.safe_dump(document))
-    loaded = load_pipeline(path)
+    loaded = declared(folder, sink=sink)
     sample = sample_of(loaded, SampleOptions(share=0.3, **options))
     scratch = folder / "scratch"
     scratch.mkdir()
@@ -116,3 +127,47 @@ def test_what_would_mean_nothing_is_not_compared(
     comparison, why = compared(tmp_path, given.pop("made"), given.pop("serving"), **given)
     assert comparison is None
     assert reason in why
+
+
+@pytest.mark.parametrize(
+    ("sink", "made", "audit", "reason"),
+    [
+        ({}, table(SAMPLED, large=[True] * len(SAMPLED)), 'SELECT id, "at", v FROM input', "large"),
+        (MERGED, table(SAMPLED), None, "Neither `audit.sql` nor `sink.sequence` is declared"),
+    ],
+)
+def test_a_table_that_no_query_computes_is_shown_without_an_audit(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sink: dict[str, Any],
+    made: pa.Table,
+    audit: str | None,
+    reason: str,
+) -> None:
+    (tmp_path / "expected.sql").write_text(audit or "")
+    more = {} if audit is None else {"audit": {"sql": "expected.sql"}}
+    loaded = declared(tmp_path, sink, **more)
+    monkeypatch.setattr(run, "_run", lambda side, _: as_if_run(side, made))
+    found = run.try_sample(loaded, SampleOptions(share=0.3))
+    assert (found.audit, found.outcome, found.rows) == (None, "unknown", len(SAMPLED))
+    assert reason in (found.not_audited or "")
+    assert found.to_dict()["ok"] is True
+
+
+def test_a_sample_without_rows_is_refused_with_what_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = declared(tmp_path)
+    monkeypatch.setattr(run, "_run", lambda side, _: as_if_run(side, table([])))
+    options = SampleOptions(share=0.00001, since=moment(5))
+    message = r"No row .* is in the sample: 0.001% of the values of id from 2024-01-01T00:05:00Z\."
+    with pytest.raises(InputError, match=message) as caught:
+        run.try_sample(loaded, options)
+    assert "Raise `--keys`" in caught.value.hint
+
+
+def as_if_run(side: LoadedPipeline, made: pa.Table) -> list[str]:
+    """Leave what the runs of a sample leave, without its warnings."""
+    write_deltalake(side.target.url, made)
+    assert side.open_generation(create=True) is not None
+    return []

@@ -16,14 +16,17 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from orchestration.chain import Observer
 from orchestration.cli.main import app
+from orchestration.sample_run import run
 from orchestration.sample_run.declaration import (
     SampleOptions,
     declare_sample,
     parse_share,
     sample_of,
 )
-from sources.errors import InputError
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError, RunError
 from tests.e2e.case import Case, moment
 from tests.e2e.conftest import spark as spark  # noqa: PLC0414 - the fixture
 from tests.e2e.in_session import run_chain
@@ -160,6 +163,19 @@ class TestDeclaration:
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 2
         assert "exists already" in json.loads(result.stdout)["message"]
+
+    def test_a_table_that_is_not_whole_is_not_kept(
+        self, tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(side: LoadedPipeline, _: Observer) -> list[str]:
+            Path(side.target.url).mkdir()
+            raise RunError("The driver was killed.", "Try it again.")
+
+        monkeypatch.setattr(run, "_run", fail)
+        loaded = Case(tmp_path, servers).pipeline()
+        with pytest.raises(RunError):
+            run.try_sample(loaded, options(keep=tmp_path / "kept"))
+        assert not (tmp_path / "kept").exists()
 
     def test_what_touches_others_is_left_out_and_secrets_stay_variables(
         self, tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.rate_limit import RateLimit, put_in_force, rate_of
 from sources.config.requirements import require_extras
-from sources.config.user_functions import load_function, load_transform
+from sources.config.user_functions import load_function, require_transform
 from sources.databases.replication_slot import look_at_slot
 from sources.errors import InputError, RunError
 from sources.generations import generations
@@ -69,8 +69,8 @@ def validate(loaded: LoadedPipeline) -> list[str]:
 
     Raises:
         InputError: Java is missing or too old, a package that the declaration needs is not
-            installed, a function of the user can't be imported, or the transform does not fit the
-            declared columns, a stream or the sink.
+            installed, a function of the user can't be imported, a query can't be read, or the
+            transform does not fit the declared columns, a stream or the sink.
     """
     _require_runnable(loaded)
     if (request := request_by_declaration(loaded)) is None:
@@ -83,7 +83,7 @@ def _require_runnable(loaded: LoadedPipeline) -> None:
     """Refuse a declaration that can't run here, without starting Spark."""
     require_java()
     require_extras(loaded.pipeline)
-    load_transform(loaded)
+    require_transform(loaded)
     for source in loaded.pipeline.sources:
         for field, name in source.functions.items():
             load_function(loaded, field, name)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
+from sources.config.transform import FunctionTransform
 from sources.errors import StateError
 from sources.serving import newest, read_serving
 from sources.state.action_log import recorded
@@ -25,9 +26,9 @@ _PACKAGE = 5
 def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
     """Copy a generation's definition to its state, so that later changes do not affect its runs.
 
-    Copied are the pipeline's file, which contains no secret, and the modules of its functions if
-    they are next to it. Other modules that they import are used as they are installed. Does
-    nothing if ``loaded`` is such a copy itself.
+    Copied are the pipeline's file, which contains no secret, and the query and the modules of its
+    functions if they are next to it. Other modules that they import are used as they are
+    installed. Does nothing if ``loaded`` is such a copy itself.
 
     Raises:
         StateError: The state can't be written.
@@ -36,7 +37,7 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
     if loaded.kept is not None:
         return
     copies, contents = {}, {}
-    for path in [loaded.path, *modules_of(loaded)]:
+    for path in [loaded.path, *code_of(loaded)]:
         name, content = str(path.relative_to(loaded.folder)), path.read_bytes()
         if (copy := generation.read_bytes(f"{_FOLDER}/{name}")) != content:
             copies[name], contents[name] = copy, content
@@ -133,24 +134,31 @@ def _load_kept(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
         hint = f"Restore the file from a backup, or write it: `{made.model_dump_json()}`."
         if name != KEPT:
             hint = (
-                f"Restore the folder {kept} from a backup. Without one, copy the pipeline's "
-                f"file and the modules of its functions there, as they were when {generation} ran."
+                f"Restore the folder {kept} from a backup. Without one, copy the pipeline's file, "
+                f"its query and the modules of its functions there, as they were when {generation} "
+                "ran."
             )
         raise StateError(message, hint, generation=generation, file=kept.location(name))
     return load_pipeline(local_copy(kept) / loaded.path.name)
 
 
-def modules_of(loaded: LoadedPipeline) -> list[Path]:
-    """Return the files next to a pipeline's file that its functions import; none is executed.
+def code_of(loaded: LoadedPipeline) -> list[Path]:
+    """Return the files of code next to a pipeline's file: its query, and modules that it imports.
 
-    Of a kept copy these are the kept modules, and others in the folder of the original file.
+    None is executed. Of a kept copy these are the kept files, and others in the folder of the
+    original file.
 
     Args:
         loaded: The pipeline.
     """
     pipeline = loaded.pipeline
-    named = [pipeline.transform]
-    named += [name for source in pipeline.sources for name in source.functions.values()]
+    transform = pipeline.transform
+    named = [name for source in pipeline.sources for name in source.functions.values()]
+    queries: list[Path] = []
+    if isinstance(transform, FunctionTransform):
+        named.append(transform.function)
+    else:
+        queries.append(loaded.own_file(transform.sql))
     finder = _Finder(path=[str(folder) for folder in loaded.code])
     for name in named:
         try:
@@ -160,7 +168,8 @@ def modules_of(loaded: LoadedPipeline) -> list[Path]:
             continue
     found = (getattr(module, "__file__", None) for module in finder.modules.values())
     files = {Path(file) for file in found if file is not None}
-    return sorted(file for file in files if any(map(file.is_relative_to, loaded.code)))
+    modules = {file for file in files if any(map(file.is_relative_to, loaded.code))}
+    return sorted({*queries, *modules})
 
 
 class _Finder(ModuleFinder):

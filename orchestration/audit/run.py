@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from orchestration.audit.report import EXAMPLES, ROUNDING, AuditReport, InputRows
 from sources.common.counting import counted
-from sources.errors import InputError
 
 if TYPE_CHECKING:
     from sources.config.loader import LoadedPipeline
@@ -40,6 +39,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     started = time.monotonic()
     # DuckDB, delta-rs and librdkafka take half a second to import.
     from orchestration.audit.compare import compare  # noqa: PLC0415
+    from orchestration.audit.expected import expected_query  # noqa: PLC0415
     from orchestration.audit.inputs import create_inputs  # noqa: PLC0415
     from orchestration.audit.ledger import recount_ledgers  # noqa: PLC0415
     from orchestration.audit.readers.files import AuditFiles  # noqa: PLC0415
@@ -51,7 +51,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the places of tables that are declared by their names.
         loaded = context.loaded
-    query = _expected_query(loaded)
+    query = expected_query(loaded)
     pipeline = loaded.pipeline
     with (
         TemporaryDirectory(prefix="hybrid-audit-") as scratch,
@@ -96,7 +96,7 @@ def _not_compared(pipeline: Pipeline, ambiguous: int) -> str | None:
     None if there are none, or if ``audit.sql`` or another key makes rows of the target from them.
     """
     is_by_key = pipeline.sink.sequence is not None or set(pipeline.key) == set(pipeline.sink.key)
-    return "audit.ambiguous" if ambiguous and pipeline.audit is None and is_by_key else None
+    return "audit.ambiguous" if ambiguous and pipeline.audit_sql is None and is_by_key else None
 
 
 def _hints(rounded: Mapping[str, int], ambiguous: int) -> list[str]:
@@ -121,44 +121,3 @@ def _hints(rounded: Mapping[str, int], ambiguous: int) -> list[str]:
             "the column that differs out with `select`."
         )
     return hints
-
-
-def _expected_query(loaded: LoadedPipeline) -> str | None:
-    """Return the DuckDB query that computes the expected rows of the target.
-
-    Returns:
-        The text of ``audit.sql``, if declared. Without it: None for a sink that appends (every row
-        of ``input`` is expected unchanged), the last change of each key for a sink with
-        ``sequence``.
-
-    Raises:
-        InputError: The sink merges in another way and there is no ``audit.sql``, or its file can't
-            be read.
-    """
-    from orchestration.audit.versions import last_change_query  # noqa: PLC0415
-
-    pipeline = loaded.pipeline
-    if pipeline.audit is None:
-        if pipeline.sink.mode == "append":
-            return None
-        if pipeline.sink.sequence:
-            return last_change_query(pipeline.sink)
-        message = (
-            f"Pipeline `{pipeline.name}` declares `sink.mode: {pipeline.sink.mode}`, but neither "
-            "`audit` nor `sink.sequence`: the audit can't tell which rows the target has to hold."
-        )
-        hint = (
-            "Declare `audit: {sql: FILE}` with a DuckDB query that computes the target from "
-            "`input`, or `sink.sequence` if the last change of each key is the row."
-        )
-        raise InputError(message, hint, pipeline=pipeline.name, field="audit")
-    path = loaded.locate(pipeline.audit.sql)
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"`audit.sql: {pipeline.audit.sql}` can't be read: {error}."
-        hint = (
-            "Correct `audit.sql`, or write the file in UTF-8; a relative path starts at the folder "
-            "of the pipeline's file."
-        )
-        raise InputError(message, hint, field="audit.sql", file=str(path)) from None

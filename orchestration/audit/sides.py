@@ -10,6 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
+from orchestration.audit.expected import ExpectedQuery
 from orchestration.audit.sql import FLOATING, INTEGERS, column_list, columns_of, error_text
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, UnavailableError
@@ -21,7 +22,7 @@ _NUMBERS = {*FLOATING, *INTEGERS, "DECIMAL"}
 
 
 def create_sides(
-    connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, query: str | None
+    connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, query: ExpectedQuery | None
 ) -> tuple[list[str], list[str]]:
     """Create the two tables that the audit compares, with the same columns.
 
@@ -56,14 +57,17 @@ def create_sides(
             unchecked.append(
                 f"Columns not compared, because no `audit.sql` computes them: {', '.join(omitted)}."
             )
-        query, columns = f"SELECT {column_list(shared)} FROM input", shared
+        query = ExpectedQuery(f"SELECT {column_list(shared)} FROM input")
+        columns = shared
+    if query.note is not None:
+        notes.append(query.note)
     _create_expected(connection, query)
     if target is None:
         notes.append(f"There is no target table {path}: it counts as a table without rows.")
         connection.execute("CREATE TABLE audit.found AS SELECT * FROM audit.expected LIMIT 0")
     else:
         create_target_rows(connection, "found", target, columns)
-    _check_columns(connection, key)
+    _check_columns(connection, key, query)
     if loaded.pipeline.audit is not None:
         _check_tolerance(connection, loaded.pipeline.audit.tolerance, key)
     return unchecked, notes
@@ -92,24 +96,25 @@ def _shared_columns(
     return shared
 
 
-def _create_expected(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+def _create_expected(connection: duckdb.DuckDBPyConnection, query: ExpectedQuery) -> None:
     """Create the table ``audit.expected`` from the result of a query.
 
     Raises:
         InputError: The query fails, or is not a single statement.
     """
     try:
-        statements = connection.extract_statements(query)
+        statements = connection.extract_statements(query.sql)
         if len(statements) == 1:
             connection.execute(f"CREATE TABLE audit.expected AS {statements[0].query}")
             return
     except duckdb.Error as error:
-        message = f"The query of `audit.sql` fails: {error_text(error)}"
-        hint = f"Correct the query; the tables that it can read: {', '.join(_views(connection))}."
-        raise InputError(message, hint, field="audit.sql") from None
-    message = f"`audit.sql` holds {len(statements)} statements; exactly one is allowed."
+        message = f"The query of {query.name} fails: {error_text(error)}"
+        views = ", ".join(_views(connection))
+        hint = query.hint or f"Correct the query; the tables that it can read: {views}."
+        raise InputError(message, hint, field=query.field) from None
+    message = f"{query.name} holds {len(statements)} statements; exactly one is allowed."
     hint = "Write a single SELECT, with other queries as its WITH clauses."
-    raise InputError(message, hint, field="audit.sql")
+    raise InputError(message, hint, field=query.field)
 
 
 def _views(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -176,7 +181,9 @@ def create_target_rows(
         raise InputError(message, hint, table=path) from error
 
 
-def _check_columns(connection: duckdb.DuckDBPyConnection, key: list[str]) -> None:
+def _check_columns(
+    connection: duckdb.DuckDBPyConnection, key: list[str], query: ExpectedQuery
+) -> None:
     """Refuse tables to be compared whose columns differ in their names or kinds of type.
 
     Raises:
@@ -186,13 +193,13 @@ def _check_columns(connection: duckdb.DuckDBPyConnection, key: list[str]) -> Non
     expected = columns_of(connection, "audit.expected")
     found = columns_of(connection, "audit.found")
     only = {
-        "only in `audit.sql`": [name for name in expected if name not in found],
+        f"only in {query.name}": [name for name in expected if name not in found],
         "only in the target": [name for name in found if name not in expected],
     }
     if parts := [f"{where}: {', '.join(names)}" for where, names in only.items() if names]:
-        message = f"`audit.sql` and the target differ in their columns; {'; '.join(parts)}."
-        hint = "Let the query of `audit.sql` return exactly the target's columns, by these names."
-        raise InputError(message, hint, field="audit.sql")
+        message = f"{query.name} and the target differ in their columns; {'; '.join(parts)}."
+        hint = query.hint or "Let the query return exactly the target's columns, by these names."
+        raise InputError(message, hint, field=query.field)
     if absent := [name for name in key if name not in expected]:
         message = (
             f"Column {', '.join(absent)} of `sink.key` is not in the target, which has "
@@ -202,9 +209,9 @@ def _check_columns(connection: duckdb.DuckDBPyConnection, key: list[str]) -> Non
         raise InputError(message, hint, field="sink.key", column=absent[0])
     for name, kind in expected.items():
         if _comparable_as(kind) != _comparable_as(found[name]):
-            message = f"Column `{name}` is {kind} in `audit.sql` and {found[name]} in the target."
-            hint = f"Cast `{name}` in the query of `audit.sql` to {found[name]}."
-            raise InputError(message, hint, field="audit.sql", column=name)
+            message = f"Column `{name}` is {kind} in {query.name} and {found[name]} in the target."
+            hint = query.hint or f"Cast `{name}` in the query to {found[name]}."
+            raise InputError(message, hint, field=query.field, column=name)
 
 
 def _check_tolerance(

@@ -26,7 +26,7 @@ def settle_snapshot_rows(connection: duckdb.DuckDBPyConnection, pipeline: Pipeli
     """
     sink, topics = pipeline.sink, pipeline.topics
     is_captured = any(source.snapshot is not None for source in pipeline.sources)
-    if not (is_captured and sink.order and topics) or pipeline.audit is not None:
+    if not (is_captured and sink.order and topics) or pipeline.audit_sql is not None:
         return
     columns = columns_of(connection, "audit.expected")
     there = set(columns) & set(columns_of(connection, "audit.rows"))

@@ -52,7 +52,7 @@ def create_input(
         f"CREATE TABLE input AS SELECT * EXCLUDE (_place) FROM {_ROWS} {one_of_each}"
     )
     key = pipeline.key
-    if order and pipeline.audit is None:
+    if order and pipeline.audit_sql is None:
         # The sink compares versions by its own key.
         key = pipeline.sink.key
     if not key or not set(key) <= set(columns):

@@ -26,6 +26,7 @@ from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.transform import SqlTransform
 from sources.planning.followed_columns import followed_columns
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import read_serving, waiting
@@ -228,11 +229,14 @@ def _definition_metadata(loaded: LoadedPipeline) -> Metadata:
 
 def _code(loaded: LoadedPipeline) -> dg.CodeReferencesMetadataValue:
     """Return where the pipeline is declared, and where its transform is."""
-    module, _, function = loaded.pipeline.transform.partition(":")
-    file = loaded.folder / f"{module.replace('.', '/')}.py"
+    transform = loaded.pipeline.transform
     places = {"declaration": (loaded.path, 1)}
-    if file.is_file():
-        places["transform"] = (file, _line_of(file.read_text(), function))
+    if isinstance(transform, SqlTransform):
+        places["transform"] = (loaded.folder / transform.sql, 1)
+    else:
+        file = loaded.folder / f"{transform.module.replace('.', '/')}.py"
+        if file.is_file():
+            places["transform"] = (file, _line_of(file.read_text(), transform.attribute))
     with catch_warnings():
         # Dagster's links to code are beta, which it would say at each load.
         simplefilter("ignore", dg.BetaWarning)

@@ -68,7 +68,7 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> N
     if known and known[-1].operators:
         operators = "; ".join(known[-1].operators)
         message = (
-            f"`transform: {pipeline.transform}` keeps state ({operators}): a range can't be "
+            f"`transform: {pipeline.transform.name}` keeps state ({operators}): a range can't be "
             "recomputed without the rows before it."
         )
         hint = "Recompute the whole table as a new generation: `hybrid rerun`."

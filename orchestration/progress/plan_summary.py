@@ -174,7 +174,7 @@ def _after_that(pipeline: Pipeline, plan: Plan, files: Mapping[str, int]) -> lis
 
 def _target(pipeline: Pipeline, plan: Plan, target: str) -> str:
     sink = pipeline.sink
-    what = f"what `{pipeline.transform}` computes " if computes_rows(pipeline, plan) else ""
+    what = f"what `{pipeline.transform.name}` computes " if computes_rows(pipeline, plan) else ""
     table = f"`{target}`" if sink.table is None else f"table `{sink.table}` in `{target}`"
     key = ", ".join(f"`{name}`" for name in sink.key)
     added = f"each row added once, by {key}" if key else "every row added"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from sqlglot import exp, parse_one
+from sqlglot import ErrorLevel, exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from sources.errors import ErrorFields, InputError
@@ -70,9 +70,19 @@ def require_row_by_row(
             raise InputError(message, usable, **about)
 
 
-def to_duckdb(tree: exp.Expr) -> str:
-    """Return an expression of Spark SQL as DuckDB's SQL."""
-    return tree.transform(_without_instants).transform(_decoded).sql("duckdb")
+def to_duckdb(tree: exp.Expr, unsupported: ErrorLevel = ErrorLevel.WARN) -> str:
+    """Return an expression or a query of Spark SQL as DuckDB's SQL.
+
+    Args:
+        tree: Its syntax tree.
+        unsupported: What happens if sqlglot knows that DuckDB lacks something: by default it is
+            logged.
+
+    Raises:
+        UnsupportedError: DuckDB lacks something, and ``unsupported`` is ``RAISE``.
+    """
+    made = tree.transform(_without_instants).transform(_decoded)
+    return made.sql("duckdb", unsupported_level=unsupported)
 
 
 @cache

@@ -17,12 +17,15 @@ from sources.common.positions import Record
 from sources.common.security import check_secrets_come_from_environment
 from sources.config.own_modules import OwnModules
 from sources.config.pipeline import SOURCE_MODELS, Pipeline
+from sources.config.transform import TRANSFORM_MODELS
 from sources.errors import InputError, StateError
 from sources.state.generation import Generation, open_generation
 from sources.storage.folder import Folder
 
 M = TypeVar("M", bound=BaseModel)
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+# By the names that Pydantic puts between a field and the fields of one of several models.
+_TAGGED = {**SOURCE_MODELS, **TRANSFORM_MODELS}
 KEPT = "hybrid-definition.json"
 """Name of the file next to a copy of a pipeline's file, made for a generation."""
 WRITTEN = "# Written by the code that declares this pipeline: change it there."
@@ -83,6 +86,17 @@ class LoadedPipeline:
         if self.kept is None:
             return [self.folder]
         return [Path(self.kept.code or self.path.parent), self.folder]
+
+    def own_file(self, name: str) -> Path:
+        """Return the path of a file of the user's code next to the pipeline's file, or below.
+
+        Of a kept copy it is the kept file; that of the original's folder if none was kept.
+
+        Args:
+            name: Its path from the folder of the pipeline's file.
+        """
+        places = [folder / name for folder in self.code]
+        return next((path for path in places if path.exists()), places[-1])
 
     @property
     def state(self) -> Folder:
@@ -365,7 +379,7 @@ def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
     location = [
         part
         for part in error["loc"]
-        if part not in SOURCE_MODELS and not str(part).startswith("literal[")
+        if part not in _TAGGED and not str(part).startswith("literal[")
     ]
     where = ".".join(str(part) for part in location) or "pipeline"
     if error["type"] == "extra_forbidden":
@@ -388,8 +402,8 @@ def _fields_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[
     """Return the field names that a YAML mapping at a location may use."""
     current: type[BaseModel] | None = model
     for part in location:
-        if part in SOURCE_MODELS:
-            current = SOURCE_MODELS[str(part)]
+        if part in _TAGGED:
+            current = _TAGGED[str(part)]
         elif isinstance(part, str) and current is not None and part in current.model_fields:
             current = _model_in(current.model_fields[part].annotation)
     fields = current.model_fields if current is not None else {}

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
-from sources.common.fields import Declared, Duration, Name, Reference
+from sources.common.fields import Declared, Duration, Name
 from sources.common.positions import span_ms
 from sources.config.about import About
 from sources.config.cuts import Cuts, overlap
@@ -24,6 +24,7 @@ from sources.config.sample import Sample
 from sources.config.sink import Sink
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
+from sources.config.transform import DeclaredTransform, SqlTransform
 from sources.config.upkeep import Upkeep
 from sources.decoding.changes.added_columns import AddedColumn, types_of
 from sources.decoding.changes.widened_columns import widened
@@ -49,14 +50,14 @@ class Audit(Declared):
         sql: File with a DuckDB query that computes the expected content of the target from the
             view ``input``, which has every input row once by ``key``: its last version, if
             ``sink.sequence`` orders them. Relative to the pipeline's file. Spark takes no part in
-            it.
+            it. Without it, a transform that is a query is run by DuckDB, too.
         tolerance: By column, by which part of its value it may differ from the computed one: for
             floating-point columns that a sum or an average fills, whose rounding depends on the
             order of the rows; ``1e-9`` is enough for these. All other columns have to be equal.
 
     """
 
-    sql: str
+    sql: str | None = None
     tolerance: dict[str, Annotated[float, Field(gt=0, le=0.001)]] = Field(default_factory=dict)
 
 
@@ -83,8 +84,8 @@ class Pipeline(Declared):
         rules: Rules that each row has to meet, by name: a condition in Spark SQL on its columns,
             after ``select``, alone or as ``check`` with ``on_violation``. One that is null is met.
         sample: Only a part of the rows is read, as ``hybrid try`` does; all of them by default.
-        transform: Function from DataFrame to DataFrame as ``module:function``, applied to all
-            sources alike.
+        transform: What makes the rows of the target from those of all sources alike: a function
+            from DataFrame to DataFrame as ``module:function``, or a query as ``{sql: FILE}``.
         sink: Target table.
         state: Folder for plans, positions and checkpoints, relative to the pipeline's file, or a
             URL such as ``s3://bucket/state`` or ``hdfs://namenode/state``.
@@ -116,7 +117,7 @@ class Pipeline(Declared):
     seam_filter: Literal["key", "event_time", "off"] | None = None
     rules: DeclaredRules = Field(default_factory=dict)
     sample: Sample | None = None
-    transform: Reference
+    transform: DeclaredTransform
     sink: Sink
     state: str
     audit: Audit | None = None
@@ -182,6 +183,18 @@ class Pipeline(Declared):
         return self
 
     @model_validator(mode="after")
+    def _audit_has_a_query(self) -> Pipeline:
+        is_query = isinstance(self.transform, SqlTransform)
+        if self.audit is not None and self.audit.sql is None and not is_query:
+            message = (
+                "`audit.sql` is needed: `tolerance` alone is enough only where the transform is a "
+                "query, which DuckDB can run, too. Declare `audit.sql: FILE` with a DuckDB query "
+                "that computes the target from `input`, or remove `audit`."
+            )
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
     def _cuts_can_be_published(self) -> Pipeline:
         if self.cuts is not None:
             _check_cuts(self, self.cuts)
@@ -225,6 +238,11 @@ class Pipeline(Declared):
         at = self.event_time.column
         conditions = self.sample.condition(at), self.sample.duckdb_condition(at)
         return RowRules(self.rules, self.sink.deleted, *conditions)
+
+    @property
+    def audit_sql(self) -> str | None:
+        """File of the audit's own query, as declared; None if there is none."""
+        return None if self.audit is None else self.audit.sql
 
     @property
     def lateness_ms(self) -> int:

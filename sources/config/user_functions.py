@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sources.config.loader import LoadedPipeline
+from sources.config.sql_file import read_sql
+from sources.config.transform import FunctionTransform
 from sources.errors import InputError
 
 _preferred: set[str] = set()
@@ -133,13 +135,18 @@ def _prefer(folder: str, package: str) -> None:
             del sys.modules[name]
 
 
-def load_transform(loaded: LoadedPipeline) -> Callable[[Any], Any]:
-    """Import the pipeline's transform, a function from DataFrame to DataFrame.
+def require_transform(loaded: LoadedPipeline) -> None:
+    """Refuse a transform whose code is not here, without Spark.
 
     Args:
         loaded: The pipeline.
 
     Raises:
-        InputError: The function that ``transform`` names can't be imported, or is not callable.
+        InputError: The function can't be imported, or is not callable; or the file of the query
+            can't be read.
     """
-    return load_function(loaded, "transform", loaded.pipeline.transform)
+    declared = loaded.pipeline.transform
+    if isinstance(declared, FunctionTransform):
+        load_function(loaded, "transform", declared.function)
+    else:
+        read_sql(loaded.own_file(declared.sql), "transform.sql", declared.sql)

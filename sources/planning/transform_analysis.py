@@ -18,7 +18,7 @@ from sources.common.schema import names_and_types, parse_schema
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
-from sources.kept_definitions import modules_of
+from sources.kept_definitions import code_of
 from sources.planning.plan import Plan
 from sources.state.generation import Generation
 
@@ -101,7 +101,7 @@ def request_by_plan(loaded: LoadedPipeline, plan: Plan) -> AnalysisRequest:
     """Return the request to analyse a pipeline's transform against the columns of a plan.
 
     Raises:
-        OSError: A module of the transform can't be read.
+        OSError: The query or a module of the transform can't be read.
     """
     replayed = [part.source for part in plan.topics if part.seam_rule == "replay"]
     return _request(loaded, plan.columns_by_name, replayed)
@@ -114,7 +114,7 @@ def request_by_declaration(loaded: LoadedPipeline) -> AnalysisRequest | None:
         None if no source declares its columns: only the data has them.
 
     Raises:
-        OSError: A module of the transform can't be read.
+        OSError: The query or a module of the transform can't be read.
         InputError: ``select`` of the source does not fit its columns.
     """
     for source in loaded.pipeline.sources:
@@ -158,8 +158,8 @@ def _request(
     pipeline = loaded.pipeline
     given = pipeline.current(columns)
     depends_on = {
-        "transform": pipeline.transform,
-        "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in modules_of(loaded)],
+        "transform": pipeline.transform.model_dump(mode="json"),
+        "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in code_of(loaded)],
         "columns": given,
         "replayed": replayed,
         "rules": pipeline.row_rules.contract(),

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from sources.errors import InputError
-from spark_jobs.checkpoint.plan_nodes import each_of, kind_of, number_of
+from spark_jobs.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
 
 
 def require_no_watermark_on(event_time: str, rows: DataFrame) -> None:
@@ -25,7 +25,7 @@ def require_no_watermark_on(event_time: str, rows: DataFrame) -> None:
         InputError: Such a watermark exists; names its column.
     """
     watermarks: list[str] = []
-    _derived(rows._jdf.queryExecution().analyzed(), event_time, watermarks)
+    _derived(analyzed_plan(rows), event_time, watermarks)
     if not watermarks:
         return
     message = (

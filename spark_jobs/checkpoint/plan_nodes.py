@@ -5,6 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pyspark.sql import DataFrame
+
+
+def analyzed_plan(rows: DataFrame) -> Any:
+    """Return the analyzed plan of a DataFrame, with views and WITH clauses in their places.
+
+    Spark puts a WITH clause beside the plan, and its columns under new numbers; what they are
+    computed from could not be followed.
+    """
+    jvm: Any = rows.sparkSession._jvm
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    analyzed = rows._jdf.queryExecution().analyzed()
+    inlined = catalyst.optimizer.InlineCTE(True, False).apply(analyzed)
+    return catalyst.analysis.EliminateView.apply(inlined)
+
 
 def kind_of(thing: Any) -> str:
     """Return the name of the class of a node or an expression, such as ``EventTimeWatermark``."""

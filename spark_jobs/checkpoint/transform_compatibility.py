@@ -40,10 +40,10 @@ class Transform(Record):
     A generation is one computation of the whole table, with its own checkpoint.
 
     Attributes:
-        name: ``module:function``.
+        name: ``module:function``, or the file of a query.
         first_batch: Number of the first micro-batch that this transform computes.
         reached: How far the sources were read before that micro-batch, in words.
-        code: Digest of its module's code.
+        code: Digest of its module's code, or of the query.
         plan: Digest of its analyzed query plan.
         operators: What each of its stateful operators keeps, and each watermark, in words.
         spark: Version of the Spark that described them.

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.checkpoint.plan_nodes import each_of, kind_of, number_of
+from spark_jobs.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
 
 # `amount#12`, `count#15L`, `at#3-T600000ms`; a function's number has no name before it.
 _COLUMN = re.compile(r"([^\s(),\[\]]*)#(\d+)L?(?:-T\d+ms)?")
@@ -58,7 +58,7 @@ class Shape:
         # By default Spark truncates long lists, which would hide a change in the rest.
         conf.set(_MOST_FIELDS, "1000000")
         try:
-            self._visit(rows._jdf.queryExecution().analyzed())
+            self._visit(analyzed_plan(rows))
         finally:
             conf.set(_MOST_FIELDS, before or "25")
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from sources.common.positions import EndPosition, iso, seconds
 from sources.errors import InputError
-from spark_jobs.checkpoint.plan_nodes import each_of, kind_of, number_of
+from spark_jobs.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
 
 Reads = Literal["all rows", "some rows", "unknown"]
 """What reaches a watermark: the event time of all rows of the sources, of some of them (a filter
@@ -46,7 +46,7 @@ def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> Watermar
     """
     jvm: Any = rows.sparkSession._jvm
     node_class = jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
-    source = given._jdf.queryExecution().analyzed()
+    source = analyzed_plan(given)
     found: list[Watermark] = []
 
     def visit(node: Any) -> None:
@@ -56,7 +56,7 @@ def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> Watermar
         for child in each_of(node.children()):
             visit(child)
 
-    visit(rows._jdf.queryExecution().analyzed())
+    visit(analyzed_plan(rows))
     if not found:
         return None
     order: list[Reads] = ["unknown", "some rows", "all rows"]

@@ -105,8 +105,8 @@ class TransformCheck:
         if answer.analysis is not None:
             return answer.analysis
         warning = (
-            f"`transform: {self._loaded.pipeline.transform}` could not be analyzed before the run, "
-            f"because Spark can't run on this machine: {self.process.reason}. An error in it shows "
-            "only when Spark runs it."
+            f"`transform: {self._loaded.pipeline.transform.name}` could not be analyzed before the "
+            f"run, because Spark can't run on this machine: {self.process.reason}. An error in it "
+            "shows only when Spark runs it."
         )
         return TransformAnalysis(digest=request.digest, columns=None, warning=warning)

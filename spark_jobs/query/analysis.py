@@ -7,10 +7,8 @@ passes the checks that Spark and the sink make when a query starts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from difflib import get_close_matches
-from inspect import getsourcefile, unwrap
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -28,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
-from sources.config.user_functions import CodeLine, code_line, find_line, load_transform
+from sources.config.user_functions import CodeLine
 from sources.errors import HybridError, InputError
 from sources.planning.transform_analysis import AnalysisRequest, OutputColumn, TransformAnalysis
 from sources.storage.folder import Folder
@@ -39,6 +37,7 @@ from spark_jobs.query.builder import require_extensible, require_replayable, req
 from spark_jobs.query.column_lineage import column_lineage
 from spark_jobs.query.passed_columns import require_passed_on
 from spark_jobs.query.place import empty_stream
+from spark_jobs.query.user_transform import load_transform
 from spark_jobs.readers.row_rules import require_evaluable
 from spark_jobs.target.added_columns import table_schema
 from spark_jobs.target.merge_changes import target_rows
@@ -83,21 +82,21 @@ def analyze(
         HybridError: The transform fails, returns something else than a stream, does what Spark
             can't do with a stream, or does not fit the sink; names file and line, or the column.
     """
-    function = load_transform(loaded)
+    transform = load_transform(loaded)
     given = empty_stream(spark, folder, parse_schema(request.columns))
-    name = loaded.pipeline.transform
+    name = loaded.pipeline.transform.name
     require_evaluable(given, loaded.pipeline.row_rules)
     try:
-        rows = function(given)
+        rows = transform(given)
         _require_sound(spark, loaded, request, rows)
         require_passed_on(loaded.pipeline, rows, given)
         return _described(loaded, request, rows, given)
     except HybridError as error:
-        _locate(error, find_line(loaded, _module(loaded), error) or _definition(loaded, function))
+        _locate(error, transform.line_of(error))
         raise
     # The transform is the user's code, which may raise anything.
     except Exception as error:
-        line = find_line(loaded, _module(loaded), error) or _definition(loaded, function)
+        line = transform.line_of(error)
         if _is_of_surroundings(error):
             where = "" if line is None else f"{line}: "
             warning = (
@@ -116,7 +115,7 @@ def _require_sound(
 ) -> None:
     """Refuse what the start of a query would refuse."""
     pipeline = loaded.pipeline
-    require_stream(pipeline.transform, rows)
+    require_stream(pipeline.transform.name, rows)
     require_columns(pipeline.sink, rows)
     require_replayable(pipeline, request.replayed, rows)
     require_extensible(pipeline, rows)
@@ -137,7 +136,7 @@ def _require_table_types(loaded: LoadedPipeline, rows: DataFrame) -> None:
     for field in target_rows(rows, loaded.pipeline.sink).schema:
         if field.name.lower() in seen:
             message = (
-                f"`transform: {loaded.pipeline.transform}` returns more than one column "
+                f"`transform: {loaded.pipeline.transform.name}` returns more than one column "
                 f"`{field.name}`; a Delta table has one of each name, whatever its case."
             )
             hint = f"Rename or drop one of the columns `{field.name}`, then plan again."
@@ -150,7 +149,7 @@ def _require_table_types(loaded: LoadedPipeline, rows: DataFrame) -> None:
         except Exception as error:
             kind = field.dataType.simpleString()
             message = (
-                f"`transform: {loaded.pipeline.transform}` returns column `{field.name}` as "
+                f"`transform: {loaded.pipeline.transform.name}` returns column `{field.name}` as "
                 f"{kind}, a type that a Delta table can't have."
             )
             hint = f"Cast `{field.name}` to a type of Delta in the transform, then plan again."
@@ -177,19 +176,6 @@ def _described(
         stateful=Shape(rows).stateful,
         watermark_ms=None if watermark is None else watermark.delay_ms,
     )
-
-
-def _module(loaded: LoadedPipeline) -> str:
-    return loaded.pipeline.transform.partition(":")[0]
-
-
-def _definition(loaded: LoadedPipeline, function: Callable[..., Any]) -> CodeLine | None:
-    """Return where a function is defined; None for what has no source file."""
-    with suppress(TypeError):
-        code = getattr(unwrap(function), "__code__", None)
-        if code is not None and (file := getsourcefile(code)) is not None:
-            return code_line(loaded, file, code.co_firstlineno)
-    return None
 
 
 def _is_of_surroundings(error: Exception) -> bool:

@@ -13,16 +13,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from sources.common.positions import iso, now_ms
 from sources.common.schema import parse_schema
 from sources.config.pipeline import Pipeline
-from sources.config.user_functions import load_transform
 from sources.errors import InputError, SeamError
 from sources.serving import target_of
 from spark_jobs.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.checkpoint.transform_compatibility import Transform, first_batch, record_transform
-from spark_jobs.checkpoint.transform_shape import Shape, digest, digest_of_code
+from spark_jobs.checkpoint.transform_shape import Shape, digest
 from spark_jobs.checkpoint.watermark import Watermark, judge_order, judge_seam, watermark_of
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.passed_columns import require_passed_on
 from spark_jobs.query.place import PlaceStream, empty_stream
+from spark_jobs.query.user_transform import load_transform
 from spark_jobs.readers.spark_errors import reporting_batch
 from spark_jobs.readers.wrong_rows import keeping_wrong_rows
 from spark_jobs.target import sink
@@ -84,7 +84,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     stream = streams[query.index]
     given = _union(query, streams)
     rows = load_transform(context.loaded)(given)
-    require_stream(pipeline.transform, rows)
+    require_stream(pipeline.transform.name, rows)
     require_replayable(pipeline, _replayed(query), rows)
     require_extensible(pipeline, rows)
     if pipeline.event_time.outside == "keep":
@@ -158,13 +158,12 @@ def _union(query: QueryDeclaration, streams: list[PlaceStream]) -> DataFrame:
 def _transform(spark: SparkSession, query: QueryDeclaration) -> Transform:
     """Describe the transform by what it makes of a stream of the plan's columns."""
     context = query.context
-    function = load_transform(context.loaded)
     shape = Shape(_on_no_rows(spark, query))
     return Transform(
-        name=context.pipeline.transform,
+        name=context.pipeline.transform.name,
         first_batch=first_batch(query.generation),
         reached=_reached_in_words(query),
-        code=digest_of_code(function),
+        code=load_transform(context.loaded).digest(),
         plan=digest("\n".join(shape.lines)),
         operators=shape.operators,
         spark=spark.version,
@@ -202,8 +201,8 @@ def require_replayable(pipeline: Pipeline, replayed: Sequence[str], rows: DataFr
     order = ", ".join(pipeline.sink.order)
     message = (
         f"Rows of the topic that history may hold are read again by source `{replayed[0]}`, as "
-        f"`sink.sequence: {order}` puts them in order; but `transform: {pipeline.transform}` is "
-        f"stateful and would count them twice. It keeps {kept[0]}."
+        f"`sink.sequence: {order}` puts them in order; but `transform: {pipeline.transform.name}` "
+        f"is stateful and would count them twice. It keeps {kept[0]}."
     )
     hint = (
         f"Declare `key: [{', '.join(dict.fromkeys([*pipeline.key, *pipeline.sink.order]))}]` for "
@@ -229,14 +228,14 @@ def require_extensible(pipeline: Pipeline, rows: DataFrame) -> None:
     if not kept:
         return
     message = (
-        f"`transform: {pipeline.transform}` is stateful, and `on_schema_change: follow` would "
+        f"`transform: {pipeline.transform.name}` is stateful, and `on_schema_change: follow` would "
         f"change the columns that it sees while it keeps {kept[0]} in the checkpoint."
     )
     hint = (
         "Declare `on_schema_change: stop`: a column that was added then stops the run. Or let the "
         "transform pass on rows, and compute the rest from the target. Nothing was read or written."
     )
-    raise InputError(message, hint, field="transform", value=pipeline.transform)
+    raise InputError(message, hint, field="transform", value=pipeline.transform.name)
 
 
 def _replayed(query: QueryDeclaration) -> list[str]:
@@ -260,7 +259,7 @@ def require_stream(name: str, rows: object) -> None:
     """Refuse what a transform returned, unless it is a stream made of its argument.
 
     Args:
-        name: The transform, as ``module:function``.
+        name: The transform: ``module:function``, or the file of a query.
         rows: What it returned for a stream.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.checkpoint.plan_nodes import each_of, kind_of, number_of
+from spark_jobs.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
 
 Inputs = frozenset[str] | None
 """Names of input columns; None if the plan does not tell."""
@@ -36,7 +36,7 @@ def column_lineage(rows: DataFrame, given: DataFrame) -> list[Inputs]:
         given: DataFrame that it was called with, a stream; the transform reads no other stream.
     """
     lineage = _Lineage(given.columns)
-    analyzed = rows._jdf.queryExecution().analyzed()
+    analyzed = analyzed_plan(rows)
     lineage.visit(analyzed)
     return [lineage.known.get(number_of(column)) for column in each_of(analyzed.output())]
 
@@ -54,7 +54,6 @@ class _Lineage:
     def __init__(self, columns: list[str]) -> None:
         self.known: dict[int, Inputs] = {}
         self._columns = columns
-        self._common: dict[int, list[Inputs]] = {}
 
     def visit(self, node: Any) -> None:
         kind, children = kind_of(node), list(each_of(node.children()))
@@ -62,7 +61,7 @@ class _Lineage:
             self.visit(child)
         output = list(each_of(node.output()))
         if not children:
-            self._learn_leaf(node, kind, output)
+            self._learn_leaf(node, output)
         elif kind in _NAMED:
             for each in each_of(getattr(node, _NAMED[kind])()):
                 self.known[number_of(each)] = self._of(each)
@@ -79,16 +78,12 @@ class _Lineage:
         elif kind == "Generate":
             inputs = self._of(node.generator())
             self.known |= dict.fromkeys(map(number_of, each_of(node.generatorOutput())), inputs)
-        elif kind == "CTERelationDef":
-            self._common[int(node.id())] = self._outputs(node)
         for column in output:
             self.known.setdefault(number_of(column), None)
 
-    def _learn_leaf(self, node: Any, kind: str, output: list[Any]) -> None:
+    def _learn_leaf(self, node: Any, output: list[Any]) -> None:
         names = [str(column.name()) for column in output]
-        if kind == "CTERelationRef":
-            inputs = self._common.get(int(node.cteId()), [None] * len(output))
-        elif node.isStreaming():
+        if node.isStreaming():
             is_input = names == self._columns
             inputs = [frozenset([name]) if is_input else None for name in names]
         else:

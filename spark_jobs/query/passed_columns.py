@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from sources.common.schema import may_be_long, parse_type
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
-from spark_jobs.checkpoint.plan_nodes import each_of, kind_of, number_of
+from spark_jobs.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
 
 # Nodes that keep every row, as it is but for the columns that a projection adds or leaves out.
 _KEEPS_ROWS = {"Project", "SubqueryAlias", "EventTimeWatermark", "ResolvedHint"}
@@ -40,8 +40,8 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
     """
     if pipeline.sink.unchanged is None and not pipeline.follows_truncates:
         return
-    name, marks = pipeline.transform, _marks(pipeline)
-    analyzed, leaf = rows._jdf.queryExecution().analyzed(), given._jdf.queryExecution().analyzed()
+    name, marks = pipeline.transform.name, _marks(pipeline)
+    analyzed, leaf = analyzed_plan(rows), analyzed_plan(given)
     given_numbers = {number_of(column) for column in each_of(leaf.output())}
     long = {
         number_of(column): str(column.name())

@@ -31,6 +31,7 @@ from examples.flight_data import (
 )
 from sources.config.file_source import FileSource
 from sources.config.loader import load_pipeline
+from sources.config.transform import FunctionTransform
 
 EXAMPLES = Path(examples.__file__).parent
 Row = dict[str, Any]
@@ -136,10 +137,11 @@ def test_the_pipelines_load(name: str, tmp_path: Path) -> None:
     source = pipeline.sources[0]
     assert isinstance(source, FileSource)
     assert loaded.locate(source.patterns[0]) == f"{tmp_path}/history/**/*.parquet"
-    module, function = pipeline.transform.split(":")
-    assert f"def {function}(" in (EXAMPLES / f"{module}.py").read_text()
-    assert pipeline.audit is not None
-    assert Path(loaded.locate(pipeline.audit.sql)).is_file()
+    assert isinstance(pipeline.transform, FunctionTransform)
+    text = (EXAMPLES / f"{pipeline.transform.module}.py").read_text()
+    assert f"def {pipeline.transform.attribute}(" in text
+    assert pipeline.audit_sql is not None
+    assert Path(loaded.locate(pipeline.audit_sql)).is_file()
 
 
 def run_sql(name: str, rows: pa.Table) -> list[Row]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from sources.config.loader import KEPT, load_pipeline
-from sources.kept_definitions import keep_definition
+from sources.kept_definitions import keep_definition, kept_folder
 
 MODULES = {
     "transforms.py": "from shop.rules import vip\nimport plain\nimport json\n",
@@ -19,21 +20,26 @@ MODULES = {
 }
 
 
-def test_the_modules_that_a_transform_imports_are_kept_and_no_others(tmp_path: Path) -> None:
-    for name, text in MODULES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    document = {
+def declaration(transform: Any) -> dict[str, Any]:
+    """A pipeline with this transform."""
+    return {
         "name": "orders",
         "event_time": "at",
         "key": ["id"],
         "sources": [
             {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"}
         ],
-        "transform": "transforms:identity",
+        "transform": transform,
         "sink": {"path": "out", "mode": "append", "key": ["id"]},
         "state": "state",
     }
+
+
+def test_the_modules_that_a_transform_imports_are_kept_and_no_others(tmp_path: Path) -> None:
+    for name, text in MODULES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    document = declaration("transforms:identity")
     (tmp_path / "orders.yaml").write_text(yaml.safe_dump(document))
     loaded = load_pipeline(tmp_path / "orders.yaml")
     generation = loaded.open_generation(create=True)
@@ -41,3 +47,17 @@ def test_the_modules_that_a_transform_imports_are_kept_and_no_others(tmp_path: P
     keep_definition(loaded, generation)
     kept = {name.removeprefix("definition/") for name in generation.names("definition/*")}
     assert kept - {KEPT} == {"orders.yaml", *MODULES} - {"unused.py"}
+
+
+def test_a_query_is_kept_and_its_runs_go_by_the_copy(tmp_path: Path) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql/f.sql").write_text("SELECT * FROM input")
+    (tmp_path / "orders.yaml").write_text(yaml.safe_dump(declaration({"sql": "sql/f.sql"})))
+    loaded = load_pipeline(tmp_path / "orders.yaml")
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    keep_definition(loaded, generation)
+    (tmp_path / "sql/f.sql").write_text("SELECT id FROM input")
+    kept = load_pipeline(kept_folder(loaded, generation.name).path("orders.yaml"))
+    assert kept.own_file("sql/f.sql").read_text() == "SELECT * FROM input"
+    assert loaded.own_file("sql/f.sql").read_text() == "SELECT id FROM input"

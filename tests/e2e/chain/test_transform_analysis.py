@@ -182,6 +182,89 @@ def test_a_transform_that_can_not_run_is_refused_at_its_line(
     assert (caught.value.fields["file"], caught.value.fields["line"]) == ("shop.py", line)
 
 
+SQL_HEAD = "-- Orders.\nSELECT\n"
+
+
+@pytest.fixture
+def queried(analyzed: Analyze, tmp_path: Path) -> Analyze:
+    def run(text: str, watermark: dict[str, str] | None = None, **more: Any) -> TransformAnalysis:
+        (tmp_path / "sql").mkdir(exist_ok=True)
+        (tmp_path / "sql" / "orders.sql").write_text(text)
+        transform = {"sql": "sql/orders.sql", "watermark": watermark}
+        return analyzed("pass", transform=transform, **more)
+
+    return run
+
+
+def test_a_query_is_analyzed_like_a_function(queried: Analyze) -> None:
+    found = queried(f"{SQL_HEAD}  id, amount + size(tags) AS x FROM input;\n")
+    assert lineage(found) == {"id": ["id"], "x": ["amount", "tags"]}
+    assert (found.stateful, found.watermark_ms) == ([], None)
+    found = queried(
+        "WITH hours AS (SELECT window(at, '1 hour') AS hour, amount FROM input)\n"
+        "SELECT hour.start AS id, sum(amount) AS total FROM hours GROUP BY hour",
+        {"column": "at", "delay": "10 min"},
+    )
+    assert lineage(found) == {"id": ["at"], "total": ["amount"]}
+    assert found.watermark_ms == 600_000
+    # Also where a WITH clause makes the window: its length is part of what is kept.
+    assert found.stateful == ["sum(amount) by window(at, 3,600 s)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        (SQL_HEAD + "  id,\n  amout\nFROM input", 4,
+         "column `amout` does not exist; did you mean `amount`?"),
+        (SQL_HEAD + "  id\nFORM input", 4, "(PARSE_SYNTAX_ERROR)"),
+        (SQL_HEAD + "  id,\n  upper(amount, 1) AS x\nFROM input", 4, "(WRONG_NUM_ARGS"),
+        (SQL_HEAD + "  id,\n  tags > 3 AS x\nFROM input", 4,
+         "(DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES)"),
+        (SQL_HEAD + "  id FROM inputs", 1,
+         "does not read the view `input`, which has the rows of all sources; did you mean"),
+        (SQL_HEAD + "  1 AS id", 1, "it reads no table"),
+        ("CREATE TABLE made AS SELECT * FROM input", 1, "(PARSE_SYNTAX_ERROR)"),
+        ("FROM input INSERT INTO made SELECT *", 1, "is not one query, but a command"),
+        ("SELECT * FROM input; DROP TABLE input", 1, "(PARSE_SYNTAX_ERROR)"),
+        ("SELECT * FROM input ORDER BY at", 1, "Sorting is not supported"),
+        ("SELECT at FROM input", 1, "`sink.key` names a column `id`, which"),
+    ],
+)  # fmt: skip
+def test_a_query_that_can_not_run_is_refused_at_its_line(
+    queried: Analyze, spark: SparkSession, text: str, line: int, told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        queried(text)
+    assert caught.value.message.startswith(f"sql/orders.sql:{line}: `transform: sql/orders.sql")
+    assert told in caught.value.message
+    assert caught.value.hint
+    assert caught.value.fields["line"] == line
+    assert not spark.catalog.tableExists("made")
+    assert not spark.catalog.tableExists("input")
+
+
+@pytest.mark.parametrize(
+    ("watermark", "told"),
+    [
+        ({"column": "att", "delay": "1 h"},
+         "`transform.watermark.column: att` does not exist; there are `id`, `at`"),
+        ({"column": "amount", "delay": "1 h"}, 'invalid type "DOUBLE"'),
+    ],
+)  # fmt: skip
+def test_a_watermark_on_another_column_is_refused(
+    queried: Analyze, watermark: dict[str, str], told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        queried("SELECT * FROM input", watermark)
+    assert told in caught.value.message
+
+
+def test_a_query_whose_table_is_not_here_is_a_warning(queried: Analyze) -> None:
+    found = queried("SELECT input.* FROM input JOIN shops USING (id)")
+    assert found.columns is None
+    assert "sql/orders.sql:1: `transform: sql/orders.sql` could not" in str(found.warning)
+
+
 def test_what_may_be_appended_depends_on_the_sink(analyzed: Analyze) -> None:
     found = analyzed('return rows.groupBy("id").count()', sink=MERGE)
     assert found.stateful == ["count(1) by id"]

@@ -17,7 +17,7 @@ from orchestration.cli.main import app
 from orchestration.generations import promotion
 from orchestration.supervision.status import status
 from sources.config.loader import KEPT, load_pipeline
-from sources.config.user_functions import load_transform
+from sources.config.user_functions import load_function
 from sources.errors import StateError
 from sources.generations import begin
 from sources.kept_definitions import in_service, kept_folder
@@ -139,7 +139,11 @@ def test_the_one_that_serves_goes_on_by_what_it_was_started_with(tmp_path: Path)
     assert serving.require_generation().name == "g1"
     assert serving.path == kept_folder(case.loaded, "g1").path(case.loaded.path.name)
     assert serving.locate("out") == str(tmp_path / "out")
-    words = [load_transform(each).__globals__["WORD"] for each in (serving, newest, serving)]
+    functions = [
+        load_function(each, "transform", each.pipeline.transform.name)
+        for each in (serving, newest, serving)
+    ]
+    words = [each.__globals__["WORD"] for each in functions]
     assert words == ["old", "new", "old"]
     # Its file can be named like any other.
     assert load_pipeline(serving.path).pipeline.allowed_lateness.total_seconds() == 0

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from sources.config.loader import LoadedPipeline
 from sources.config.own_modules import OwnModules
-from sources.config.user_functions import load_transform
+from sources.config.user_functions import load_function
 from tests.spark_jobs.launch.test_launchers import pipeline
 
 CODE = """
@@ -35,6 +37,11 @@ def declared(folder: Path, word: str) -> LoadedPipeline:
     (folder / "parts").mkdir(exist_ok=True)
     (folder / "parts" / "part.py").write_text(f"WORD = {word!r}\n")
     return LoadedPipeline(loaded.path, loaded.pipeline, modules=OwnModules())
+
+
+def load_transform(loaded: LoadedPipeline) -> Callable[[Any], Any]:
+    """The function that its declaration names."""
+    return load_function(loaded, "transform", loaded.pipeline.transform.name)
 
 
 def test_each_pipeline_has_its_own_modules_of_a_name(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from pyspark import cloudpickle
 
-from sources.config.user_functions import load_transform
 from spark_jobs.checkpoint.transform_shape import digest_of_code
-from tests.sources.config.test_own_modules import declared
+from tests.sources.config.test_own_modules import declared, load_transform
 
 LOAD = "import pickle, sys; print(pickle.load(sys.stdin.buffer)(1))"
 

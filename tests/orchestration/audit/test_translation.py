@@ -1,0 +1,146 @@
+"""The transform's own query as the audit's: what DuckDB makes of it, and where it can't."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from orchestration.audit.translation import translated
+from sources.errors import InputError
+from tests.orchestration.audit.audit_case import SCHEMA, Case, row, wrong
+
+BEGIN = datetime(2013, 1, 1, tzinfo=UTC)
+ROWS = [row(number, at=BEGIN + timedelta(minutes=37 * number)) for number in range(60)]
+
+
+def result(text: str) -> tuple[list[str], list[tuple[object, ...]]]:
+    """Columns and rows that DuckDB computes by a translated query."""
+    made = translated(text)
+    assert made.reason is None
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("input", pa.Table.from_pylist(ROWS, SCHEMA))
+        cursor = connection.execute(made.sql)
+        return [each[0] for each in cursor.description], cursor.fetchall()
+
+
+def by_window(length: int, slide: int) -> Counter[tuple[datetime, datetime]]:
+    """Rows by start and end of the windows that they fall into, counted without SQL."""
+    counts: Counter[tuple[datetime, datetime]] = Counter()
+    first = BEGIN - timedelta(days=1)
+    starts = [first + timedelta(hours=slide * n) for n in range(200)]
+    for each in ROWS:
+        for start in starts:
+            if start <= each["at"] < start + timedelta(hours=length):
+                counts[start, start + timedelta(hours=length)] += 1
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("query", "length", "slide"),
+    [
+        ("SELECT window.start, window.end, count(*) AS n FROM input GROUP BY window(at, '3 hours')",
+         3, 3),
+        ("SELECT window(at, '3 hours').start, window.end, count(*) AS n\n"
+         "FROM input GROUP BY window(at, '3 hours')", 3, 3),
+        ("SELECT window.start, window.end, count(*) AS n FROM input AS i\n"
+         "GROUP BY window(i.at, '3 hours', 'interval 1 hour')", 3, 1),
+        ("WITH c AS (SELECT window, count(*) AS n FROM input GROUP BY window(at, '6 hours', "
+         "'4 hours')) SELECT window.start, window.end, n FROM c", 6, 4),
+        ("SELECT w.start, w.end, count(*) AS n\n"
+         "FROM (SELECT window(at, '2 hours') AS w FROM input) GROUP BY w", 2, 2),
+    ],
+)  # fmt: skip
+def test_windows_are_those_of_spark(query: str, length: int, slide: int) -> None:
+    columns, rows = result(query)
+    assert columns == ["start", "end", "n"]
+    assert Counter({(start, end): n for start, end, n in rows}) == by_window(length, slide)
+
+
+def test_columns_get_the_names_that_spark_gives_them() -> None:
+    columns, _ = result("SELECT window, count(*) AS n FROM input GROUP BY window(at, '1 day')")
+    assert columns == ["window", "n"]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT window.start FROM input GROUP BY window(at, '3 h', '3 h', '1 h')", "shifted"),
+        ("SELECT a.id FROM input a JOIN input b USING (id) GROUP BY window(at, '3 h', '1 h')",
+         "overlap, over something else than one table"),
+        ("SELECT window(at, '1 h'), window(at, '2 h') FROM input", "several kinds of windows"),
+        ("SELECT 1; SELECT 2", "as one query"),
+        ("SELECT (", "sqlglot does not translate it"),
+    ],
+)  # fmt: skip
+def test_what_has_no_translation_says_why(query: str, told: str) -> None:
+    assert told in str(translated(query).reason)
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    """History and late rows overlap."""
+    case = Case(tmp_path)
+    case.history(ROWS[:40])
+    case.late(ROWS[30:])
+    return case
+
+
+SCALED = "SELECT * EXCEPT (delay), delay * 2 AS delay FROM input WHERE id % 2 = 0"
+
+
+def test_a_table_is_proved_by_the_query_of_its_transform(case: Case) -> None:
+    (case.folder / "f.sql").write_text(SCALED)
+    even = [{**each, "delay": each["delay"] * 2} for each in ROWS if each["id"] % 2 == 0]
+    case.target(even)
+    report = case.audit(transform={"sql": "f.sql"})
+    assert report.ok
+    assert (report.expected, wrong(report)) == (30, {})
+    assert report.notes == [
+        "DuckDB computed the expected rows by the transform's own query, f.sql."
+    ]
+    case.target_again([*even[:5], {**even[5], "delay": 1.0}, *even[7:]])
+    assert wrong(case.audit(transform={"sql": "f.sql"})) == {"missing": 1, "different": 1}
+
+
+def test_a_change_that_the_query_leaves_out_changes_nothing(case: Case) -> None:
+    (case.folder / "f.sql").write_text("SELECT * FROM input WHERE seats < 1000")
+    case.late([row(1, seats=5, delay=7.0), row(2, seats=2000, delay=8.0)])
+    case.history([row(1, delay=1.0), row(2, delay=1.0)])
+    sink = {"path": "table", "mode": "merge", "key": ["id", "origin"], "sequence": "delay"}
+    case.target([row(1, seats=5, delay=7.0), row(2, delay=1.0)])
+    assert case.audit(transform={"sql": "f.sql"}, sink=sink).ok
+
+
+MERGE = {"path": "table", "mode": "merge", "key": ["origin"]}
+
+
+@pytest.mark.parametrize(
+    ("query", "sink", "told"),
+    [
+        ("SELECT origin, count(*) AS n FROM input GROUP BY origin", {"mode": "append"},
+         "groups that are not final"),
+        ("SELECT origin, max(delay) AS delay FROM input GROUP BY origin", {"sequence": "delay"},
+         "the sink then keeps the last change"),
+        ("SELECT origin, bround(max(delay)) AS n FROM input GROUP BY origin", {},
+         "`transform.sql: f.sql`, run by DuckDB, fails: Catalog Error"),
+        ("SELECT origin, 'x' AS n FROM input GROUP BY origin", {}, "Column `n` is VARCHAR in"),
+        ("SELECT origin FROM input GROUP BY origin", {}, "only in the target: n"),
+    ],
+)  # fmt: skip
+def test_what_duckdb_can_not_compute_asks_for_a_query_of_its_own(
+    case: Case, query: str, sink: dict[str, str], told: str
+) -> None:
+    (case.folder / "f.sql").write_text(query)
+    case.target([{"origin": "JFK", "n": 60}], pa.schema([("origin", "string"), ("n", "int64")]))
+    with pytest.raises(InputError) as caught:
+        case.audit(transform={"sql": "f.sql"}, sink={**MERGE, **sink})
+    assert told in caught.value.message
+    assert caught.value.hint.startswith("Declare `audit: {sql: FILE}`")
+    own = case.sql("SELECT origin, count(*) AS n FROM input GROUP BY origin")
+    assert case.audit(transform={"sql": "f.sql"}, sink=MERGE, audit=own).ok

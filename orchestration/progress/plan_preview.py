@@ -12,7 +12,7 @@ from orchestration.progress.estimate import Estimate, estimate
 from orchestration.progress.plan_summary import summary
 from sources.common.positions import iso
 from sources.config.loader import LoadedPipeline
-from sources.planning.file_plan import FoundFiles, batch_ends, read_splits
+from sources.planning.file_plan import FoundFiles, micro_batches, read_splits
 from sources.planning.plan import Plan
 from sources.planning.topic_plan import TopicPlan
 from sources.serving import target_of
@@ -75,11 +75,7 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
     splits = {part.source: read_splits(part, generation) for part in plan.listed}
     files = {source: pc.count_distinct(of["path"]).as_py() for source, of in splits.items()}
     batches = {
-        part.source: len(
-            batch_ends(
-                splits[part.source]["length"].to_pylist(), pipeline.file_source(part.source).batch
-            )
-        )
+        part.source: len(micro_batches(splits[part.source], pipeline.file_source(part.source)))
         for part in plan.files
     }
     expected = estimate(loaded, generation, plan, batches)

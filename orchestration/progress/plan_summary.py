@@ -60,6 +60,13 @@ def _files(pipeline: Pipeline, parts: Sequence[FilePlan], files: Mapping[str, in
     of = "" if len(parts) == 1 else f" of {_list(names, 'sources', ', then ')}"
     sentences = [f"Reads {', '.join(read)}{of} ({days})."]
     sentences += [
+        f"`{part.source}` is replayed in order of arrival (`{part.order.arrival}`), as a live run "
+        f"that reads every {duration(part.order.every.total_seconds())} would have read it: a row "
+        "that came late is late, and a value of the past is what was known then."
+        for part in parts
+        if part.order is not None
+    ]
+    sentences += [
         f"The files of `{part.source}` are a snapshot of {_snapshot(pipeline, taken, part.source)}."
         for part in parts
         if (taken := part.end.snapshot) is not None

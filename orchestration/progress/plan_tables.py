@@ -12,6 +12,7 @@ from orchestration.display import duration, moment, readable_times, size
 from orchestration.progress.in_words import complete_through
 from orchestration.progress.plan_preview import Preview
 from sources.common.positions import TopicPartition
+from sources.config.file_options import ArrivalOrder
 from sources.files.layouts import ColumnDifference
 from sources.kafka.sample import SampledTimes
 from sources.planning.file_plan import FoundFiles
@@ -146,10 +147,18 @@ def _order(made: Plan) -> list[dict[str, Cell]]:
             "source": part.source,
             "format": part.format,
             "splits": f"{part.splits:,}",
+            "order": _order_of(part.order),
+            "rows that came late": "are late" if part.order else "count as if on time",
             "out-of-orderness": part.out_of_orderness,
         }
         for part in made.files
     ]
+
+
+def _order_of(order: ArrivalOrder | None) -> str:
+    if order is None:
+        return "event time"
+    return f"arrival (`{order.arrival}`), every {duration(order.every.total_seconds())}"
 
 
 def _starts(topic: TopicPlan) -> list[PlanTable]:

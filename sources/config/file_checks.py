@@ -10,6 +10,14 @@ from sources.config.file_options import OffsetColumns, SchemaDrift
 from sources.config.snapshot import SnapshotOptions
 
 _ALLOWED_WITH_SNAPSHOT = {"batch", "name", "path", "rate", "snapshot", "type"}
+_BY_EVENT_TIME = {
+    "batch": "an interval of arrival is one micro-batch",
+    "converge": "files that are found later may hold rows that arrived earlier",
+    "discovery_interval": "files that are found later may hold rows that arrived earlier",
+    "schema_drift": "the files are not read by Spark itself",
+    "snapshot": "the rows of a snapshot did not arrive one after the other",
+    "time_range": "a live run would have read the other rows, too",
+}
 _NEEDS_AN_END = {"complete_through", "converge", "offsets", "sequence", "time_range"}
 
 
@@ -111,6 +119,30 @@ def check_endless(form: str, interval: timedelta, given: Collection[str]) -> Non
             "files that exist."
         )
         raise ValueError(message)
+
+
+def check_arrival(form: str, given: Collection[str]) -> None:
+    """Refuse an order of arrival of files whose rows can't be read in it.
+
+    Args:
+        form: Format of the files.
+        given: Names of the fields that the source declares.
+
+    Raises:
+        ValueError: The format is not Parquet, or a field has no meaning in this order.
+    """
+    if form != "parquet":
+        message = (
+            f"`order` by arrival needs `format: parquet`, of which single columns can be read; "
+            f"here it is `format: {form}`. Rewrite the files as Parquet, or remove `order`."
+        )
+        raise ValueError(message)
+    for name, why in _BY_EVENT_TIME.items():
+        if name in given:
+            message = (
+                f"`{name}` can't be combined with `order` by arrival: {why}. Remove one of the two."
+            )
+            raise ValueError(message)
 
 
 def check_snapshot(form: str, patterns: Sequence[str], given: Collection[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from pydantic import ByteSize, Field, PositiveInt, model_validator
 
@@ -33,6 +33,23 @@ class OffsetColumns(Declared):
 
     partition: str
     offset: str
+
+
+class ArrivalOrder(Declared):
+    """Reading in order of arrival, in the micro-batches of a live run with the same interval.
+
+    Each interval in which rows arrived is one micro-batch, as of a run with this
+    ``trigger_interval`` that was never behind: Spark's triggers fall on multiples of it since 1970.
+
+    Attributes:
+        arrival: Timestamp column of the files with the time at which a row arrived, such as
+            the timestamp of its Kafka record.
+        every: Length of an interval.
+
+    """
+
+    arrival: str
+    every: Duration = Field(gt=timedelta(0))
 
 
 class Converge(Declared):

@@ -12,6 +12,7 @@ from sources.common.select import EventColumn, Selection
 from sources.config.bad_records import BadRecords
 from sources.config.declared_source import Chain, DeclaredSource, LagUnit
 from sources.config.file_checks import (
+    check_arrival,
     check_bad_rows,
     check_drift,
     check_endless,
@@ -20,6 +21,7 @@ from sources.config.file_checks import (
     check_snapshot_changes,
 )
 from sources.config.file_options import (
+    ArrivalOrder,
     Converge,
     FileBatch,
     OffsetColumns,
@@ -76,7 +78,10 @@ class FileSource(BadRecords):
         time_range: Event times to read. Files outside of it are not opened.
         select: Output columns as Spark SQL expressions of the columns of the files; all columns
             unchanged by default. ``CAST(… AS <type>)`` around an expression declares its type.
-        batch: Size limits of one micro-batch.
+        order: Order in which the rows are read: ``event_time`` reads each file as a whole, by its
+            lowest event time; ``{arrival: COLUMN, every: 10 min}`` reads Parquet files as a live
+            run would have, so that rows that came late are late.
+        batch: Size limits of one micro-batch; with ``order: event_time`` only.
         rate: Rate limit per second: ``bytes``, ``files`` and, for Parquet, ORC and Delta,
             ``rows``.
         complete_through: Time up to which the files hold every row. By default their highest
@@ -108,6 +113,7 @@ class FileSource(BadRecords):
     folder_time: Annotated[str, AfterValidator(_folder_time)] | None = None
     time_range: TimeRange = TimeRange()
     select: dict[str, str] = Field(default_factory=dict)
+    order: Literal["event_time"] | ArrivalOrder = "event_time"
     batch: FileBatch = FileBatch()
     rate: RateLimit = RateLimit()
     complete_through: Instant | None = None
@@ -146,6 +152,19 @@ class FileSource(BadRecords):
     def is_table(self) -> bool:
         """Whether one version of a table is read: ``format`` is ``delta`` or ``iceberg``."""
         return self.format in ("delta", "iceberg")
+
+    @property
+    def arrival(self) -> ArrivalOrder | None:
+        """The order of arrival, if the rows are read in it; None if they are by event time."""
+        return self.order if isinstance(self.order, ArrivalOrder) else None
+
+    @property
+    def is_read_by_spark(self) -> bool:
+        """Whether Spark itself reads the files, each as a whole: Parquet by event time.
+
+        Others are read split by split, by this project's tasks.
+        """
+        return self.is_parquet and self.arrival is None
 
     @property
     def column_names(self) -> list[str] | None:
@@ -249,6 +268,8 @@ class FileSource(BadRecords):
             f"{place}.end": end,
             f"{place}.read": self.model_dump(mode="json", include=read),
         }
+        if self.arrival is not None:
+            contract[f"{place}.order"] = self.arrival.model_dump(mode="json")
         if self.schema_drift is not None:
             contract[f"{place}.schema_drift"] = self.schema_drift.model_dump(mode="json")
         return contract if self.snapshot is None else {**contract, f"{place}.snapshot": True}
@@ -323,6 +344,8 @@ class FileSource(BadRecords):
             check_endless(self.format, self.discovery_interval, self.model_fields_set)
         if self.schema_drift is not None:
             check_drift(self.format, self.schema_drift, self.offsets)
+        if self.arrival is not None:
+            check_arrival(self.format, self.model_fields_set)
         if self.snapshot is not None:
             check_snapshot(self.format, self.patterns, self.model_fields_set)
         return self

@@ -213,6 +213,9 @@ class Pipeline(Declared):
         self.row_rules.require_sql()
         for each in chain:
             each.check_quarantine(each.name, self.event_time, self.row_rules)
+        for file_source in self.file_sources:
+            if file_source.arrival is not None:
+                _check_arrival(file_source, self)
         for before, source in zip([None, *chain], chain, strict=False):
             source.check_after(before)
         for source, after in zip(chain, [*chain[1:], None], strict=True):
@@ -422,6 +425,29 @@ class Pipeline(Declared):
     def ignored_columns(self) -> list[str]:
         """Columns of the last source's database table that are left out, as declared; or empty."""
         return self.sources[-1].ignored_columns or []
+
+
+def _check_arrival(source: FileSource, pipeline: Pipeline) -> None:
+    """Refuse an order of arrival where rows are left out one by one, or files may be added."""
+    rules = pipeline.row_rules.left_out.items()
+    left_out = [f"rules.{name}.on_violation: {how}" for name, how in rules]
+    if pipeline.event_time.outside in ("drop", "quarantine"):
+        left_out.append(f"event_time.outside: {pipeline.event_time.outside}")
+    if left_out:
+        message = (
+            f"source `{source.name}`: `order` by arrival can't be combined with `{left_out[0]}`: "
+            "a file is read once for each interval, and its bad rows would be counted each time. "
+            "Declare `fail` there, or remove `order`."
+        )
+        raise ValueError(message)
+    topic = pipeline.next_topic(source.name)
+    if topic is not None and topic.on_gap == "extend":
+        message = (
+            f"source `{source.name}`: `order` by arrival can't be combined with `on_gap: extend` "
+            f"of `{topic.name}`: files that are found later may hold rows that arrived earlier. "
+            "Declare `on_gap: fail` there, or remove `order`."
+        )
+        raise ValueError(message)
 
 
 def _check_follows_truncates(source: KafkaSource, sink: Sink) -> None:

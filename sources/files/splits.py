@@ -20,6 +20,7 @@ from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import folder_of, require_snapshot
 from sources.errors import InputError
+from sources.files.arrival import in_order_of_arrival
 from sources.files.delta_table import list_table
 from sources.files.layouts import Layout, with_files
 from sources.files.sampled_splits import sampled_splits
@@ -196,7 +197,13 @@ def list_splits(
         )
     read, columns = selected(source, event_time, inside)
     partitions = list(source.partitions)
-    ordered = splits.sort_by(READING_ORDER)
+    if source.arrival is not None:
+        event = _event_column(source, event_time)
+        ordered, warnings = in_order_of_arrival(
+            source.name, source.arrival, splits, event, limits, stores
+        )
+    else:
+        ordered = splits.sort_by(READING_ORDER)
     layouts = with_files(layouts, ordered)
     return FileListing(ordered, read, columns, partitions, exact, warnings, limits, layouts)
 

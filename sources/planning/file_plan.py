@@ -14,7 +14,7 @@ from pydantic import Field
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, HeldOffsets, Part, iso, seconds, to_ms, to_us
 from sources.common.schema import names_and_types
-from sources.config.file_options import FileBatch, OffsetColumns
+from sources.config.file_options import ArrivalOrder, FileBatch, OffsetColumns
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
@@ -81,12 +81,14 @@ class FilePlan(FoundFiles):
             highest event time read before it; an estimate where event times are sampled.
         end: End position of the source, expected once all its files are read.
         table: Folder of a table that is declared by its name; None if a path is declared.
+        order: Declared order of arrival; None if the files are read in order of event time.
     """
 
     event_min_ms: int
     disorder_ms: int
     end: EndPosition
     table: str | None = None
+    order: ArrivalOrder | None = None
 
     @property
     def out_of_orderness(self) -> str:
@@ -179,7 +181,7 @@ def plan_files(
     part = FilePlan(
         **dict(found),
         event_min_ms=begin_ms,
-        disorder_ms=_disorder_ms(splits, source.batch),
+        disorder_ms=_disorder_ms(splits, source),
         end=EndPosition(
             source=name,
             event_time_ms=end_ms,
@@ -192,9 +194,10 @@ def plan_files(
             rows=_rows_read(pipeline, found),
         ),
         table=None if source.table is None else source.patterns[0],
+        order=source.arrival,
     )
     warnings += [*outside, *listing.warnings, *suspicions(found, splits)]
-    if part.disorder_ms:
+    if part.disorder_ms and source.arrival is None:
         warnings.append(
             f"Source `{name}`: event times of micro-batches are out of order by "
             f"{'up to' if listing.exact else 'at least'} {part.disorder_ms / 1000:,.0f} s; a "
@@ -276,6 +279,10 @@ def _held(
 ) -> tuple[HeldOffsets | None, list[str]]:
     if source.offsets is None:
         return None, []
+    if source.arrival is not None:
+        # A file has a split for each interval.
+        splits = splits.group_by("path", use_threads=False).aggregate([("rows", "sum")])
+        splits = splits.rename_columns(["path", "rows"])
     paths = splits["path"].to_pylist()
     if isinstance(source.offsets, OffsetColumns):
         live = pipeline.topic_after(source.name)
@@ -320,12 +327,28 @@ def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
     return np.array([*ends, len(lengths)] if lengths else [], np.int64)
 
 
-def _disorder_ms(splits: pa.Table, limit: FileBatch) -> int:
+def micro_batches(splits: pa.Table, source: FileSource) -> Ints:
+    """Return how many splits are read by the end of each micro-batch, cumulative.
+
+    In order of arrival an interval is one micro-batch; otherwise the limits of ``batch`` decide.
+
+    Args:
+        splits: The table of splits, in reading order.
+        source: The declaration.
+    """
+    if source.arrival is None:
+        return batch_ends(splits["length"].to_pylist(), source.batch)
+    arrived = splits["arrival_us"].to_numpy()
+    ends: Ints = np.append(np.flatnonzero(np.diff(arrived)) + 1, len(arrived))
+    return ends if len(arrived) else ends[:0]
+
+
+def _disorder_ms(splits: pa.Table, source: FileSource) -> int:
     """Return how far a micro-batch reaches back behind the highest event time before it (ms).
 
     Order within a batch does not matter: Spark's watermark advances between batches.
     """
-    starts = batch_ends(splits["length"].to_pylist(), limit)[:-1]
+    starts = micro_batches(splits, source)[:-1]
     if not len(starts):
         return 0
     top, bottom = np.iinfo(np.int64).max, np.iinfo(np.int64).min

@@ -122,6 +122,30 @@ def judge_order(
     )
 
 
+def judge_arrival(source: str, out_of_orderness_ms: int, watermark: Watermark | None) -> str | None:
+    """Judge what stateful operators drop of rows that are read in order of arrival.
+
+    A live run would have dropped the same rows, so nothing is refused.
+
+    Args:
+        source: Name of the source, for messages.
+        out_of_orderness_ms: How far a micro-batch reaches back in event time behind those before
+            it, in ms.
+        watermark: Watermark of the transform; None if it sets none.
+
+    Returns:
+        A warning if rows may be dropped; None if not.
+    """
+    if watermark is None or out_of_orderness_ms < watermark.delay_ms:
+        return None
+    return (
+        f"Source `{source}`: in order of arrival, rows came up to {seconds(out_of_orderness_ms)} "
+        f"late, and the watermark allows for {seconds(watermark.delay_ms)}. Later ones are "
+        "dropped, as a live run would have dropped them. They are counted, and more than "
+        "`supervision.late_rows.history` allows end the run."
+    )
+
+
 def judge_seam(
     end: EndPosition, topic: str, watermark: Watermark | None, now_ms: int
 ) -> str | None:

@@ -18,7 +18,13 @@ from sources.serving import target_of
 from spark_jobs.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.checkpoint.transform_compatibility import Transform, first_batch, record_transform
 from spark_jobs.checkpoint.transform_shape import Shape, digest
-from spark_jobs.checkpoint.watermark import Watermark, judge_order, judge_seam, watermark_of
+from spark_jobs.checkpoint.watermark import (
+    Watermark,
+    judge_arrival,
+    judge_order,
+    judge_seam,
+    watermark_of,
+)
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.passed_columns import require_passed_on
 from spark_jobs.query.place import PlaceStream, empty_stream
@@ -135,7 +141,11 @@ def _judge_watermark(query: QueryDeclaration, watermark: Watermark | None) -> li
         return []
     is_exact = end.event_times == "exact"
     source = query.source.name
-    found = [judge_order(source, place.out_of_orderness_ms, watermark, is_exact=is_exact)]
+    late_ms = place.out_of_orderness_ms
+    if place.is_by_arrival:
+        found = [judge_arrival(source, late_ms, watermark)]
+    else:
+        found = [judge_order(source, late_ms, watermark, is_exact=is_exact)]
     if (topic := query.context.pipeline.next_topic(source)) is not None:
         found.append(judge_seam(end, topic.name, watermark, now_ms()))
     return [each for each in found if each is not None]

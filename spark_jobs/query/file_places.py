@@ -70,6 +70,7 @@ class PlannedFilesPlace(Place):
         self._rate = rate
         self.end = history.end
         self.out_of_orderness_ms = history.disorder_ms
+        self.is_by_arrival = source.arrival is not None
 
     def stream(self, spark: SparkSession) -> PlaceStream:
         """Return the rows of the planned files that are not committed yet, in planned order.

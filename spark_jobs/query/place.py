@@ -90,6 +90,7 @@ class Place(ABC):
         starts: First offset of each partition, if the source is a topic that is followed.
         out_of_orderness_ms: How far a micro-batch reaches back in event time behind earlier ones;
             None if nothing is known about the order.
+        is_by_arrival: Whether rows are read in the order in which they arrived.
     """
 
     end: EndPosition | None = None
@@ -97,6 +98,7 @@ class Place(ABC):
     growing: Growing | None = None
     starts: Offsets | None = None
     out_of_orderness_ms: int | None = None
+    is_by_arrival: bool = False
 
     def __init__(self, context: PipelineContext) -> None:
         self._context = context

@@ -23,7 +23,6 @@ from sources.config.sql_file import read_sql
 from sources.config.transform import FunctionTransform, SqlTransform
 from sources.config.user_functions import CodeLine, code_line, find_line, load_function
 from sources.errors import InputError
-from spark_jobs.checkpoint.plan_nodes import kind_of
 from spark_jobs.checkpoint.transform_shape import digest, digest_of_code
 
 VIEW = "input"
@@ -97,7 +96,7 @@ class QueryCall:
     Attributes:
         loaded: The pipeline.
         declared: The declaration of the query.
-        text: The query.
+        text: The query, without a semicolon at its end.
     """
 
     loaded: LoadedPipeline
@@ -108,9 +107,9 @@ class QueryCall:
         """Return the result of the query over rows.
 
         Raises:
-            InputError: The text is not one query, does not read ``input``, or the watermark is on
-                a column that does not exist.
-            PySparkException: Spark can't analyze it.
+            InputError: The query does not read ``input``, or the watermark is on a column that
+                does not exist.
+            PySparkException: The text is not one query, or Spark can't analyze it.
         """
         self._require_query(rows.sparkSession)
         given = self._with_watermark(rows)
@@ -134,17 +133,14 @@ class QueryCall:
     def _require_query(self, spark: SparkSession) -> None:
         """Refuse all but one query over the view; Spark would run a command at once."""
         parser: Any = spark._jsparkSession.sessionState().sqlParser()
-        # The parser of queries refuses commands, but ignores what follows a query.
-        query, statement = parser.parseQuery(self.text), parser.parsePlan(self.text)
-        if kind_of(query) != kind_of(statement):
-            message = f"`transform: {self.declared.name}` is not one query, but a command."
-            raise InputError(message, _HINT, field="transform.sql", value=self.declared.sql)
-        read = list(dict.fromkeys(_TABLE.findall(str(statement.toString()))))
+        # Spark's parser of queries knows no commands, and nothing may follow the query.
+        query = parser.parseQuery(self.text)
+        read = list(dict.fromkeys(_TABLE.findall(str(query.toString()))))
         if VIEW in map(str.lower, read):
             return
         close = get_close_matches(VIEW, read, 1)
         others = ", ".join(f"`{name}`" for name in read) or "no table"
-        advice = f"; did you mean `{VIEW}` by `{close[0]}`?" if close else f"; it reads {others}."
+        advice = f"; by `{close[0]}`, did you mean it?" if close else f"; it reads {others}."
         message = (
             f"`transform: {self.declared.name}` does not read the view `{VIEW}`, which has the "
             f"rows of all sources{advice}"
@@ -180,4 +176,4 @@ def load_transform(loaded: LoadedPipeline) -> UserTransform:
         function = load_function(loaded, "transform", declared.function)
         return FunctionCall(loaded, declared, function)
     text = read_sql(loaded.own_file(declared.sql), "transform.sql", declared.sql)
-    return QueryCall(loaded, declared, text)
+    return QueryCall(loaded, declared, text.rstrip().rstrip(";"))

@@ -30,7 +30,7 @@ def by_plan(source: FileSource, generation: Generation) -> FileSource:
     Raises:
         StateError: The document is damaged, or of another version.
     """
-    if source.is_parquet or (kept := generation.read(_name(source), KeptBatch)) is None:
+    if source.is_read_by_spark or (kept := generation.read(_name(source), KeptBatch)) is None:
         return source
     return source.model_copy(update={"batch": kept.batch})
 
@@ -41,7 +41,7 @@ def keep_batch(source: FileSource, generation: Generation) -> None:
     Raises:
         StateError: The state can't be written.
     """
-    if not source.is_parquet:
+    if not source.is_read_by_spark:
         generation.put_if_absent(_name(source), KeptBatch(batch=source.batch))
 
 

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sources.config.file_options import FileBatch
 from sources.config.file_source import FileSource
 from sources.config.rate_limit import Batch
-from sources.planning.file_plan import Ints, batch_ends
+from sources.planning.file_plan import Ints, micro_batches
 from spark_jobs.readers.plan_log import versions_of
 
 _NO_TIME = np.iinfo(np.int64).min
@@ -37,13 +36,11 @@ class PlannedPart:
 
     def __init__(self, splits: pa.Table, source: FileSource) -> None:
         self.splits = splits
-        self._limit: FileBatch = source.batch
+        self._batches = micro_batches(splits, source)
         # Delta itself limits a micro-batch of single files; splits of other formats are grouped
         # into entries within the same limits.
         self.ends: Ints = (
-            np.arange(1, len(splits) + 1)
-            if source.is_parquet
-            else batch_ends(splits["length"].to_pylist(), source.batch)
+            np.arange(1, len(splits) + 1) if source.is_read_by_spark else self._batches
         )
 
     @cached_property
@@ -55,7 +52,7 @@ class PlannedPart:
         """
         if not self.splits:
             return Batch(bytes=0, files=0, rows=0)
-        ends = batch_ends(self.splits["length"].to_pylist(), self._limit)
+        ends = self._batches
         starts = np.append(0, ends[:-1])
 
         def most(column: str) -> int:

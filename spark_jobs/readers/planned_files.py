@@ -67,6 +67,7 @@ _ENTRY_COLUMNS = pa.schema(
         *BOUNDS,
     ]
 )
+_ARRIVAL = pa.field("arrival_us", pa.int64())
 # Number of changed files that a message lists one by one.
 _SHOWN = 5
 # Columns of a Parquet file's split that its log entry is made of.
@@ -187,8 +188,8 @@ class PlannedSource:
             StateError: The state can't be written.
         """
         keep_batch(self._source, self._generation)
-        is_parquet = self._source.is_parquet
-        if is_parquet and self._event_time.outside != "keep":
+        is_native = self._source.is_read_by_spark
+        if is_native and self._event_time.outside != "keep":
             parts = zip(self._entries.parts, self._found, strict=True)
             for number, (part, found) in enumerate(parts):
                 stage_outside(
@@ -199,16 +200,16 @@ class PlannedSource:
                     [*self._read.names, *other_names(self._source)],
                     self._stores,
                 )
-        if is_parquet and self._rules.left_out:
+        if is_native and self._rules.left_out:
             for number in range(len(self._entries.parts)):
                 self._stage_broken(number)
         self._write_log(self._log, [*self._entries.versions()])
 
     def _write_log(self, log: PlanLog, versions: Sequence[Version]) -> None:
         """Write the versions of a Delta log that it does not have yet."""
-        is_parquet = self._source.is_parquet
-        files = FilesOfLog(_ENTRY_COLUMNS)
-        if is_parquet:
+        is_native = self._source.is_read_by_spark
+        files = FilesOfLog(self._entry_columns)
+        if is_native:
             lacking = lacking_columns(self._source)
             partitions = [*self._partitions, *BOUNDS.names, *lacking.names]
             others = other_columns(self._source, self._read)
@@ -216,7 +217,7 @@ class PlannedSource:
             deleted = [part.splits["deleted"] for part in self._entries.parts]
             have_deleted = any(of.null_count < len(of) for of in deleted)
             files = FilesOfLog(columns, partitions, self._found[0].mapping, have_deleted)
-        entries = self._parquet_entries if is_parquet else self._split_entries
+        entries = self._parquet_entries if is_native else self._split_entries
         for number, version in enumerate(versions):
             if not log.has(number):
                 log.write(number, files, entries(version))
@@ -249,7 +250,7 @@ class PlannedSource:
             InputError: Spark can't evaluate ``select``, or a type differs from the planned one.
         """
         batch = self._source.batch
-        if self._source.is_parquet:
+        if self._source.is_read_by_spark:
             return self._rows(spark, self._log.stream(spark, batch.files, int(batch.bytes)))
         # Splits were grouped by the same limits when the log was written.
         return self._rows(spark, self._log.stream(spark, 1))
@@ -268,7 +269,7 @@ class PlannedSource:
         rules, columns = self._rules, self._columns.names
         if not rules.rules:
             return self._read_rows(spark, entries)
-        if self._source.is_parquet:
+        if self._source.is_read_by_spark:
             # The driver has staged those that are left out.
             rows, staging = self._read_rows(spark, entries), None
             rows = rows.withColumn(FILE, F.input_file_name()).withColumn(ROW, F.lit(None))
@@ -282,7 +283,7 @@ class PlannedSource:
     ) -> DataFrame:
         """Return the rows before any rule; ``places`` are further columns to return."""
         rows, kept = entries, [*BOUNDS.names, *places]
-        if not self._source.is_parquet:
+        if not self._source.is_read_by_spark:
             kept = [*places]
             # Round robin: a hash of the ranks would give some tasks twice the splits of others.
             tasks = 2 * spark.sparkContext.defaultParallelism
@@ -344,6 +345,15 @@ class PlannedSource:
             values_in = {**values_of(partition), **limits, **lacking}
             yield Entry(uri, size, statistics, values_in, deleted)
 
+    @property
+    def _entry_columns(self) -> pa.Schema:
+        """Columns of the tables of splits that the entries of other formats point at."""
+        return (
+            _ENTRY_COLUMNS
+            if self._source.arrival is None
+            else pa.schema([*_ENTRY_COLUMNS, _ARRIVAL])
+        )
+
     def _bounds_of(self, part: int) -> tuple[int, int]:
         times = self._found[part].times
         return bounds_us(times.not_before_ms, times.not_after_ms)
@@ -354,10 +364,12 @@ class PlannedSource:
             begin, end = part.splits_of(rank)
             group = part.splits.slice(begin, end - begin)
             ranks = pa.array(np.arange(begin, end))
-            names = _ENTRY_COLUMNS.names[1 : -len(BOUNDS)]
-            limits = [pa.repeat(at, end - begin) for at in self._bounds_of(version.part)]
-            columns = [ranks, *(group[name] for name in names), *limits]
-            table = pa.table(columns, schema=_ENTRY_COLUMNS)
+            known = dict(zip(BOUNDS.names, self._bounds_of(version.part), strict=True))
+            columns = [
+                pa.repeat(known[name], end - begin) if name in known else group[name]
+                for name in self._entry_columns.names[1:]
+            ]
+            table = pa.table([ranks, *columns], schema=self._entry_columns)
             yield self._log.keep(f"splits-{version.part:04d}-{rank:06d}.parquet", table)
 
 

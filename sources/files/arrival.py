@@ -1,0 +1,180 @@
+"""Order of arrival: which rows of which files arrived within the same interval.
+
+A live run takes what has arrived since its last trigger, and Spark's triggers fall on multiples of
+the interval since 1970 (``ProcessingTimeExecutor``). So the rows of a file are divided into such
+intervals, each of which is read as a micro-batch of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sources.common.counting import counted
+from sources.common.positions import span_ms
+from sources.common.schema import type_name
+from sources.common.select import EventColumn
+from sources.config.file_options import ArrivalOrder
+from sources.errors import InputError
+from sources.files.split_table import SPLITS
+from sources.formats.event_times import TimeLimits, column_range, microseconds
+from sources.storage.stores import Stores
+
+_THREADS = 8
+_ORDER = [(name, "ascending") for name in ("arrival_us", "path")]
+# Beyond it, starting micro-batches takes longer than most of them.
+_MANY = 20_000
+
+
+class _Slice(NamedTuple):
+    """Rows of a file that arrived within one interval; fields are those of a split."""
+
+    arrival_us: int
+    rows: int
+    event_min_us: int | None
+    event_max_us: int | None
+    nulls: int | None
+    outside: int
+    outside_min_us: int | None
+    outside_max_us: int | None
+
+
+def in_order_of_arrival(
+    source: str,
+    order: ArrivalOrder,
+    splits: pa.Table,
+    event: EventColumn,
+    limits: TimeLimits,
+    stores: Stores,
+) -> tuple[pa.Table, list[str]]:
+    """Divide files into what arrived within each interval, and put that into order.
+
+    The columns of arrival and event time of all rows are read: an interval in which nothing arrived
+    is no micro-batch, and the range of event times of each is exact.
+
+    After each interval that nothing followed for a while comes a split without rows: a live run has
+    a micro-batch without rows then, in which its watermark takes effect.
+
+    Args:
+        source: Name of the source, for messages.
+        order: The declared order.
+        splits: The files: a table of schema :data:`~sources.files.split_table.SPLITS`.
+        event: Column of the event time.
+        limits: Limits within which event times count.
+        stores: Storages that the files may be in.
+
+    Returns:
+        The splits, one for each file and interval, in order of arrival; and warnings.
+
+    Raises:
+        InputError: A file can't be read, or its column of arrival is missing, is no timestamp or
+            has nulls.
+    """
+    every_us = span_ms(order.every) * 1000
+
+    def read(path: str) -> list[_Slice]:
+        return list(_slices(path, order.arrival, every_us, event, limits, stores))
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = list(pool.map(read, splits["path"].to_pylist()))
+    rows = [
+        {**file, **part}
+        for file, slices in zip(splits.to_pylist(), found, strict=True)
+        for part in _shares(file["size"], slices)
+    ]
+    made = pa.Table.from_pylist(rows, SPLITS).sort_by(_ORDER)
+    made = _with_pauses(made, every_us)
+    intervals = pc.count_distinct(made["arrival_us"]).as_py()
+    if intervals <= _MANY:
+        return made, []
+    return made, [
+        f"Source `{source}`: in order of arrival its rows are {counted(intervals, 'micro-batch')}. "
+        "With a longer `order.every` there are fewer, and values are less exact."
+    ]
+
+
+def _slices(
+    path: str,
+    column: str,
+    every_us: int,
+    event: EventColumn,
+    limits: TimeLimits,
+    stores: Stores,
+) -> Iterator[_Slice]:
+    """Yield the slices of a file, ascending."""
+    try:
+        with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
+            schema = file.schema_arrow
+            _check(path, schema, column)
+            name = event.within(schema.names).name
+            table = file.read(columns=list(dict.fromkeys([column, name])))
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).strip().removesuffix(".")
+        message = f"{path} can't be read as Parquet: {reason}."
+        hint = "Write the file again, or move it out of the source's folder; then plan again."
+        raise InputError(message, hint, file=path) from None
+    if nulls := table[column].null_count:
+        message = (
+            f"Column `{column}`, which `order.arrival` names, is null in "
+            f"{counted(nulls, 'row')} of {path}."
+        )
+        hint = "Each row needs the time at which it arrived: rewrite the file, or remove `order`."
+        raise InputError(message, hint, file=path, column=column)
+    arrived = microseconds(table[column]).to_numpy()
+    starts = arrived // every_us * every_us
+    order = np.argsort(starts, kind="stable")
+    present, firsts = np.unique(starts[order], return_index=True)
+    times = table[name].take(pa.array(order))
+    ends = [*firsts[1:].tolist(), len(order)]
+    for start, first, end in zip(present.tolist(), firsts.tolist(), ends, strict=True):
+        found = column_range(times.slice(first, end - first), event.unit_us, limits)
+        yield _Slice(start, end - first, *found[1:])
+
+
+def _check(path: str, schema: pa.Schema, column: str) -> None:
+    if column not in schema.names:
+        message = f"There is no column `{column}` in {path}, which `order.arrival` names."
+        hint = f"Correct `order.arrival`; the file has {', '.join(schema.names)}."
+        raise InputError(message, hint, file=path, column=column, field="order.arrival")
+    kind = schema.field(column).type
+    if not pa.types.is_timestamp(kind):
+        message = f"Column `{column}`, which `order.arrival` names, is {type_name(kind)} in {path}."
+        hint = "Name the timestamp at which a row arrived, or remove `order`."
+        raise InputError(message, hint, file=path, column=column, field="order.arrival")
+
+
+def _shares(size: int, slices: list[_Slice]) -> Iterator[dict[str, int | None]]:
+    """Yield the slices of a file with their share of its bytes, one byte at least."""
+    total = sum(each.rows for each in slices)
+    offset = 0
+    for number, each in enumerate(slices):
+        last = number == len(slices) - 1
+        length = size - offset if last else max(size * each.rows // total, 1)
+        yield {**each._asdict(), "offset": offset, "length": max(length, 1)}
+        offset += length
+
+
+def _with_pauses(splits: pa.Table, every_us: int) -> pa.Table:
+    """Add a split without rows to the first interval of each pause, but not after the last row."""
+    starts = splits["arrival_us"].to_numpy()
+    before = np.flatnonzero(np.diff(starts) > every_us)
+    pauses = splits.take(pa.array(before)).to_pylist()
+    empty = [
+        {
+            **{name: each[name] for name in ("path", "size", "modified_ns", "etag", "partition")},
+            "offset": each["size"],
+            "length": 0,
+            "arrival_us": each["arrival_us"] + every_us,
+            "rows": 0,
+            "nulls": 0,
+            "outside": 0,
+        }
+        for each in pauses
+    ]
+    return pa.concat_tables([splits, pa.Table.from_pylist(empty, SPLITS)]).sort_by(_ORDER)

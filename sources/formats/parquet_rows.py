@@ -1,0 +1,99 @@
+"""Rows of Parquet files that arrived within an interval, read by Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sources.common.schema import TIMESTAMP, normalize_schema
+from sources.formats.event_times import microseconds
+from sources.formats.lines import OnBad, refuse
+from sources.formats.regions import Region
+from sources.formats.row_check import RowCheck
+
+
+@dataclass(frozen=True)
+class ArrivedRows:
+    """Reader of the rows of a Parquet file that arrived within an interval.
+
+    Implements :class:`sources.formats.base.Format`. Row groups whose statistics lie outside of the
+    interval are not read.
+
+    Attributes:
+        column: Timestamp column with the time of arrival.
+        first_us: Start of the interval, in microseconds since 1970.
+        after_us: End of the interval, exclusive, likewise.
+    """
+
+    column: str
+    first_us: int
+    after_us: int
+
+    title = "Parquet"
+    splits = False
+    checks = False
+
+    def columns(self, file: pa.NativeFile) -> pa.Schema:
+        """Return the columns of a Parquet file's footer, in the types that Spark has.
+
+        Raises:
+            InputError: Spark has no type for a column.
+            pyarrow.ArrowException: The file is damaged.
+        """
+        return normalize_schema(pq.ParquetFile(file).schema_arrow)
+
+    def rows(self, file: pa.NativeFile) -> int:
+        """Return the number of rows that a Parquet file's footer contains.
+
+        Raises:
+            pyarrow.ArrowException: The file is damaged.
+        """
+        rows: int = pq.ParquetFile(file).metadata.num_rows
+        return rows
+
+    def read(
+        self,
+        file: pa.NativeFile,
+        _: Region,
+        columns: pa.Schema,
+        __: OnBad = refuse,
+        ___: RowCheck | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows of the interval; timestamps of nanoseconds are cut off to microseconds.
+
+        Yields:
+            Batches with exactly ``columns``, in the order of the file; none without such a row.
+
+        Raises:
+            pyarrow.ArrowException: The file is damaged, or a column can't be cast to its type.
+        """
+        parquet = pq.ParquetFile(file)
+        groups = [
+            at for at in range(parquet.metadata.num_row_groups) if self._may_hold(parquet, at)
+        ]
+        names = list(dict.fromkeys([*columns.names, self.column]))
+        for batch in parquet.iter_batches(row_groups=groups, columns=names):
+            arrived = microseconds(pa.chunked_array([batch[self.column]]))
+            within = pc.and_(
+                pc.greater_equal(arrived, self.first_us), pc.less(arrived, self.after_us)
+            )
+            rows = batch.filter(within.combine_chunks())
+            if len(rows):
+                arrays = [rows[field.name].cast(field.type, safe=False) for field in columns]
+                yield pa.record_batch(arrays, schema=columns)
+
+    def _may_hold(self, parquet: pq.ParquetFile, group: int) -> bool:
+        """Return whether a row group may have rows of the interval, by its statistics."""
+        leaves = [parquet.schema.column(at).path for at in range(len(parquet.schema))]
+        known = parquet.metadata.row_group(group).column(leaves.index(self.column)).statistics
+        if known is None or not known.has_min_max:
+            return True
+        low, high = (
+            pa.scalar(at).cast(TIMESTAMP, safe=False).cast(pa.int64()).as_py()
+            for at in (known.min, known.max)
+        )
+        return bool(low < self.after_us and self.first_us <= high)

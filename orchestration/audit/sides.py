@@ -208,7 +208,7 @@ def _check_columns(
         hint = "Set `sink.key` to columns of the target that identify a row."
         raise InputError(message, hint, field="sink.key", column=absent[0])
     for name, kind in expected.items():
-        if _comparable_as(kind) != _comparable_as(found[name]):
+        if comparable_as(kind) != comparable_as(found[name]):
             message = f"Column `{name}` is {kind} in {query.name} and {found[name]} in the target."
             hint = query.hint or f"Cast `{name}` in the query to {found[name]}."
             raise InputError(message, hint, field=query.field, column=name)
@@ -238,7 +238,7 @@ def _check_tolerance(
         raise InputError(message, hint, field="audit.tolerance", column=name)
 
 
-def _comparable_as(kind: str) -> str:
+def comparable_as(kind: str) -> str:
     """Return the same name for all DuckDB types whose values can be compared with each other."""
     if kind.endswith("]"):
         return "list"

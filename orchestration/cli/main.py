@@ -12,7 +12,16 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import cuts, generation, live_run, local, metrics, sample, target
+from orchestration.cli import (
+    cuts,
+    generation,
+    live_run,
+    local,
+    metrics,
+    sample,
+    target,
+    training,
+)
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -334,5 +343,6 @@ app.add_typer(live_run.app)
 app.add_typer(target.app)
 app.add_typer(cuts.app)
 app.add_typer(generation.app, name="generation")
+app.add_typer(training.app)
 app.add_typer(metrics.app)
 app.add_typer(local.app)

@@ -210,7 +210,7 @@ def _check_columns(
     for name, kind in expected.items():
         if comparable_as(kind) != comparable_as(found[name]):
             message = f"Column `{name}` is {kind} in {query.name} and {found[name]} in the target."
-            hint = query.hint or f"Cast `{name}` in the query to {found[name]}."
+            hint = query.hint or f"Cast `{name}` in the query of {query.name} to {found[name]}."
             raise InputError(message, hint, field=query.field, column=name)
 
 

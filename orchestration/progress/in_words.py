@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from orchestration.display import count, duration, second
-from sources.common.counting import counted_as
+from sources.common.counting import counted, counted_as
 from sources.common.positions import EndPosition
+from sources.config.file_options import ArrivalOrder
 from sources.state.action_log import LoggedAction
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 STARTING = "Spark is starting, usually 20 s"
+
+
+def interval(order: ArrivalOrder) -> str:
+    """Return the length of an interval of arrival, such as ``10 min`` or ``1,000 offsets``."""
+    if isinstance(order.every, int):
+        return counted(order.every, "offset")
+    return duration(order.every.total_seconds())
 
 
 def share_of(beat: Heartbeat) -> tuple[int, int, str] | None:

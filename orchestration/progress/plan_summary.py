@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from orchestration.display import about, duration, moment, size, span
 from orchestration.progress.estimate import Estimate, computes_rows
+from orchestration.progress.in_words import interval
 from sources.common.counting import counted
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.positions import EndPosition
@@ -61,8 +62,8 @@ def _files(pipeline: Pipeline, parts: Sequence[FilePlan], files: Mapping[str, in
     sentences = [f"Reads {', '.join(read)}{of} ({days})."]
     sentences += [
         f"`{part.source}` is replayed in order of arrival (`{part.order.arrival}`), as a live run "
-        f"that reads every {duration(part.order.every.total_seconds())} would have read it: a row "
-        "that came late is late, and a value of the past is what was known then."
+        f"that reads {interval(part.order)} at a time would have read it: a row that came late is "
+        "late, and a value of the past is what was known then."
         for part in parts
         if part.order is not None
     ]

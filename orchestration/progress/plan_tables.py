@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from orchestration.display import duration, moment, readable_times, size
-from orchestration.progress.in_words import complete_through
+from orchestration.progress.in_words import complete_through, interval
 from orchestration.progress.plan_preview import Preview
 from sources.common.positions import TopicPartition
 from sources.config.file_options import ArrivalOrder
@@ -158,7 +158,7 @@ def _order(made: Plan) -> list[dict[str, Cell]]:
 def _order_of(order: ArrivalOrder | None) -> str:
     if order is None:
         return "event time"
-    return f"arrival (`{order.arrival}`), every {duration(order.every.total_seconds())}"
+    return f"arrival (`{order.arrival}`), {interval(order)} at a time"
 
 
 def _starts(topic: TopicPlan) -> list[PlanTable]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from sources.config.declared_source import Chain, DeclaredSource
-from sources.config.file_options import OffsetColumns, SchemaDrift
+from sources.config.file_options import ArrivalOrder, OffsetColumns, SchemaDrift
 from sources.config.snapshot import SnapshotOptions
 
 _ALLOWED_WITH_SNAPSHOT = {"batch", "name", "path", "rate", "snapshot", "type"}
@@ -143,6 +143,26 @@ def check_arrival(form: str, given: Collection[str]) -> None:
                 f"`{name}` can't be combined with `order` by arrival: {why}. Remove one of the two."
             )
             raise ValueError(message)
+
+
+def check_arrival_offsets(order: ArrivalOrder, offsets: object) -> None:
+    """Refuse an order by offsets of a column that is not declared to hold them.
+
+    Args:
+        order: The declared order of arrival.
+        offsets: Declaration of where the files hold Kafka offsets.
+
+    Raises:
+        ValueError: ``offsets`` does not name the column.
+    """
+    has_column = isinstance(offsets, OffsetColumns) and offsets.offset == order.arrival
+    if order.is_by_offset and not has_column:
+        message = (
+            f"`order.every: {order.every}` counts offsets, but `{order.arrival}` is not declared "
+            f"to hold them. Declare `offsets: {{partition: …, offset: {order.arrival}}}`; or, if "
+            "it is a time, a duration such as `every: 10 min`."
+        )
+        raise ValueError(message)
 
 
 def check_snapshot(form: str, patterns: Sequence[str], given: Collection[str]) -> None:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
+from typing import Annotated, Any, Literal
 
-from pydantic import ByteSize, Field, PositiveInt, model_validator
+from pydantic import (
+    BeforeValidator,
+    ByteSize,
+    Discriminator,
+    Field,
+    PositiveInt,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from sources.common.fields import Declared, Duration, Instant
+from sources.common.positions import span_ms
 
 
 class FileBatch(Declared):
@@ -35,21 +47,72 @@ class OffsetColumns(Declared):
     offset: str
 
 
+def _every(value: Any) -> Any:
+    """Return a duration or a number of offsets, each of them more than nothing."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        every: int | timedelta = value
+    else:
+        try:
+            every = TypeAdapter[timedelta](Duration).validate_python(value)
+        except ValidationError:
+            message = (
+                f"`{value}` is neither a duration, such as 10 min, nor a number of offsets. Write "
+                "one of them."
+            )
+            raise ValueError(message) from None
+    if not every or (isinstance(every, int) and every < 0):
+        message = f"`{value}` is no length of an interval. Write more than 0."
+        raise ValueError(message)
+    return every
+
+
 class ArrivalOrder(Declared):
     """Reading in order of arrival, in the micro-batches of a live run with the same interval.
 
     Each interval in which rows arrived is one micro-batch, as of a run with this
     ``trigger_interval`` that was never behind: Spark's triggers fall on multiples of it since 1970.
+    Or each range of so many offsets, as of a run with this ``max_offsets_per_batch`` that read the
+    topic from its beginning.
 
     Attributes:
-        arrival: Timestamp column of the files with the time at which a row arrived, such as
-            the timestamp of its Kafka record.
-        every: Length of an interval.
+        arrival: Column of the files with the time at which a row arrived, such as the timestamp of
+            its Kafka record; or the column of ``offsets`` with its offset, for one partition.
+        every: Length of an interval: a duration for a column with times, a number for offsets.
 
     """
 
     arrival: str
-    every: Duration = Field(gt=timedelta(0))
+    every: Annotated[timedelta | int, BeforeValidator(_every, json_schema_input_type=str | int)]
+
+    @property
+    def is_by_offset(self) -> bool:
+        """Whether rows are ordered by their offset, not by a time."""
+        return isinstance(self.every, int)
+
+    @property
+    def step(self) -> int:
+        """Length of an interval: in microseconds, or in offsets."""
+        return self.every if isinstance(self.every, int) else span_ms(self.every) * 1000
+
+
+def _known(value: Any) -> Any:
+    if value != "event_time":
+        message = (
+            f"`{value}` is no order. Write `event_time`, or, with a column of the files that holds "
+            "the time of arrival, {arrival: COLUMN, every: 10 min}."
+        )
+        raise ValueError(message)
+    return value
+
+
+BY_NAME, BY_ARRIVAL = "an order by its name", "an order of arrival"
+"""What Pydantic's errors name the two kinds of an order by."""
+DeclaredOrder = Annotated[
+    Annotated[Literal["event_time"], BeforeValidator(_known), Tag(BY_NAME)]
+    | Annotated[ArrivalOrder, Tag(BY_ARRIVAL)],
+    Discriminator(lambda value: BY_ARRIVAL if isinstance(value, dict | ArrivalOrder) else BY_NAME),
+]
+"""``event_time``, or the order of arrival by a column."""
 
 
 class Converge(Declared):

@@ -13,6 +13,7 @@ from sources.config.bad_records import BadRecords
 from sources.config.declared_source import Chain, DeclaredSource, LagUnit
 from sources.config.file_checks import (
     check_arrival,
+    check_arrival_offsets,
     check_bad_rows,
     check_drift,
     check_endless,
@@ -23,6 +24,7 @@ from sources.config.file_checks import (
 from sources.config.file_options import (
     ArrivalOrder,
     Converge,
+    DeclaredOrder,
     FileBatch,
     OffsetColumns,
     SchemaDrift,
@@ -113,7 +115,7 @@ class FileSource(BadRecords):
     folder_time: Annotated[str, AfterValidator(_folder_time)] | None = None
     time_range: TimeRange = TimeRange()
     select: dict[str, str] = Field(default_factory=dict)
-    order: Literal["event_time"] | ArrivalOrder = "event_time"
+    order: DeclaredOrder = "event_time"
     batch: FileBatch = FileBatch()
     rate: RateLimit = RateLimit()
     complete_through: Instant | None = None
@@ -346,6 +348,7 @@ class FileSource(BadRecords):
             check_drift(self.format, self.schema_drift, self.offsets)
         if self.arrival is not None:
             check_arrival(self.format, self.model_fields_set)
+            check_arrival_offsets(self.arrival, self.offsets)
         if self.snapshot is not None:
             check_snapshot(self.format, self.patterns, self.model_fields_set)
         return self

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from sources.common.positions import Record
 from sources.common.security import check_secrets_come_from_environment
+from sources.config.file_options import BY_ARRIVAL, BY_NAME, ArrivalOrder
 from sources.config.own_modules import OwnModules
 from sources.config.pipeline import SOURCE_MODELS, Pipeline
 from sources.config.transform import TRANSFORM_MODELS
@@ -25,7 +26,7 @@ from sources.storage.folder import Folder
 M = TypeVar("M", bound=BaseModel)
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 # By the names that Pydantic puts between a field and the fields of one of several models.
-_TAGGED = {**SOURCE_MODELS, **TRANSFORM_MODELS}
+_TAGS = {**SOURCE_MODELS, **TRANSFORM_MODELS, BY_ARRIVAL: ArrivalOrder}
 KEPT = "hybrid-definition.json"
 """Name of the file next to a copy of a pipeline's file, made for a generation."""
 WRITTEN = "# Written by the code that declares this pipeline: change it there."
@@ -379,7 +380,7 @@ def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
     location = [
         part
         for part in error["loc"]
-        if part not in _TAGGED and not str(part).startswith("literal[")
+        if part not in _TAGS and part != BY_NAME and not str(part).startswith("literal[")
     ]
     where = ".".join(str(part) for part in location) or "pipeline"
     if error["type"] == "extra_forbidden":
@@ -402,8 +403,8 @@ def _fields_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[
     """Return the field names that a YAML mapping at a location may use."""
     current: type[BaseModel] | None = model
     for part in location:
-        if part in _TAGGED:
-            current = _TAGGED[str(part)]
+        if part in _TAGS:
+            current = _TAGS[str(part)]
         elif isinstance(part, str) and current is not None and part in current.model_fields:
             current = _model_in(current.model_fields[part].annotation)
     fields = current.model_fields if current is not None else {}

@@ -2,7 +2,8 @@
 
 A live run takes what has arrived since its last trigger, and Spark's triggers fall on multiples of
 the interval since 1970 (``ProcessingTimeExecutor``). So the rows of a file are divided into such
-intervals, each of which is read as a micro-batch of its own.
+intervals, each of which is read as a micro-batch of its own. Of one partition, ranges of offsets do
+as well: those of a live run that reads so many offsets at a time.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sources.common.counting import counted
-from sources.common.positions import span_ms
 from sources.common.schema import type_name
 from sources.common.select import EventColumn
 from sources.config.file_options import ArrivalOrder
 from sources.errors import InputError
 from sources.files.split_table import SPLITS
-from sources.formats.event_times import TimeLimits, column_range, microseconds
+from sources.formats.event_times import TimeLimits, column_range
+from sources.formats.parquet_rows import arrival_numbers
 from sources.storage.stores import Stores
 
 _THREADS = 8
-_ORDER = [(name, "ascending") for name in ("arrival_us", "path")]
+_ORDER = [(name, "ascending") for name in ("arrived_from", "path")]
 # Beyond it, starting micro-batches takes longer than most of them.
 _MANY = 20_000
 
@@ -35,7 +36,7 @@ _MANY = 20_000
 class _Slice(NamedTuple):
     """Rows of a file that arrived within one interval; fields are those of a split."""
 
-    arrival_us: int
+    arrived_from: int
     rows: int
     event_min_us: int | None
     event_max_us: int | None
@@ -76,10 +77,9 @@ def in_order_of_arrival(
         InputError: A file can't be read, or its column of arrival is missing, is no timestamp or
             has nulls.
     """
-    every_us = span_ms(order.every) * 1000
 
     def read(path: str) -> list[_Slice]:
-        return list(_slices(path, order.arrival, every_us, event, limits, stores))
+        return list(_slices(path, order, event, limits, stores))
 
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(read, splits["path"].to_pylist()))
@@ -89,8 +89,9 @@ def in_order_of_arrival(
         for part in _shares(file["size"], slices)
     ]
     made = pa.Table.from_pylist(rows, SPLITS).sort_by(_ORDER)
-    made = _with_pauses(made, every_us)
-    intervals = pc.count_distinct(made["arrival_us"]).as_py()
+    if not order.is_by_offset:
+        made = _with_pauses(made, order.step)
+    intervals = pc.count_distinct(made["arrived_from"]).as_py()
     if intervals <= _MANY:
         return made, []
     return made, [
@@ -100,18 +101,14 @@ def in_order_of_arrival(
 
 
 def _slices(
-    path: str,
-    column: str,
-    every_us: int,
-    event: EventColumn,
-    limits: TimeLimits,
-    stores: Stores,
+    path: str, order: ArrivalOrder, event: EventColumn, limits: TimeLimits, stores: Stores
 ) -> Iterator[_Slice]:
     """Yield the slices of a file, ascending."""
+    column = order.arrival
     try:
         with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
             schema = file.schema_arrow
-            _check(path, schema, column)
+            _check(path, schema, order)
             name = event.within(schema.names).name
             table = file.read(columns=list(dict.fromkeys([column, name])))
     except (OSError, pa.ArrowException) as error:
@@ -126,26 +123,31 @@ def _slices(
         )
         hint = "Each row needs the time at which it arrived: rewrite the file, or remove `order`."
         raise InputError(message, hint, file=path, column=column)
-    arrived = microseconds(table[column]).to_numpy()
-    starts = arrived // every_us * every_us
-    order = np.argsort(starts, kind="stable")
-    present, firsts = np.unique(starts[order], return_index=True)
-    times = table[name].take(pa.array(order))
-    ends = [*firsts[1:].tolist(), len(order)]
+    arrived = arrival_numbers(table[column]).to_numpy()
+    starts = arrived // order.step * order.step
+    ranks = np.argsort(starts, kind="stable")
+    present, firsts = np.unique(starts[ranks], return_index=True)
+    times = table[name].take(pa.array(ranks))
+    ends = [*firsts[1:].tolist(), len(ranks)]
     for start, first, end in zip(present.tolist(), firsts.tolist(), ends, strict=True):
         found = column_range(times.slice(first, end - first), event.unit_us, limits)
         yield _Slice(start, end - first, *found[1:])
 
 
-def _check(path: str, schema: pa.Schema, column: str) -> None:
+def _check(path: str, schema: pa.Schema, order: ArrivalOrder) -> None:
+    column = order.arrival
     if column not in schema.names:
         message = f"There is no column `{column}` in {path}, which `order.arrival` names."
         hint = f"Correct `order.arrival`; the file has {', '.join(schema.names)}."
         raise InputError(message, hint, file=path, column=column, field="order.arrival")
     kind = schema.field(column).type
-    if not pa.types.is_timestamp(kind):
+    fits = pa.types.is_integer(kind) if order.is_by_offset else pa.types.is_timestamp(kind)
+    if not fits:
         message = f"Column `{column}`, which `order.arrival` names, is {type_name(kind)} in {path}."
-        hint = "Name the timestamp at which a row arrived, or remove `order`."
+        hint = (
+            "Name the timestamp at which a row arrived, with a duration as `every`, or the column "
+            "with its offset, with a number; or remove `order`."
+        )
         raise InputError(message, hint, file=path, column=column, field="order.arrival")
 
 
@@ -160,17 +162,17 @@ def _shares(size: int, slices: list[_Slice]) -> Iterator[dict[str, int | None]]:
         offset += length
 
 
-def _with_pauses(splits: pa.Table, every_us: int) -> pa.Table:
+def _with_pauses(splits: pa.Table, step: int) -> pa.Table:
     """Add a split without rows to the first interval of each pause, but not after the last row."""
-    starts = splits["arrival_us"].to_numpy()
-    before = np.flatnonzero(np.diff(starts) > every_us)
+    starts = splits["arrived_from"].to_numpy()
+    before = np.flatnonzero(np.diff(starts) > step)
     pauses = splits.take(pa.array(before)).to_pylist()
     empty = [
         {
             **{name: each[name] for name in ("path", "size", "modified_ns", "etag", "partition")},
             "offset": each["size"],
             "length": 0,
-            "arrival_us": each["arrival_us"] + every_us,
+            "arrived_from": each["arrived_from"] + step,
             "rows": 0,
             "nulls": 0,
             "outside": 0,

@@ -28,7 +28,7 @@ SPLITS = pa.schema(
         ("partition", pa.string()),  # values of partition columns, as in the folder's name
         ("layout", pa.int64()),  # of the file's columns; null unless `schema_drift` is declared
         ("deleted", pa.binary()),  # deletion vector of the file; null without deleted rows
-        ("arrival_us", pa.int64()),  # start of the interval; null unless read in order of arrival
+        ("arrived_from", pa.int64()),  # start of the interval; null unless by arrival
         ("rows", pa.int64()),  # null where the format does not record it
         ("event_min_us", pa.int64()),  # of the rows that count; null where there is none
         ("event_max_us", pa.int64()),
@@ -39,7 +39,7 @@ SPLITS = pa.schema(
     ]
 )
 # Columns that not all files have a value of, in this order; plans of older versions lack them.
-_LATER = ("layout", "deleted", "arrival_us")
+_LATER = ("layout", "deleted", "arrived_from")
 RANGE_COLUMNS = SPLITS.names[SPLITS.names.index("rows") :]
 """Columns of the table of splits that an ``EventTimeRange`` holds, in the order of its fields."""
 READING_ORDER = [(name, "ascending") for name in ("event_min_us", "event_max_us", "path", "offset")]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sources.common.schema import TIMESTAMP, normalize_schema
+from sources.common.schema import normalize_schema
 from sources.formats.event_times import microseconds
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
@@ -24,14 +24,14 @@ class ArrivedRows:
     interval are not read.
 
     Attributes:
-        column: Timestamp column with the time of arrival.
-        first_us: Start of the interval, in microseconds since 1970.
-        after_us: End of the interval, exclusive, likewise.
+        column: Column with the time of arrival, or with the offset.
+        first: Start of the interval: microseconds since 1970, or an offset.
+        after: End of the interval, exclusive, likewise.
     """
 
     column: str
-    first_us: int
-    after_us: int
+    first: int
+    after: int
 
     title = "Parquet"
     splits = False
@@ -77,10 +77,8 @@ class ArrivedRows:
         ]
         names = list(dict.fromkeys([*columns.names, self.column]))
         for batch in parquet.iter_batches(row_groups=groups, columns=names):
-            arrived = microseconds(pa.chunked_array([batch[self.column]]))
-            within = pc.and_(
-                pc.greater_equal(arrived, self.first_us), pc.less(arrived, self.after_us)
-            )
+            arrived = arrival_numbers(pa.chunked_array([batch[self.column]]))
+            within = pc.and_(pc.greater_equal(arrived, self.first), pc.less(arrived, self.after))
             rows = batch.filter(within.combine_chunks())
             if len(rows):
                 arrays = [rows[field.name].cast(field.type, safe=False) for field in columns]
@@ -92,8 +90,10 @@ class ArrivedRows:
         known = parquet.metadata.row_group(group).column(leaves.index(self.column)).statistics
         if known is None or not known.has_min_max:
             return True
-        low, high = (
-            pa.scalar(at).cast(TIMESTAMP, safe=False).cast(pa.int64()).as_py()
-            for at in (known.min, known.max)
-        )
-        return bool(low < self.after_us and self.first_us <= high)
+        low, high = arrival_numbers(pa.chunked_array([[known.min, known.max]])).to_pylist()
+        return bool(low < self.after and self.first <= high)
+
+
+def arrival_numbers(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return times of arrival in microseconds since 1970, or offsets, as int64."""
+    return microseconds(values, 1 if pa.types.is_integer(values.type) else None)

@@ -175,6 +175,8 @@ def plan_files(
     if source.time_range.since is not None:
         begin_ms = max(begin_ms, to_ms(source.time_range.since))
     held, warnings = _held(pipeline, source, pa.concat_tables([*earlier, splits]))
+    if source.arrival is not None and source.arrival.is_by_offset:
+        _require_one_partition(name, source.arrival, held)
     if manifest is not None:
         # All changes that the snapshot does not see come after these offsets.
         held = HeldOffsets(next=manifest.offsets, exact=True, holes={})
@@ -303,6 +305,19 @@ def _held(
     return held_by_names(paths, splits["rows"].to_pylist())
 
 
+def _require_one_partition(name: str, order: ArrivalOrder, held: HeldOffsets | None) -> None:
+    """Refuse an order by offsets of several partitions, which have none in common."""
+    partitions = sorted(held.next) if held is not None else []
+    if len(partitions) > 1:
+        message = (
+            f"Source `{name}`: `order` goes by the offsets in `{order.arrival}`, but the files "
+            f"hold records of {len(partitions)} partitions, {partitions[0]} and others, whose "
+            "offsets do not say which arrived first."
+        )
+        hint = "Name a column with the time of arrival: `order: {arrival: COLUMN, every: 10 min}`."
+        raise InputError(message, hint, source=name, field="order.arrival")
+
+
 def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
     """Return how many splits are read by the end of each micro-batch, cumulative.
 
@@ -338,7 +353,7 @@ def micro_batches(splits: pa.Table, source: FileSource) -> Ints:
     """
     if source.arrival is None:
         return batch_ends(splits["length"].to_pylist(), source.batch)
-    arrived = splits["arrival_us"].to_numpy()
+    arrived = splits["arrived_from"].to_numpy()
     ends: Ints = np.append(np.flatnonzero(np.diff(arrived)) + 1, len(arrived))
     return ends if len(arrived) else ends[:0]
 

@@ -32,6 +32,7 @@ from sources.kafka.seam_checks import SeamOf, check_event_time_filter
 from sources.kafka.start_checks import needed_offsets
 from sources.kafka.start_look_up import Known
 from sources.kafka.start_offsets import factory_for
+from sources.planning.arrival_times import arrival_warnings
 from sources.planning.schema_check import compare_sample
 
 SAMPLE_RECORDS = 100
@@ -346,6 +347,7 @@ def plan_topics(
     ahead = sampled_times(source, read, event_time, clock_ms, sample).ahead_ms
     warnings += seam_warnings(loaded.pipeline, rule, previous, start, ahead)
     warnings += _outside(source.name, event_time, times)
+    warnings += arrival_warnings(loaded.pipeline, source, timestamp_type)
     if source.start == "latest":
         warnings.append(
             f"Source `{source.name}` has `start: latest`: records before the log end at the "

@@ -67,7 +67,7 @@ _ENTRY_COLUMNS = pa.schema(
         *BOUNDS,
     ]
 )
-_ARRIVAL = pa.field("arrival_us", pa.int64())
+_ARRIVAL = pa.field("arrived_from", pa.int64())
 # Number of changed files that a message lists one by one.
 _SHOWN = 5
 # Columns of a Parquet file's split that its log entry is made of.

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from sources.common.positions import span_ms
 from sources.config.event_time import EventTime
 from sources.config.file_options import ArrivalOrder
 from sources.config.file_source import FileSource
@@ -68,7 +67,7 @@ def split_reader(
                     check = RowCheck(find, outside)
                 constants = values_of(split["partition"])
                 region = Region(*(split[name] for name in Region._fields))
-                form = whole or _arrived(source.arrival, split["arrival_us"])
+                form = whole or _arrived(source.arrival, split["arrived_from"])
                 number = region.offset
                 for rows in read_region(form, region, inside, stores, bad, check):
                     if is_placed:
@@ -83,10 +82,10 @@ def split_reader(
     return reporting(read)
 
 
-def _arrived(order: ArrivalOrder | None, start_us: int) -> ArrivedRows:
+def _arrived(order: ArrivalOrder | None, first: int) -> ArrivedRows:
     """Return the reader of the rows that arrived within an interval."""
     assert order is not None
-    return ArrivedRows(order.arrival, start_us, start_us + span_ms(order.every) * 1000)
+    return ArrivedRows(order.arrival, first, first + order.step)
 
 
 def _handlers(

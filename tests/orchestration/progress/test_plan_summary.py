@@ -64,6 +64,20 @@ def test_what_is_read_from_files(part: Any, text: str) -> None:
     assert text in told(pipeline(), plan(part, topic()))
 
 
+@pytest.mark.parametrize(
+    ("every", "text"), [("10 min", "10 min"), (1000, "1,000 offsets"), (1, "1 offset")]
+)
+def test_the_order_of_arrival_is_said_with_what_it_means(every: Any, text: str) -> None:
+    order = {"arrival": "arrived", "every": every}
+    made = plan(files(order=order), topic())
+    assert (
+        f"`history` is replayed in order of arrival (`arrived`), as a live run that reads {text} "
+        "at a time would have read it: a row that came late is late"
+    ) in told(pipeline(), made)
+    assert Plan.model_validate_json(made.model_dump_json()) == made
+    assert "order of arrival" not in told(pipeline(), plan(files(), topic()))
+
+
 def test_several_bounded_sources_are_counted_together_and_named_in_order() -> None:
     declared = pipeline({**FILES, "name": "old"}, HISTORY, LIVE)
     old = end("old", event_time_ms=ms(2012, 6, 1))

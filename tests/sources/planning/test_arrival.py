@@ -24,6 +24,7 @@ from sources.formats.event_times import EVERY_TIME
 from sources.formats.open import read_region
 from sources.formats.parquet_rows import ArrivedRows
 from sources.formats.regions import Region
+from sources.planning.arrival_times import arrival_warnings
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 
@@ -76,12 +77,12 @@ def test_each_row_is_in_the_interval_of_its_arrival_and_in_no_other(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple[int, int]]]
 ) -> None:
     made = ordered(write(tmp_path_factory.mktemp("files"), files, row_group_size=3))
-    starts = made["arrival_us"].to_pylist()
+    starts = made["arrived_from"].to_pylist()
     assert starts == sorted(starts)
     read: list[int] = []
     for split in made.to_pylist():
         region = Region(*(split[name] for name in Region._fields))
-        reader = ArrivedRows("arrived", split["arrival_us"], split["arrival_us"] + MINUTE_US)
+        reader = ArrivedRows("arrived", split["arrived_from"], split["arrived_from"] + MINUTE_US)
         rows = [each for batch in read_region(reader, region, SCHEMA, STORES) for each in
                 batch.to_pylist()]  # fmt: skip
         assert len(rows) == split["rows"]
@@ -100,7 +101,7 @@ def test_each_row_is_in_the_interval_of_its_arrival_and_in_no_other(
 def test_the_first_interval_of_a_pause_is_a_micro_batch_without_rows(tmp_path: Path) -> None:
     made = ordered(write(tmp_path, [[(0, 0), (1, 70)], [(2, 30), (3, 400)]]))
     minutes = [(us - int(BEGIN.timestamp()) * 1_000_000) // MINUTE_US for us in
-               made["arrival_us"].to_pylist()]  # fmt: skip
+               made["arrived_from"].to_pylist()]  # fmt: skip
     assert list(zip(minutes, made["rows"].to_pylist(), strict=True)) == [
         (0, 1),
         (0, 1),
@@ -108,6 +109,19 @@ def test_the_first_interval_of_a_pause_is_a_micro_batch_without_rows(tmp_path: P
         (2, 0),
         (6, 1),
     ]
+
+
+def test_ranges_of_offsets_are_micro_batches_of_one_partition(tmp_path: Path) -> None:
+    splits = write(tmp_path, [[(0, 0), (1, 1), (2, 2)], [(3, 3), (4, 900)]])
+    order = ArrivalOrder(arrival="id", every=2)
+    event = EventColumn("at", None)
+    made, _ = in_order_of_arrival("history", order, splits, event, EVERY_TIME, STORES)
+    # Offsets have holes, and a pause has none.
+    assert made["arrived_from"].to_pylist() == [0, 2, 2, 4]
+    assert made["rows"].to_pylist() == [2, 1, 1, 1]
+    region = Region(str(tmp_path / "0.parquet"), 0, 1, 1)
+    batches = read_region(ArrivedRows("id", 2, 4), region, SCHEMA, STORES)
+    assert [each["id"] for batch in batches for each in batch.to_pylist()] == [2]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +176,11 @@ def declare(history: dict[str, Any], **changes: Any) -> Pipeline:
         ({"converge": {"gap": "1 h"}}, {}, "may hold rows that arrived earlier"),
         ({"time_range": {"since": "2024-01-01T00:00:00Z"}}, {}, "a live run would have read"),
         ({"schema_drift": {}}, {}, "`schema_drift` can't be combined"),
-        ({"order": {"arrival": "arrived", "every": "0 s"}}, {}, "greater than 0"),
+        ({"order": {"arrival": "arrived", "every": "0 s"}}, {}, "is no length of an interval"),
+        ({"order": {"arrival": "arrived", "every": -1}}, {}, "is no length of an interval"),
+        ({"order": {"arrival": "arrived", "every": "x"}}, {}, "is neither a duration"),
+        ({"order": "arrival"}, {}, "`arrival` is no order"),
+        ({"order": {"arrival": "o", "every": 5}}, {}, "`o` is not declared to hold them"),
         ({}, {"event_time": {"column": "at", "outside": "drop"}}, "`event_time.outside: drop`"),
         ({}, {"rules": {"good": {"check": "id > 1", "on_violation": "drop"}}},
          "`rules.good.on_violation: drop`"),
@@ -175,3 +193,20 @@ def test_what_can_not_be_exact_is_refused_by_name(
     assert declare({}).file_sources[0].arrival == ORDER
     with pytest.raises((ValueError, InputError), match="(?s)" + told.replace("(", r"\(")):
         declare(history, **changes)
+
+
+@pytest.mark.parametrize(
+    ("include", "kind", "warns"),
+    [
+        ({"arrived": "timestamp"}, "CreateTime", True),
+        ({"arrived": "timestamp"}, "LogAppendTime", False),
+        ({"sent": "timestamp"}, "CreateTime", False),
+    ],
+)
+def test_times_of_producers_are_warned_of(
+    include: dict[str, str], kind: str, *, warns: bool
+) -> None:
+    schema = {"id": "bigint", "at": "timestamp"}
+    pipeline = declare({}, live={"include": include, "schema": schema})
+    found = arrival_warnings(pipeline, pipeline.topics[0], {"t": kind})
+    assert ["which producers set" in each for each in found] == [True] * warns

@@ -22,8 +22,8 @@ from tests.e2e.in_session import run_chain
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
-EVENTS = range(240)
-HISTORY = range(120)
+EVENTS = range(120)
+HISTORY = range(60)
 # As many events arrive within each minute, so that a micro-batch of the live run is an interval.
 AT_ONCE = 10
 TRANSFORM = """
@@ -130,8 +130,8 @@ def test_a_backfilled_table_had_the_values_that_live_would_have_had(
 
     plan = PipelineContext.require(backfilled).plan
     assert len(plan.files) == 1
-    # Three files, each of them in each of the twelve intervals.
-    assert plan.files[0].splits == 36
+    # Three files, each of them in each of the six intervals.
+    assert plan.files[0].splits == 18
     expected, found = versions(tmp_path / "live"), versions(tmp_path / "backfilled")
     assert found == expected
     assert max(len(values) for values in found.values()) > 2

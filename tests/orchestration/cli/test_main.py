@@ -50,6 +50,15 @@ def test_a_valid_pipeline_passes(tmp_path: Path, declared: dict[str, Any]) -> No
     assert (status, answer["ok"], answer["sources"]) == (0, True, ["history"])
 
 
+def test_a_query_that_is_not_there_is_refused(tmp_path: Path, declared: dict[str, Any]) -> None:
+    declared["transform"] = {"sql": "events.sql"}
+    status, answer = call(tmp_path, declared, "validate")
+    assert (status, answer["fields"]["field"]) == (2, "transform.sql")
+    assert "`transform.sql: events.sql` can't be read" in answer["message"]
+    (tmp_path / "events.sql").write_text("SELECT * FROM input")
+    assert call(tmp_path, declared, "validate")[0] == 0
+
+
 def test_jars_are_fetched_for_the_sets_that_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,15 @@ def test_the_table_carries_what_the_declaration_says_about_it(tmp_path: Path) ->
     assert policy.fail_window.to_timedelta() == timedelta(hours=6)
 
 
+def test_the_code_of_a_query_is_its_file(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    (tmp_path / "events.sql").write_text("SELECT * FROM input")
+    case.write(transform={"sql": "events.sql"})
+    spec = pipeline_definitions(case.loaded).resolve_asset_graph().get(TABLE)
+    _, transform = spec.metadata["dagster/code_references"].code_references
+    assert (transform.file_path, transform.line_number) == (str(tmp_path / "events.sql"), 1)
+
+
 @pytest.mark.parametrize(
     "change", [{"owners": ["ada"]}, {"fresh_within": "30 s"}, {"colour": "red"}]
 )

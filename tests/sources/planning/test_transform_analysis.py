@@ -113,3 +113,17 @@ def test_an_analysis_is_read_as_it_was_kept(tmp_path: Path, document: dict[str, 
     made = TransformAnalysis(digest="d", columns=[column], stateful=["rows seen by id"])
     keep_analysis(generation, made)
     assert read_analysis(generation) == made
+
+
+def test_another_query_or_watermark_is_analyzed_again(
+    tmp_path: Path, document: dict[str, Any]
+) -> None:
+    document["transform"] = {"sql": "orders.sql"}
+    query = tmp_path / "orders.sql"
+    query.write_text("SELECT * FROM input")
+    first = request(tmp_path, document).digest
+    assert request(tmp_path, document).digest == first
+    document["transform"]["watermark"] = {"column": "at", "delay": "1 h"}
+    second = request(tmp_path, document).digest
+    query.write_text("SELECT id, at FROM input")
+    assert len({first, second, request(tmp_path, document).digest}) == 3

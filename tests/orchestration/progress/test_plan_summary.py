@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from orchestration.progress.estimate import Estimate
+from orchestration.progress.plan_preview import Preview
 from orchestration.progress.plan_summary import summary
+from orchestration.progress.plan_tables import plan_tables
 from sources.config.pipeline import Pipeline
 from sources.planning.plan import Plan
 from tests.orchestration.progress.plan_case import (
@@ -76,6 +78,18 @@ def test_the_order_of_arrival_is_said_with_what_it_means(every: Any, text: str) 
     ) in told(pipeline(), made)
     assert Plan.model_validate_json(made.model_dump_json()) == made
     assert "order of arrival" not in told(pipeline(), plan(files(), topic()))
+
+
+def test_the_reading_order_says_whether_late_rows_are_late() -> None:
+    order = {"arrival": "arrived", "every": "10 min"}
+    made = plan(files(), files("more", order=order), topic())
+    counts = {part.source: 273 for part in made.listed}
+    seen = Preview(summary="", files=counts, estimate=GUESS, schemas={}, previous=None, changes=[])
+    (shown,) = (each.rows for each in plan_tables(made, seen) if each.title == "reading order")
+    assert [(row["order"], row["rows that came late"]) for row in shown] == [
+        ("event time", "count as if on time"),
+        ("arrival (`arrived`), 10 min at a time", "are late"),
+    ]
 
 
 def test_several_bounded_sources_are_counted_together_and_named_in_order() -> None:

@@ -8,7 +8,13 @@ import pytest
 
 from sources.common.positions import EndPosition, HeldOffsets, TopicPartition
 from sources.errors import InputError
-from spark_jobs.checkpoint.watermark import Reads, Watermark, judge_order, judge_seam
+from spark_jobs.checkpoint.watermark import (
+    Reads,
+    Watermark,
+    judge_arrival,
+    judge_order,
+    judge_seam,
+)
 
 HOUR_MS = 3_600_000
 NOW = 1_800_000_000_000
@@ -54,6 +60,14 @@ def test_an_order_that_loses_rows_is_refused_with_each_way_out(is_exact: bool) -
         judge_order("history", HOUR_MS, DELAY, is_exact=is_exact)
     for way in ("withWatermark", "batch.files", "event_time.not_after"):
         assert way in caught.value.hint
+
+
+def test_what_came_late_is_dropped_as_live_would_have_dropped_it() -> None:
+    assert judge_arrival("history", HOUR_MS - 1, DELAY) is None
+    assert judge_arrival("history", 9 * HOUR_MS, None) is None
+    told = judge_arrival("history", HOUR_MS, DELAY)
+    assert "rows came up to 3,600 s late, and the watermark allows for 3,600 s" in (told or "")
+    assert "`supervision.late_rows.history`" in (told or "")
 
 
 def test_without_a_watermark_no_order_matters() -> None:

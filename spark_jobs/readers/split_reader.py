@@ -68,12 +68,13 @@ def split_reader(
                 constants = values_of(split["partition"])
                 region = Region(*(split[name] for name in Region._fields))
                 form = whole or _arrived(source.arrival, split["arrived_from"])
-                number = region.offset
+                # The rows of an interval are not numbered: others of the file lie between them.
+                number = None if whole is None else region.offset
                 for rows in read_region(form, region, inside, stores, bad, check):
                     if is_placed:
                         constants[FILE] = region.path
                         rows = _numbered(rows, number)  # noqa: PLW2901 - the same rows
-                        number += len(rows)
+                        number = None if number is None else number + len(rows)
                     yield _with_constants(rows, columns, constants)
         for handler in (bad, outside):
             if isinstance(handler, RowStager):
@@ -105,9 +106,11 @@ def _pass_over(_: BadRow) -> None:
     """Skip a bad row: a batch reads again what a stream has staged before."""
 
 
-def _numbered(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
-    """Return rows with their numbers in :data:`ROW`, from ``first`` on."""
-    numbers = pa.array(np.arange(first, first + len(rows)), pa.int64())
+def _numbered(rows: pa.RecordBatch, first: int | None) -> pa.RecordBatch:
+    """Return rows with their numbers in :data:`ROW`, from ``first`` on; null without it."""
+    numbers = pa.nulls(len(rows), pa.int64())
+    if first is not None:
+        numbers = pa.array(np.arange(first, first + len(rows)), pa.int64())
     return rows.append_column(ROW, numbers)
 
 

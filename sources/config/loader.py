@@ -26,7 +26,11 @@ from sources.storage.folder import Folder
 M = TypeVar("M", bound=BaseModel)
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 # By the names that Pydantic puts between a field and the fields of one of several models.
-_TAGS = {**SOURCE_MODELS, **TRANSFORM_MODELS, BY_ARRIVAL: ArrivalOrder}
+_TAGS: Mapping[str, type[BaseModel]] = {
+    **SOURCE_MODELS,
+    **TRANSFORM_MODELS,
+    BY_ARRIVAL: ArrivalOrder,
+}
 KEPT = "hybrid-definition.json"
 """Name of the file next to a copy of a pipeline's file, made for a generation."""
 WRITTEN = "# Written by the code that declares this pipeline: change it there."

@@ -148,7 +148,6 @@ def _order(made: Plan) -> list[dict[str, Cell]]:
             "format": part.format,
             "splits": f"{part.splits:,}",
             "order": _order_of(part.order),
-            "rows that came late": "are late" if part.order else "count as if on time",
             "out-of-orderness": part.out_of_orderness,
         }
         for part in made.files
@@ -157,8 +156,8 @@ def _order(made: Plan) -> list[dict[str, Cell]]:
 
 def _order_of(order: ArrivalOrder | None) -> str:
     if order is None:
-        return "event time"
-    return f"arrival (`{order.arrival}`), {interval(order)} at a time"
+        return "event time: rows that came late count as if on time"
+    return f"arrival (`{order.arrival}`), {interval(order)} at a time: rows that came late are late"
 
 
 def _starts(topic: TopicPlan) -> list[PlanTable]:

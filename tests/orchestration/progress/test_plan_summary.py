@@ -86,9 +86,9 @@ def test_the_reading_order_says_whether_late_rows_are_late() -> None:
     counts = {part.source: 273 for part in made.listed}
     seen = Preview(summary="", files=counts, estimate=GUESS, schemas={}, previous=None, changes=[])
     (shown,) = (each.rows for each in plan_tables(made, seen) if each.title == "reading order")
-    assert [(row["order"], row["rows that came late"]) for row in shown] == [
-        ("event time", "count as if on time"),
-        ("arrival (`arrived`), 10 min at a time", "are late"),
+    assert [row["order"] for row in shown] == [
+        "event time: rows that came late count as if on time",
+        "arrival (`arrived`), 10 min at a time: rows that came late are late",
     ]
 
 

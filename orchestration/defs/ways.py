@@ -16,7 +16,7 @@ from orchestration.supervision.verdict import Verdict
 from sources.config.loader import LoadedPipeline
 
 _GENERATION = ("new", "compare", "promote", "rollback", "discard", "finish", "abort")
-_CONTROL = ("pause", "resume", "drain", "stop", "rate", "approve")
+_CONTROL = ("pause", "resume", "drain", "stop", "rate", "approve", "compact", "vacuum")
 _ASSETS = {
     "plan": "plan",
     "snapshot": "take_snapshot",

@@ -239,7 +239,7 @@ def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
         # Another process was first.
         return None
     is_done = is_committed(loaded, switch)
-    reported = lineage.reported(loaded, "promotion", tell=steps.say)
+    reported = lineage.reported(loaded, lineage.PROMOTION, tell=steps.say)
     with nullcontext() if is_done else switch_steps.naming_the_abort(switch), reported:
         to, past = switch_steps.contexts(loaded, switch)
         steps.begin(f"stopping the runs of {switch.past} and {switch.to}")

@@ -13,6 +13,8 @@ from sources.common.optional import needs_extra
 from sources.config.loader import LoadedPipeline
 
 Tell = Callable[[str], None]
+PROMOTION = "promotion"
+"""Name of the job of a promotion or a rollback."""
 
 
 @contextmanager

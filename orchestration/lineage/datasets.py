@@ -31,8 +31,8 @@ from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.planning.file_plan import FilePlan
 from sources.planning.transform_analysis import read_analysis
-from sources.serving import target_of
 from sources.storage.delta import delta_table
+from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 
 _MAGIC = re.compile(r"[*?\[]")
@@ -71,14 +71,16 @@ def inputs_of(
     return found
 
 
-def output_of(loaded: LoadedPipeline, inputs: Iterable[InputDataset]) -> OutputDataset:
+def output_of(
+    loaded: LoadedPipeline, target: Folder, inputs: Iterable[InputDataset]
+) -> OutputDataset:
     """Return the table that the pipeline writes, with its version, columns and their lineage.
 
     Args:
         loaded: The pipeline.
+        target: Folder of the table.
         inputs: The data that it is computed from.
     """
-    target = target_of(loaded)
     namespace, name = named_place(target.url)
     facets: dict[str, Any] = {}
     try:

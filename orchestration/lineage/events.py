@@ -14,10 +14,12 @@ from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import error_message_run, job_type_job
 from openlineage.client.transport.console import ConsoleTransport
 
+from orchestration.lineage import PROMOTION
 from orchestration.lineage.datasets import inputs_of, output_of
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError, StateError
 from sources.planning.context import PipelineContext
+from sources.serving import target_of
 
 _PRODUCER = f"https://pypi.org/project/hybrid-backfill/{version('hybrid-backfill')}"
 _WRITES_NOTHING = ("plan", "take_snapshot")
@@ -90,7 +92,9 @@ class Reporter:
         )
         try:
             inputs = inputs_of(self._loaded, _planned(self._loaded), source)
-            outputs = [] if job in _WRITES_NOTHING else [output_of(self._loaded, inputs)]
+            # A generation that waits for its promotion has a table of its own.
+            own = self._loaded.target if job == PROMOTION else target_of(self._loaded)
+            outputs = [] if job in _WRITES_NOTHING else [output_of(self._loaded, own, inputs)]
             event = RunEvent(
                 eventTime=datetime.now(UTC).isoformat(),
                 producer=_PRODUCER,

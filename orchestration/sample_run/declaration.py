@@ -23,18 +23,19 @@ from sources.errors import InputError
 from sources.storage.folder import Folder
 
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*%")
-# Who approves, what serves readers, when something is done by itself, and who is told.
-_NOT_FOR_A_SAMPLE = (
-    "about",
-    "approve",
-    "approvers",
-    "cuts",
-    "generations",
-    "ranges",
-    "sample",
-    "supervision",
-    "switch",
-    "upkeep",
+# What decides what is read, and what becomes of it. All else is about who sees, runs or approves.
+_SAME = (
+    "name",
+    "event_time",
+    "key",
+    "allowed_lateness",
+    "sequence",
+    "seam_filter",
+    "rules",
+    "transform",
+    "audit",
+    "s3",
+    "hdfs",
 )
 # Where a source's bad records go, and how slowly it is read.
 _NOT_OF_ITS_SOURCES = ("asset", "quarantine", "rate")
@@ -128,7 +129,7 @@ def declare_sample(
     document: Mapping[str, Any] = read_document(loaded.path)
     spark = document.get("spark") or {}
     declared = {
-        **{name: value for name, value in document.items() if name not in _NOT_FOR_A_SAMPLE},
+        **{name: document[name] for name in _SAME if name in document},
         "sources": [
             {name: value for name, value in each.items() if name not in _NOT_OF_ITS_SOURCES}
             for each in document["sources"]

@@ -192,6 +192,7 @@ class TestDeclaration:
             document["sink"]["table"] = "shop.events"
             document |= {
                 "approve": True,
+                "lineage": {"namespace": "there"},
                 "supervision": {"webhook": "${HOOK}", "late_rows": {"history": 3}},
                 "ranges": {"by": "day", "start": "2024-01-01"},
             }
@@ -209,6 +210,7 @@ class TestDeclaration:
             str(folder / "state" / "events"), str(folder / "table"),
         )  # fmt: skip
         assert (pipeline.sink.table, pipeline.approve, pipeline.ranges) == (None, False, None)
+        assert pipeline.lineage is None
         assert (pipeline.supervision.webhook, pipeline.supervision.late_rows.history) == (None, 3)
         assert pipeline.spark.master == "local[*]"
         assert pipeline.spark.conf == {"a.b": "c"}

@@ -83,7 +83,7 @@ def _why_not_by_transform(
     side: LoadedPipeline, sample: Sample, analysis: TransformAnalysis | None
 ) -> str | None:
     """Return why the transform keeps rows of a sample from being those of the whole."""
-    sink, name = side.pipeline.sink, side.pipeline.transform
+    sink, name = side.pipeline.sink, side.pipeline.transform.name
     if analysis is None or analysis.columns is None:
         return f"`transform: {name}` could not be analyzed, so it is unknown what its rows are of."
     returned = {column.name: column.inputs for column in analysis.columns}
@@ -130,7 +130,7 @@ def _why_not_by_tables(
         create_target_rows(connection, "found", tables[SAMPLE], list(needed))
         if count_rows(connection, f"audit.found WHERE ({within}) IS NOT TRUE"):
             return (
-                f"`transform: {side.pipeline.transform}` changes values of "
+                f"`transform: {side.pipeline.transform.name}` changes values of "
                 f"{', '.join(sample.by)}, by which the sample is taken, so its rows can't be found "
                 "in the table that serves."
             )

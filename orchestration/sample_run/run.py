@@ -164,18 +164,12 @@ def _run(side: LoadedPipeline, observer: Observer) -> list[str]:
 
 def _audited(side: LoadedPipeline) -> tuple[AuditReport | None, str | None]:
     """Return the audit of a sample, or why there is none."""
-    pipeline = side.pipeline
-    if pipeline.audit is None and pipeline.sink.mode == "merge" and not pipeline.sink.sequence:
-        reason = (
-            "Neither `audit.sql` nor `sink.sequence` is declared, so it is unknown which rows the "
-            "table has to hold."
-        )
-        return None, reason
     try:
         return audit(side), None
     except InputError as error:
-        # A transform that was just changed returns what the query does not compute yet.
-        if error.fields.get("field") != "audit.sql":
+        # No query computes the table; or a transform that was just changed returns what it does
+        # not compute yet, or what DuckDB can't compute.
+        if error.fields.get("field") not in ("audit", "audit.sql", "transform.sql"):
             raise
         return None, error.message
 

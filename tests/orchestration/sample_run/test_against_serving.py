@@ -133,7 +133,7 @@ def test_what_would_mean_nothing_is_not_compared(
     ("sink", "made", "audit", "reason"),
     [
         ({}, table(SAMPLED, large=[True] * len(SAMPLED)), 'SELECT id, "at", v FROM input', "large"),
-        (MERGED, table(SAMPLED), None, "Neither `audit.sql` nor `sink.sequence` is declared"),
+        (MERGED, table(SAMPLED), None, "but neither `audit` nor `sink.sequence`"),
     ],
 )
 def test_a_table_that_no_query_computes_is_shown_without_an_audit(
@@ -152,6 +152,24 @@ def test_a_table_that_no_query_computes_is_shown_without_an_audit(
     assert (found.audit, found.outcome, found.rows) == (None, "unknown", len(SAMPLED))
     assert reason in (found.not_audited or "")
     assert found.to_dict()["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("query", "outcome", "reason"),
+    [
+        ("SELECT id, at, v FROM input", "passed", None),
+        ("SELECT id, at, bround(v) AS v FROM input", "unknown", "run by DuckDB, fails"),
+    ],
+)
+def test_a_sample_is_audited_by_the_query_of_its_transform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, outcome: str, reason: str | None
+) -> None:
+    (tmp_path / "events.sql").write_text(query)
+    loaded = declared(tmp_path, MERGED, transform={"sql": "events.sql"})
+    monkeypatch.setattr(run, "_run", lambda side, _: as_if_run(side, table(SAMPLED)))
+    found = run.try_sample(loaded, SampleOptions(share=0.3))
+    assert (found.outcome, found.not_audited is None) == (outcome, reason is None)
+    assert (reason or "") in (found.not_audited or "")
 
 
 def test_a_sample_without_rows_is_refused_with_what_was_asked_for(

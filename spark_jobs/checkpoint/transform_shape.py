@@ -11,6 +11,7 @@ import ast
 import hashlib
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -164,19 +165,21 @@ def digest_of_code(function: Callable[..., Any]) -> str:
 
     Without source code (only a compiled file exists) it is the digest of an empty text.
     """
-    # A module that belongs to one of several pipelines in a process is found by its file only.
-    where = inspect.getmodule(function) or inspect.unwrap(function)
     try:
-        source = inspect.getsource(where) if inspect.ismodule(where) else _file_of(where)
-        text = ast.dump(ast.parse(source))
-    except (OSError, TypeError):
+        text = ast.dump(ast.parse(_source_of(inspect.unwrap(function))))
+    except (OSError, TypeError, KeyError, ValueError):
         # Only a compiled file exists.
         text = ""
     return digest(text)
 
 
-def _file_of(function: Callable[..., Any]) -> str:
-    return Path(inspect.getfile(function)).read_text()
+def _source_of(function: Callable[..., Any]) -> str:
+    try:
+        # By its file: a module of that name may be another pipeline's.
+        return Path(inspect.getfile(function)).read_text()
+    except TypeError:
+        # An object that can be called.
+        return inspect.getsource(sys.modules[function.__module__])
 
 
 def digest(text: str) -> str:

@@ -65,6 +65,7 @@ _PROFILES = {
 }
 _CURVES = {
     "planning": ("Planning Parquet files", "files", "plan_s"),
+    "planning-iceberg": ("Planning an Iceberg snapshot", "files", "list_s"),
     "partitions": ("Finding start offsets", "partitions", "decide_s"),
     "overlap": ("Passing the seam", "overlap_rows", "seam_s"),
     "keys": ("Keys in state", "keys", "history_s"),

@@ -199,7 +199,7 @@ def _parsed(
         marked = _Marked(rows, {n: F.col(n) for n in kinds}, reason.isNotNull(), reason)
     else:
         needed = RECORD if remove is not None else extra
-        marked = _parse(records, source, columns, of_value, needed)
+        marked = _parse(records, source, columns, of_value, (needed, extra))
         if remove is not None:
             return _without_bad(marked, remove, row_ddl + extra_ddl, extra).select(*returned)
     if source.on_bad_record == "fail":
@@ -260,7 +260,7 @@ def _parse(
     source: KafkaSource,
     columns: Mapping[str, str],
     of_value: pa.Schema,
-    needed: Sequence[str],
+    needed: tuple[Sequence[str], Sequence[str]],
 ) -> _Marked:
     """Parse JSON, or take bytes as they are.
 
@@ -269,7 +269,8 @@ def _parse(
         source: The declaration.
         columns: Names and types of all columns of a record.
         of_value: Columns of the value.
-        needed: Those of :data:`RECORD` that the rows have to have.
+        needed: Those of :data:`RECORD` that rows have to have if they are bad, and if they are
+            good.
     """
     included = {name: F.col(name) for name in source.record_columns}
     wrong = _wrong(source, columns)
@@ -283,9 +284,10 @@ def _parse(
     if supports_schema(of_value) and _reads_times_as_arrow(records.sparkSession):
         is_read = F.col(_DECIDED)
         wrong = _wrong(source, columns, is_read=is_read)
-        kept = [*included, *(name for name in needed if name != VALUE)]
+        of_bad, of_good = needed
+        kept = [*included, *(name for name in of_bad if name != VALUE)]
         # A bad key makes a record bad whose value may be good.
-        is_whole = VALUE in needed and len(wrong) > 1
+        is_whole = VALUE in of_good or (VALUE in of_bad and len(wrong) > 1)
         read = _object_reader(of_value, [*LOG_COLUMNS, *kept], is_whole=is_whole)
         records = records.select(*LOG_COLUMNS, *kept, VALUE)
         kinds = {

@@ -11,6 +11,7 @@ from orchestration.defs import job_texts
 from orchestration.defs.assets import step_key, table_key
 from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.defs.control_job import control_job
+from orchestration.defs.feeds import feed_definitions
 from orchestration.defs.generation_job import (
     generation_job,
     rerun_schedules,
@@ -32,8 +33,8 @@ def pipeline_definitions(
 
     The jobs are four: ``<name>`` builds the table and keeps it up to date, ``<name>_control`` acts
     on its runs, ``<name>_generation`` replaces the whole table, and ``<name>_backfill`` recomputes
-    ranges of it. The checks of the live run are there only if the pipeline ends in an unbounded
-    source.
+    ranges of it. With ``feeds`` there is a fifth, ``<name>_feeds``, and a sensor of that name. The
+    checks of the live run are there only if the pipeline ends in an unbounded source.
 
     Args:
         loaded: The pipeline.
@@ -69,7 +70,7 @@ def pipeline_definitions(
         ],
         sensors=[supervision_sensor(loaded, [chain, generations])],
     )
-    return dg.Definitions.merge(made, range_definitions(loaded))
+    return dg.Definitions.merge(made, range_definitions(loaded), feed_definitions(loaded))
 
 
 def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:

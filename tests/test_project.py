@@ -14,7 +14,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = ["hybrid_testing", "orchestration", "services", "sources", "spark_jobs"]
+PACKAGES = ["feeds", "hybrid_testing", "orchestration", "services", "sources", "spark_jobs"]
 COMPATIBILITY = (ROOT / "docs" / "versions.md").read_text().partition("## Compatibility")[2]
 
 

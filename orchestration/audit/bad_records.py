@@ -19,8 +19,9 @@ from orchestration.audit.rules import (
     recount_broken_records,
     recount_broken_rows,
 )
-from orchestration.audit.sql import count_rows, quoted
+from orchestration.audit.sql import count_rows
 from sources.common.positions import Offsets, TopicPartition
+from sources.common.sql_names import quoted
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource

@@ -18,14 +18,9 @@ from deltalake import DeltaTable, QueryBuilder
 
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.run import MEMORY_LIMIT
-from orchestration.audit.sql import (
-    column_list,
-    count_rows,
-    duckdb_type,
-    open_database,
-    quoted,
-)
+from orchestration.audit.sql import count_rows, duckdb_type, open_database
 from sources.common.schema import parse_type
+from sources.common.sql_names import column_list, quoted
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline

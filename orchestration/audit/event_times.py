@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import duckdb
 
-from orchestration.audit.sql import count_rows, quoted
+from orchestration.audit.sql import count_rows
 from sources.common.positions import span_ms
+from sources.common.sql_names import quoted
 from sources.config.event_time import AHEAD, EventTime
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestration.audit.sql import column_list, quoted
 from orchestration.audit.translation import translated
 from orchestration.audit.versions import descending, last_change_query
+from sources.common.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.sink import Sink
 from sources.config.sql_file import read_sql

@@ -20,18 +20,11 @@ from orchestration.audit.readers.files import AuditFiles, LeftOut
 from orchestration.audit.readers.topic import create_topic_view
 from orchestration.audit.readers.topic_reader import TopicReader
 from orchestration.audit.report import AuditExample, BadLine
-from orchestration.audit.sql import (
-    column_list,
-    columns_of,
-    count_rows,
-    duckdb_types,
-    error_text,
-    literal,
-    quoted,
-)
+from orchestration.audit.sql import columns_of, count_rows, duckdb_types, error_text
 from orchestration.audit.versions import create_input
 from sources.common.positions import Offsets, now_ms
 from sources.common.schema import normalize_schema, parse_schema
+from sources.common.sql_names import column_list, literal, quoted
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline

@@ -16,9 +16,10 @@ from orchestration.audit.ledger_lines import NO_ROWS, PartitionCounts, line_of
 from orchestration.audit.readers.files import AuditFiles
 from orchestration.audit.readers.topic import before_rules
 from orchestration.audit.report import LedgerLine
-from orchestration.audit.sql import column_list, columns_of, error_text, insert_arrow, quoted
+from orchestration.audit.sql import columns_of, error_text, insert_arrow
 from orchestration.audit.versions import sequence_in
 from sources.common.positions import Offsets, TopicPartition, iso
+from sources.common.sql_names import column_list, quoted
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestration.audit.sql import duckdb_type, literal, quoted
+from orchestration.audit.sql import duckdb_type
 from sources.common.schema import parse_type
+from sources.common.sql_names import literal, quoted
 from sources.databases.mariadb.server import Address, parse_address
 from sources.errors import InputError
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestration.audit.sql import duckdb_type, literal, quoted
+from orchestration.audit.sql import duckdb_type
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_type
+from sources.common.sql_names import literal, quoted
 from sources.errors import InputError
 
 with needs_extra("postgres", "Comparing with PostgreSQL"):

@@ -8,7 +8,8 @@ import duckdb
 
 from orchestration.audit.quarantine import count_not_quarantined, count_quarantined
 from orchestration.audit.report import BadLine, Outcome, judge
-from orchestration.audit.sql import count_rows, literal, quoted
+from orchestration.audit.sql import count_rows
+from sources.common.sql_names import literal, quoted
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource

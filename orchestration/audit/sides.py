@@ -11,7 +11,8 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from orchestration.audit.expected import ExpectedQuery
-from orchestration.audit.sql import FLOATING, INTEGERS, column_list, columns_of, error_text
+from orchestration.audit.sql import FLOATING, INTEGERS, columns_of, error_text
+from sources.common.sql_names import column_list
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, UnavailableError
 from sources.serving import target_of

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import duckdb
 
-from orchestration.audit.sql import columns_of, quoted
+from orchestration.audit.sql import columns_of
+from sources.common.sql_names import quoted
 from sources.config.pipeline import Pipeline
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from sources.common.schema import parse_type, type_name
+from sources.common.sql_names import literal, quoted
 
 INSTANT = "TIMESTAMP WITH TIME ZONE"
 FLOATING = frozenset({"FLOAT", "DOUBLE"})
@@ -46,21 +47,6 @@ def error_text(error: Exception) -> str:
     """
     text = str(error).strip()
     return f"{text}\n" if "\n" in text else f"{text.rstrip('.')}."
-
-
-def quoted(name: str) -> str:
-    """Return the name of a column or table as a quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def column_list(names: Iterable[str]) -> str:
-    """Return names as quoted SQL identifiers, separated by commas."""
-    return ", ".join(map(quoted, names))
-
-
-def literal(text: str) -> str:
-    """Return a text as an SQL string literal."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def struct(types: Mapping[str, str]) -> str:

@@ -9,8 +9,8 @@ from typing import TypeVar
 from sqlglot import ErrorLevel, TokenType, exp, parse, parse_one, tokenize
 from sqlglot.errors import SqlglotError
 
-from orchestration.audit.sql import quoted
 from sources.common.row_sql import to_duckdb
+from sources.common.sql_names import quoted
 
 _E = TypeVar("_E", bound=exp.Expr)
 

@@ -12,7 +12,8 @@ import duckdb
 
 from orchestration.audit.compare import json_value, key_of
 from orchestration.audit.report import EXAMPLES, AuditExample
-from orchestration.audit.sql import column_list, columns_of, count_rows, literal, quoted
+from orchestration.audit.sql import columns_of, count_rows
+from sources.common.sql_names import column_list, literal, quoted
 from sources.config.pipeline import Pipeline
 from sources.config.sink import Sink
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from orchestration.audit.sql import quoted
+from sources.common.sql_names import quoted
 from sources.errors import InputError
 
 # By the suffix of a file's name, without `.gz` and the like.

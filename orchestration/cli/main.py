@@ -14,6 +14,7 @@ import typer
 
 from orchestration.cli import (
     cuts,
+    feed,
     generation,
     live_run,
     local,
@@ -342,6 +343,7 @@ app.add_typer(sample.app)
 app.add_typer(live_run.app)
 app.add_typer(target.app)
 app.add_typer(cuts.app)
+app.add_typer(feed.app)
 app.add_typer(generation.app, name="generation")
 app.add_typer(training.app)
 app.add_typer(metrics.app)

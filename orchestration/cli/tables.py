@@ -19,6 +19,7 @@ _SHORT = len("30 Sep 2024 00:00")
 """Cells of a plan up to this length, times among them, stay on one line."""
 
 if TYPE_CHECKING:
+    from feeds.record import FeedStatus
     from orchestration.audit.compare_generations import GenerationComparison
     from orchestration.audit.report import AuditReport, BadLine, LedgerLine
     from orchestration.generations.lifecycle import GenerationLine
@@ -64,7 +65,18 @@ def _plan_table(shown: PlanTable) -> Table:
 def status(found: Status) -> Group:
     """Show the state of each source, and the same of the serving generation if that is another."""
     serving = [] if found.served_by is None else [_status(found.served_by)]
-    return Group(_status(found), *serving)
+    return Group(_status(found), *serving, *([_feeds(found.feeds)] if found.feeds else []))
+
+
+def _feeds(found: list[FeedStatus]) -> Table:
+    """Show how far each second sink is."""
+    table = Table("feed", "type", "version", "versions behind", "seconds behind", "state")
+    for each in found:
+        cells = (each.number, each.behind, None if each.lag_s is None else round(each.lag_s))
+        shown = ("" if cell is None else f"{cell:,}" for cell in cells)
+        style = None if each.is_healthy else "red"
+        table.add_row(each.name, each.type, *shown, escape(each.text), style=style)
+    return table
 
 
 def outcome(found: Status) -> Group:

@@ -64,5 +64,12 @@ HEADROOM = Metric(
 OF_SOURCES = (STATE, COMMITTED, LEFT, LATE, BAD, OUTSIDE, BATCH, HEADROOM)
 """Metrics of each source."""
 
-EVERY = (LOOK, HEALTHY, HEALTH, RED, *LIVE.values(), *OF_SOURCES)
+FEED_HEALTHY = Metric("feed_healthy", "Whether a second sink is not late, and agreed when compared")
+FEED_BEHIND = Metric("feed_behind_versions", "Versions of the table that a second sink lacks")
+FEED_LAG = Metric("feed_lag_seconds", "Since the oldest commit that a second sink lacks")
+FEED_SHARE = Metric("feed_agreeing_share", "Share of compared rows that agree with the table")
+OF_FEEDS = (FEED_HEALTHY, FEED_BEHIND, FEED_LAG, FEED_SHARE)
+"""Metrics of each second sink."""
+
+EVERY = (LOOK, HEALTHY, HEALTH, RED, *LIVE.values(), *OF_SOURCES, *OF_FEEDS)
 """All metrics."""

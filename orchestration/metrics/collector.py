@@ -82,6 +82,7 @@ class PipelineCollector(Collector):
             own = list(self._of(loaded, found))
             if found.served_by is not None:
                 own += self._of(loaded, found.served_by)
+            own += _of_feeds(found)
         except HybridError:
             return [Sample(catalog.LOOK, {"pipeline": name}, 0)]
         return [Sample(catalog.LOOK, {"pipeline": name}, 1), *own]
@@ -113,6 +114,18 @@ class PipelineCollector(Collector):
             place = {"topic": headroom.topic, "partition": str(headroom.partition)}
             own = {**labels, "source": found.source, **place}
             yield Sample(catalog.HEADROOM, own, headroom.left_ms / 1000)
+
+
+def _of_feeds(found: Status) -> Iterator[Sample]:
+    for feed in found.feeds:
+        own = {"pipeline": found.pipeline, "feed": feed.name}
+        yield Sample(catalog.FEED_HEALTHY, own, feed.is_healthy)
+        if feed.behind is not None:
+            yield Sample(catalog.FEED_BEHIND, own, feed.behind)
+        if feed.lag_s is not None:
+            yield Sample(catalog.FEED_LAG, own, feed.lag_s)
+        if feed.compared is not None:
+            yield Sample(catalog.FEED_SHARE, own, feed.compared.share)
 
 
 def _of_source(

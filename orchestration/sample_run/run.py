@@ -17,11 +17,12 @@ from orchestration.audit.compare_generations import GenerationComparison
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import MEMORY_LIMIT, audit
 from orchestration.audit.sides import create_target_rows, open_target
-from orchestration.audit.sql import column_list, count_rows, open_database
+from orchestration.audit.sql import count_rows, open_database
 from orchestration.chain import ChainRun, Observer, SnapshotStep, run_step, steps_of
 from orchestration.sample_run.against_serving import compare_with_serving
 from orchestration.sample_run.declaration import SampleOptions, declare_sample, sample_of
 from sources.common.schema import names_and_types, normalize_schema
+from sources.common.sql_names import column_list
 from sources.config.loader import LoadedPipeline
 from sources.config.sample import Sample
 from sources.errors import InputError

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
+from feeds.record import FeedStatus, feed_statuses
 from orchestration.supervision.belonging import find_refusal
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.slot_watch import keep_slot
@@ -37,7 +38,8 @@ class Status(BaseModel):
         planned: Whether its plan was made.
         waits_for_approval: Whether that plan waits for a person's approval.
         healthy: False if a run failed, is dead or silent, the live run is red, or checkpoint, state
-            and target don't belong together; of this generation or of the serving one.
+            and target don't belong together; of this generation or of the serving one. False, too,
+            if a feed is late.
         own_healthy: The same of this generation alone.
         sources: Progress of each source, in order.
         live: Verdict on the live run; None if it was never requested.
@@ -46,6 +48,8 @@ class Status(BaseModel):
         transform_changed: Warning about a transform that changed under the checkpoint; None if
             none did.
         followed: Changes of the captured table's columns that this generation's runs followed.
+        feeds: How far each second sink has the table that readers see; empty unless that was
+            asked for.
         lease: Lease of the driver, or of the process that launches one, with its holder and age;
             None if there was never one, or if the state is on a file system, whose kernel keeps
             the locks.
@@ -64,6 +68,7 @@ class Status(BaseModel):
     refused: ErrorReport | None = None
     transform_changed: str | None = None
     followed: list[FollowedChange] = Field(default_factory=list)
+    feeds: list[FeedStatus] = Field(default_factory=list)
     lease: SeenLease | None = None
 
 
@@ -80,10 +85,14 @@ def status_of(loaded: LoadedPipeline, generation: str | None = None) -> Status:
         InputError: There is no such generation.
         StateError: The state can't be read.
     """
+    # A copy that was kept for a generation may have other feeds than the file has now.
+    feeds = feed_statuses(loaded)
     if generation is not None or waiting(loaded) is None:
         # After a rollback the newest one neither serves nor waits.
         loaded = acting_on(loaded, generation)
-    return status(loaded)
+    found = status(loaded)
+    is_healthy = found.healthy and all(each.is_healthy for each in feeds)
+    return found.model_copy(update={"feeds": feeds, "healthy": is_healthy})
 
 
 def status(loaded: LoadedPipeline) -> Status:

@@ -16,9 +16,10 @@ from deltalake import DeltaTable
 
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sides import create_target_rows, open_target
-from orchestration.audit.sql import INSTANT, column_list, columns_of, open_database, quoted
+from orchestration.audit.sql import INSTANT, columns_of, open_database
 from orchestration.training.columns import KNOWN_AT, Asked, JoinColumns, join_columns
 from sources.common.counting import counted
+from sources.common.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
 from sources.planning.transform_analysis import read_analysis

@@ -18,6 +18,7 @@ _MODULES = {
     "msk": "aws_msk_iam_sasl_signer",
     "plots": "matplotlib",
     "postgres": "psycopg",
+    "redis": "redis",
     "registry": "confluent_kafka.schema_registry",
 }
 """What each extra of ``pyproject.toml`` makes importable."""
@@ -51,7 +52,7 @@ def require_extra(extra: str, what: str) -> None:
 
     Args:
         extra: Name of the extra that installs the package: ``avro``, ``hdfs``, ``mariadb``,
-            ``metrics``, ``msk``, ``plots``, ``postgres`` or ``registry``.
+            ``metrics``, ``msk``, ``plots``, ``postgres``, ``redis`` or ``registry``.
         what: Which part of a pipeline or command needs the package; begins the error's sentence.
 
     Raises:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from sources.common.positions import Record
 from sources.common.security import check_secrets_come_from_environment
+from sources.config.feeds import FEED_MODELS
 from sources.config.file_options import BY_ARRIVAL, BY_NAME, ArrivalOrder
 from sources.config.own_modules import OwnModules
 from sources.config.pipeline import SOURCE_MODELS, Pipeline
@@ -381,10 +382,11 @@ def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
 
 
 def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
+    types = _tags(error["loc"])
     location = [
         part
         for part in error["loc"]
-        if part not in _TAGS and part != BY_NAME and not str(part).startswith("literal[")
+        if part not in types and part != BY_NAME and not str(part).startswith("literal[")
     ]
     where = ".".join(str(part) for part in location) or "pipeline"
     if error["type"] == "extra_forbidden":
@@ -403,12 +405,18 @@ def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
     return f"  {where}: {text.removesuffix('.')}{given}."
 
 
+def _tags(location: tuple[int | str, ...]) -> Mapping[str, type[BaseModel]]:
+    """Return the names that Pydantic may put into a location, with the models they stand for."""
+    return FEED_MODELS if location[:1] == ("feeds",) else _TAGS
+
+
 def _fields_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
     """Return the field names that a YAML mapping at a location may use."""
     current: type[BaseModel] | None = model
+    types = _tags(location)
     for part in location:
-        if part in _TAGS:
-            current = _TAGS[str(part)]
+        if part in types:
+            current = types[str(part)]
         elif isinstance(part, str) and current is not None and part in current.model_fields:
             current = _model_in(current.model_fields[part].annotation)
     fields = current.model_fields if current is not None else {}

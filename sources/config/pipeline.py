@@ -15,6 +15,7 @@ from sources.config.about import About
 from sources.config.cuts import Cuts, overlap
 from sources.config.declared_source import DeclaredSource
 from sources.config.event_time import DeclaredEventTime
+from sources.config.feeds import AnyFeed, check_feeds
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.lineage import Lineage
@@ -105,6 +106,7 @@ class Pipeline(Declared):
         about: Owners, tags and descriptions of the table, for Dagster's catalog.
         cuts: Consistent cuts of this table and others of its database.
         lineage: OpenLineage events of the steps, for a catalog of data.
+        feeds: Second sinks, which get the rows of the target from its commits.
 
     """
 
@@ -134,6 +136,7 @@ class Pipeline(Declared):
     about: About = About()
     cuts: Cuts | None = None
     lineage: Lineage | None = None
+    feeds: list[AnyFeed] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _places_are_safe(self) -> Pipeline:
@@ -192,6 +195,11 @@ class Pipeline(Declared):
                 "that computes the target from `input`, or remove `audit`."
             )
             raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _feeds_have_names(self) -> Pipeline:
+        check_feeds(self.feeds)
         return self
 
     @model_validator(mode="after")
@@ -258,7 +266,7 @@ class Pipeline(Declared):
         return Stores(self.s3, self.hdfs)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
-        """Return the pipeline with its sources' paths made absolute.
+        """Return the pipeline with the paths of its sources and feeds made absolute.
 
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
@@ -267,7 +275,8 @@ class Pipeline(Declared):
             ValueError: A path is ``hdfs:///…`` and no namenode is declared.
         """
         sources = [source.located(locate, self.hdfs.absolute) for source in self.sources]
-        return self.model_copy(update={"sources": sources})
+        feeds = [feed.located(locate) for feed in self.feeds]
+        return self.model_copy(update={"sources": sources, "feeds": feeds})
 
     def hybrid_source(self) -> HybridSource[AnySource]:
         """Return the chain of sources.
@@ -356,6 +365,20 @@ class Pipeline(Declared):
         names = ", ".join(source.name for source in self.topics) or "none"
         hint = f"Name a source of `type: kafka`; pipeline `{self.name}` has {names}."
         raise InputError(message, hint, pipeline=self.name, source=name)
+
+    def feed(self, name: str) -> AnyFeed:
+        """Return the feed of this name.
+
+        Raises:
+            InputError: The pipeline has none of this name.
+        """
+        for feed in self.feeds:
+            if feed.name == name:
+                return feed
+        message = f"Pipeline `{self.name}` has no feed `{name}`."
+        names = ", ".join(feed.name for feed in self.feeds) or "none"
+        hint = f"Name a feed that `feeds` declares; pipeline `{self.name}` has {names}."
+        raise InputError(message, hint, pipeline=self.name, value=name)
 
     def topic_after(self, name: str) -> KafkaSource | None:
         """Return the first Kafka source after the source of this name; None if there is none.

@@ -27,7 +27,12 @@ def kind_of(dsn: str) -> DatabaseKind:
     return "mariadb" if dsn.startswith(_BINLOG_SCHEMES) else "postgres"
 
 
-def _without_password(dsn: str) -> str:
+def without_password(dsn: str) -> str:
+    """Return a connection string; refuse one that contains a password.
+
+    Raises:
+        ValueError: It contains one.
+    """
     if _SECRET.search(dsn):
         message = (
             "`dsn` contains a password, which must not be in the file. Remove the password from "
@@ -57,7 +62,7 @@ class SnapshotOptions(Declared):
 
     """
 
-    dsn: Annotated[str, AfterValidator(_without_password)]
+    dsn: Annotated[str, AfterValidator(without_password)]
     slot: str | None = None
     connector: str | None = None
     chunk_rows: PositiveInt = 500_000

@@ -10,6 +10,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from sources.common.positions import iso
+from sources.common.sql_names import quoted
 from sources.errors import InputError
 from sources.storage.delta import delta_table
 from sources.storage.folder import Folder
@@ -103,9 +104,9 @@ class Cut(NamedTuple):
             schema, _, own = name.rpartition(".")
             rows = f"_cut_{place}"
             connection.register(rows, table.to_pyarrow_dataset())
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(schema)}")
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
             connection.execute(
-                f"CREATE OR REPLACE VIEW {_quoted(schema)}.{_quoted(own)} AS SELECT * FROM {rows}"
+                f"CREATE OR REPLACE VIEW {quoted(schema)}.{quoted(own)} AS SELECT * FROM {rows}"
             )
 
     def _gone(self, name: str, why: str) -> InputError:
@@ -120,10 +121,6 @@ class Cut(NamedTuple):
             "VACUUM retain as much."
         )
         return InputError(message, hint, table=name, value=str(self.number))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _files(table: DeltaTable) -> list[str]:

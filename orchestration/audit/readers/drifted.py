@@ -13,7 +13,8 @@ from glob import escape
 import duckdb
 import pyarrow.parquet as pq
 
-from orchestration.audit.sql import columns_of, duckdb_types, literal, quoted, struct
+from orchestration.audit.sql import columns_of, duckdb_types, struct
+from sources.common.sql_names import literal, quoted
 from sources.config.file_options import SchemaDrift
 from sources.config.file_source import FileSource
 

@@ -31,13 +31,12 @@ from orchestration.audit.sql import (
     create_empty_table,
     duckdb_types,
     insert_arrow,
-    literal,
-    quoted,
     struct,
 )
 from sources.common.optional import needs_extra
 from sources.common.positions import now_ms, to_us
 from sources.common.schema import names_and_types, normalize_schema
+from sources.common.sql_names import literal, quoted
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError

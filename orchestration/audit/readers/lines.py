@@ -16,15 +16,9 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.audit.readers.value_checks import parse_json, refused_csv, refused_json
-from orchestration.audit.sql import (
-    create_empty_table,
-    duckdb_types,
-    error_text,
-    insert_arrow,
-    literal,
-    quoted,
-)
+from orchestration.audit.sql import create_empty_table, duckdb_types, error_text, insert_arrow
 from sources.common.schema import parse_schema
+from sources.common.sql_names import literal, quoted
 from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.formats.csv import CsvOptions

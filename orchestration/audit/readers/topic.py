@@ -16,13 +16,8 @@ from orchestration.audit.event_times import Bounds, leave_out_of_topic
 from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
 from orchestration.audit.readers.value_checks import parse_json, refused_by_spark
 from orchestration.audit.rules import create_broken, meeting, within_sample
-from orchestration.audit.sql import (
-    column_list,
-    columns_of,
-    count_rows,
-    literal,
-    quoted,
-)
+from orchestration.audit.sql import columns_of, count_rows
+from sources.common.sql_names import column_list, literal, quoted
 from sources.config.kafka_source import KafkaSource
 from sources.config.rules import RowRules
 from sources.decoding.decoder import NO_VALUE

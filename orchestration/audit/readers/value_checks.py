@@ -11,7 +11,8 @@ from collections.abc import Mapping
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit.sql import duckdb_type, json_structure, literal, quoted
+from orchestration.audit.sql import duckdb_type, json_structure
+from sources.common.sql_names import literal, quoted
 
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = r"([01]\d|2[0-3])(:\d\d(:\d\d(\.\d{1,6})?)?)?"

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestration.audit.readers.lines import load_lines
-from orchestration.audit.sql import column_list, open_database
+from orchestration.audit.sql import open_database
 from sources.common.schema import parse_schema
+from sources.common.sql_names import column_list
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.file_source import FileSource
 from sources.files.format_registry import format_of

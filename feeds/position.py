@@ -1,0 +1,113 @@
+"""How far a sink has the table: which version, of which table, in which form."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from sources.common.positions import Record
+from sources.common.schema import names_and_types
+from sources.serving import OWNER
+from sources.storage.delta_log import commit_name
+from sources.storage.folder import Folder
+
+
+class Position(Record):
+    """A version of the target as a sink has it; kept in the sink.
+
+    Attributes:
+        table: Id of the Delta table, which a table that is made again does not share.
+        number: Version of the table.
+        commit: SHA-256 of the commit that made the version; empty if the log has no longer got it.
+        owner: Generation that the table belonged to.
+        form: SHA-256 of the columns with their types, and of the key.
+    """
+
+    table: str
+    number: int
+    commit: str
+    owner: str
+    form: str
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a sink remembers.
+
+    Attributes:
+        delivered: The version that the sink has; None if a load is needed: nothing was delivered,
+            or a load has not been completed.
+        pending: The version of a delivery that was begun after that, and not completed; None if
+            there is none. Some of its rows may be in the sink.
+    """
+
+    delivered: Position | None = None
+    pending: Position | None = None
+
+
+def position_of(
+    folder: Folder, table: DeltaTable, columns: pa.Schema, key: Sequence[str]
+) -> Position:
+    """Return the position of a version of the table.
+
+    Args:
+        folder: The table's folder.
+        table: The table, opened at the version.
+        columns: The columns that are delivered.
+        key: Columns that identify a row.
+
+    Raises:
+        OSError: The log can't be read.
+    """
+    number = int(table.version())
+    metadata = table.metadata()
+    form = repr((names_and_types(columns), list(key)))
+    return Position(
+        table=str(metadata.id),
+        number=number,
+        commit=commit_of(folder, number),
+        owner=metadata.configuration.get(OWNER, ""),
+        form=hashlib.sha256(form.encode()).hexdigest(),
+    )
+
+
+def commit_of(folder: Folder, number: int) -> str:
+    """Return SHA-256 of the commit that made a version; empty if the log does not have it.
+
+    Args:
+        folder: The table's folder.
+        number: Number of the version.
+
+    Raises:
+        OSError: The log can't be read.
+    """
+    text = folder.read_bytes(commit_name(number))
+    return "" if text is None else hashlib.sha256(text).hexdigest()
+
+
+def why_not_from(before: Position, now: Position, commit_now: str) -> str | None:
+    """Return why the changes since a position can't be worked out; None if they can.
+
+    Args:
+        before: The position that a sink has.
+        now: The newest position of the table.
+        commit_now: SHA-256 of the commit of the sink's version, as the log has it now; empty if it
+            has none.
+    """
+    if before.table != now.table:
+        return "the table was made again"
+    if before.owner != now.owner:
+        return "another generation serves"
+    if before.form != now.form:
+        return "other columns, or another key, are delivered"
+    if before.number > now.number:
+        return f"the table was set back from version {before.number} to {now.number}"
+    if not commit_now:
+        return f"the log of the table no longer has version {before.number}"
+    if before.commit != commit_now:
+        return f"version {before.number} of the table is another one by now"
+    return None

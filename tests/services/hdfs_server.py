@@ -17,7 +17,7 @@ from spark_jobs.launch.submit import spark_home
 from tests.services.processes import wait_for
 
 # All that it depends on is in PySpark's own jars, at the same version.
-_SERVER = JarSet(
+SERVER = JarSet(
     packages=("org.apache.hadoop:hadoop-client-minicluster:3.5.0",),
     excludes=(*excludes("spark").split(","), "commons-logging:commons-logging"),
 )
@@ -47,7 +47,7 @@ def hdfs_server(folder: Path) -> Iterator[str]:
         "dfs.ls.limit": "100",
     }
     write_conf(conf / "hdfs-site.xml", settings)
-    jars = [str(jar) for jar in obtain("hdfs-server", _SERVER)]
+    jars = [str(jar) for jar in obtain("hdfs-server", SERVER)]
     path = ":".join([str(conf), *jars, str(spark_home() / "jars" / "*")])
     launcher = [str(require_java()), *_JVM, "-cp", path]
     log = folder / "hdfs.log"

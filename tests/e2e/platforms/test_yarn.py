@@ -14,6 +14,7 @@ from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.supervision.status import status
+from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import Case, start_live, windows, wrong
@@ -33,6 +34,11 @@ def parent_of(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (parent,) = (line.split()[1] for line in lines if line.startswith("PPid:"))
     return int(parent)
+
+
+def health_of(loaded: LoadedPipeline) -> str | None:
+    live = status(loaded).live
+    return None if live is None else live.health
 
 
 def test_a_driver_that_is_killed_on_yarn_costs_no_row_and_no_state(
@@ -68,7 +74,7 @@ def test_a_driver_that_is_killed_on_yarn_costs_no_row_and_no_state(
             assert Path(f"/proc/{master}/comm").read_text().strip() == "java"
             os.kill(master, signal.SIGKILL)
             case.produce(range(1200, 1500))
-            wait_for(lambda: status(loaded).sources[-1].state == "dead", "the verdict", 120)
+            wait_for(lambda: health_of(loaded) == "dead", "the verdict", 120)
             start_live(loaded)
             wait_until_caught_up(PipelineContext.require(loaded))
             again = read_heartbeat(loaded.require_generation(), "live")

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PARALLEL ?= -n 2 --dist worksteal --durations=40
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install lock demo demo-lake demo-cdc ui test test-all fast test-ui test-airflow pictures crash chaos soak lint bench clean
+.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-all fast test-ui test-airflow pictures crash chaos soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -35,6 +35,10 @@ demo-lake: install
 demo-cdc: install
 	$(BIN)/python -m examples.demo_cdc --driver shared --kills 2 --add-column --cuts \
 	  --changes 40000 --rows 5000
+
+# From files and a topic to features, a model trained on them, and PostgreSQL that serves them.
+demo-features: install
+	$(BIN)/python -m examples.demo_features
 
 ui: install
 	$(BIN)/python -m examples.demo --ui
@@ -121,4 +125,4 @@ bench: install
 	$(BIN)/python -m benchmarks.page
 
 clean:
-	rm -rf .demo .demo-lake .demo-cdc build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .demo .demo-lake .demo-cdc .demo-features build .pytest_cache .mypy_cache .ruff_cache .hypothesis

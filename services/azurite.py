@@ -18,7 +18,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from services.process import HOST, TemporaryServer
-from sources.common.cache import cache_folder
+from sources.common.cache import cache_folder, make_private
 from sources.errors import InputError
 
 VERSION = "3.37.0"
@@ -94,7 +94,7 @@ def install() -> Path:
         OSError: The cache folder can't be written.
     """
     folder = cache_folder() / f"azurite-{VERSION}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_private(folder.parent)
     with folder.with_name(f"{folder.name}.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():

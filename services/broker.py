@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from services import kraft
 from services.process import HOST, Service, end, free_ports, is_taken, last_lines, spawn
 from services.secured import SecuredListeners
+from sources.common.cache import make_private
 from sources.errors import RunError
 from sources.kafka.consumer import QUIET
 from spark_jobs.jvm.jars import resolve
@@ -209,7 +210,7 @@ class LocalBroker(Service):
             "bootstrap_servers": self.bootstrap_servers,
             "pid": self._process.pid,
         }
-        self._address_file.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self._address_file.parent)
         draft = self._address_file.with_name(f"{self._address_file.name}.{os.getpid()}")
         draft.write_text(json.dumps(address))
         draft.replace(self._address_file)

@@ -7,7 +7,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from sources.common.cache import cache_folder
+from sources.common.cache import cache_folder, make_private
 from sources.storage.folder import Folder
 
 
@@ -33,7 +33,7 @@ def local_copy(folder: Folder) -> Path:
     copy = cache_folder() / "definitions" / digest
     if not copy.exists():
         part = copy.with_name(f".{digest}-{uuid.uuid4().hex}")
-        part.mkdir(parents=True)
+        make_private(part)
         for name, data in files.items():
             path = part / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from sources.common.cache import cache_folder
+from sources.common.cache import cache_folder, make_private
 from sources.errors import RunError
 from spark_jobs.jvm.java import find_java, spark_environment
 
@@ -71,7 +71,7 @@ def make_archive(home: Path, jars: Sequence[Path]) -> Path:
         subprocess.TimeoutExpired: The job took longer than 20 minutes.
     """
     archive = archive_file(home, jars)
-    archive.parent.mkdir(parents=True, exist_ok=True)
+    make_private(archive.parent)
     with archive.with_suffix(".lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         # Another process may have created it while this one waited.

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from sources.common.cache import cache_folder
+from sources.common.cache import cache_folder, make_private
 from sources.errors import InputError
 from spark_jobs.jvm import ivy
 from spark_jobs.jvm.jar_sets import JarSet, find_set
@@ -132,7 +132,7 @@ def _complete(folder: Path) -> list[Path] | None:
 def _locked(folder: Path, set_name: str, on_progress: OnProgress) -> Iterator[int]:
     path = folder.with_name(f"{folder.name}.lock")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         file = path.open("ab")
     except OSError as error:
         message = (

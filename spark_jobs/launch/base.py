@@ -90,7 +90,6 @@ def start(order: Order) -> subprocess.Popen[bytes]:
     Raises:
         OSError: The program can't be started, or the log can't be written.
     """
-    order.log.parent.mkdir(parents=True, exist_ok=True)
     run_log.begin(order.log)
     # Appending: the driver truncates the log while it runs.
     with order.log.open("ab") as output:

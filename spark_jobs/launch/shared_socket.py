@@ -18,6 +18,7 @@ from pydantic import Field
 
 from sources.common.cache import cache_folder
 from sources.common.positions import Part
+from sources.errors import InputError
 
 ANSWER_S = 60.0
 """Longest time in seconds that a shared driver takes to answer, unless it is frozen."""
@@ -107,12 +108,11 @@ def ask(folder: Path, request: Request, descriptors: Sequence[int] = ()) -> Answ
 
     Raises:
         TimeoutError: It does not answer: it is frozen.
+        InputError: Another user listens there; nothing was sent.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(ANSWER_S)
         try:
-            with _short(folder) as name:
-                client.connect(name)
+            _connect(client, folder)
             socket.send_fds(client, [b"\0"], descriptors)
             client.sendall(request.model_dump_json().encode())
             client.shutdown(socket.SHUT_WR)
@@ -123,17 +123,16 @@ def ask(folder: Path, request: Request, descriptors: Sequence[int] = ()) -> Answ
 
 
 def pid_of(folder: Path) -> int | None:
-    """Return the process that listens for a shared driver, even if it is frozen; None if none."""
+    """Return the process that listens for a shared driver, even if it is frozen; None if none.
+
+    Raises:
+        InputError: Another user listens there.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(ANSWER_S)
         try:
-            with _short(folder) as name:
-                client.connect(name)
+            return _connect(client, folder)
         except (FileNotFoundError, ConnectionError):
             return None
-        size = struct.calcsize("3i")
-        peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    return int(struct.unpack("3i", peer)[0])
 
 
 def listen(folder: Path) -> socket.socket:
@@ -147,6 +146,8 @@ def listen(folder: Path) -> socket.socket:
     (folder / _NAME).unlink(missing_ok=True)
     with _short(folder) as name:
         server.bind(name)
+        # Whoever may write to it runs code as this user.
+        os.chmod(name, 0o600)
     server.listen(_BACKLOG)
     return server
 
@@ -173,6 +174,30 @@ def receive(connection: socket.socket) -> tuple[Request, list[int]]:
 
 def _folders() -> Path:
     return cache_folder() / "drivers"
+
+
+def _connect(client: socket.socket, folder: Path) -> int:
+    """Connect to the process that listens in a folder, and return its number.
+
+    A request to run carries the environment, and so passwords: only this user's process gets one.
+    """
+    client.settimeout(ANSWER_S)
+    with _short(folder) as name:
+        client.connect(name)
+    size = struct.calcsize("3i")
+    peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    pid, user, _ = struct.unpack("3i", peer)
+    if user != os.geteuid():
+        message = (
+            f"A process of another user (uid {user}, process {pid}) listens as the shared driver "
+            f"`{folder.name}`, in {folder}. Nothing was sent to it."
+        )
+        hint = (
+            "Name a cache folder of your own in HYBRID_CACHE, or run the command as the user that "
+            "runs the driver; a cache folder must not be writable for others."
+        )
+        raise InputError(message, hint, file=str(folder), value=str(user))
+    return int(pid)
 
 
 def _read(connection: socket.socket) -> bytes:

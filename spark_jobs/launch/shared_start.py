@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from sources.common.cache import make_private
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError, UnavailableError
 from sources.state.generation import digests
@@ -93,7 +94,6 @@ class SharedDriver:
         Raises:
             InputError, RunError, UnavailableError: As :meth:`require`.
         """
-        log.parent.mkdir(parents=True, exist_ok=True)
         run_log.begin(log)
         run = RunRequest(
             pipeline=self._loaded.pipeline.name,
@@ -135,7 +135,7 @@ class SharedDriver:
         # With status 0 it had come up, and has ended in the meantime as it had no pipeline.
         if self._process is not None and (status := self._process.poll()):
             raise self._failed(status)
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self._folder)
         lock = take_driver_lock(Folder(str(self._folder)))
         if lock is None:
             return
@@ -144,11 +144,11 @@ class SharedDriver:
             for left in Path(tempfile.gettempdir()).glob(f"{prefix}{'[0-9a-f]' * 32}"):
                 shutil.rmtree(left, ignore_errors=True)
             scratch = Path(tempfile.gettempdir()) / f"{prefix}{uuid.uuid4().hex}"
-            scratch.mkdir()
+            scratch.mkdir(mode=0o700)
             arguments = ["--folder", str(self._folder), "--settings", json.dumps(self._settings)]
             arguments += ["--started-by", self._loaded.pipeline.name]
             command = submit.shared_command(self._loaded, scratch, arguments)
-            environment = submit.shared_environment(scratch)
+            environment = submit.shared_environment(self._loaded, scratch)
             log = log_of(self._folder)
             order = Order(command, environment, self._folder, log, lock.descriptors)
             self._process = start(order)

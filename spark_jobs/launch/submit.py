@@ -24,6 +24,7 @@ from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
 from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN, JAR, require_jar
 from spark_jobs.launch import kubernetes, yarn
+from spark_jobs.launch.addresses import local_conf, ui_environment
 from spark_jobs.launch.choice import place_of
 from spark_jobs.launch.cloud_conf import cloud_conf
 from spark_jobs.launch.code_archive import write_code_archive
@@ -122,8 +123,7 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         }
     if settings.master.startswith("local"):
-        # No look-up of this machine's name, and no port is open to other machines.
-        conf["spark.driver.bindAddress"] = conf["spark.driver.host"] = "127.0.0.1"
+        conf |= local_conf()
         # The first run fixes this for the life of the checkpoint; Spark's 200 suit a cluster.
         conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
     elif settings.master.startswith("k8s://"):
@@ -292,7 +292,7 @@ def prepare_scratch(loaded: LoadedPipeline, scratch: Path) -> None:
     Raises:
         InputError: The pipeline's modules are too large to be sent to executors.
     """
-    scratch.mkdir(parents=True)
+    scratch.mkdir(mode=0o700, parents=True)
     if _shares_no_folder(loaded):
         write_code_archive(loaded.code, scratch / _MODULES)
 
@@ -416,7 +416,8 @@ def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     """Return the environment variables of ``spark-submit``, in addition to this process's.
 
     They name the Java and Spark to use, this Python for driver and workers, the folders of the
-    pipeline's code on ``PYTHONPATH``, and the launch's folder for temporary files.
+    pipeline's code on ``PYTHONPATH``, the launch's folder for temporary files, and the address of
+    the UI of a local driver.
 
     Args:
         loaded: The pipeline.
@@ -425,20 +426,25 @@ def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     Raises:
         InputError: There is no Java, or too old a one.
     """
-    return {
-        **spark_environment(spark_home()),
-        "PYTHONPATH": _python_path(loaded),
-        "TMPDIR": str(scratch),
-    }
+    return {**shared_environment(loaded, scratch), "PYTHONPATH": _python_path(loaded)}
 
 
-def shared_environment(scratch: Path) -> dict[str, str]:
+def shared_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     """Return the environment of a shared driver, with no folder of a pipeline's code.
+
+    Args:
+        loaded: One of the pipelines.
+        scratch: Folder for temporary files of the driver.
 
     Raises:
         InputError: There is no Java, or too old a one.
     """
-    return {**spark_environment(spark_home()), "TMPDIR": str(scratch)}
+    settings = loaded.pipeline.spark
+    return {
+        **spark_environment(spark_home()),
+        **ui_environment(settings.master, settings.conf),
+        "TMPDIR": str(scratch),
+    }
 
 
 def store_names(loaded: LoadedPipeline) -> list[str]:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from sources.common.cache import cache_folder, make_private
 from sources.storage.folder import Folder
 
 _KEPT_BYTES = 64 << 10
@@ -71,7 +72,14 @@ def kept_lines(folder: Folder, name: str, count: int) -> str:
 
 
 def begin(log: Path) -> None:
-    """Begin the log file of another launch, and keep that of the launch before it."""
+    """Begin the log file of another launch, and keep that of the launch before it.
+
+    Its folder is made if it is missing; one in the cache folder is for its owner alone.
+    """
+    if log.is_relative_to(cache_folder()):
+        make_private(log.parent)
+    else:
+        log.parent.mkdir(parents=True, exist_ok=True)
     if size(log):
         log.replace(previous(log))
     _older(log).unlink(missing_ok=True)

@@ -1,0 +1,37 @@
+"""Addresses that a driver with a local master listens on: those of this machine alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+HERE = "127.0.0.1"
+_BIND = "spark.driver.bindAddress"
+# Spark's web UI knows no property for its address, only this variable.
+_UI_VARIABLE = "SPARK_LOCAL_IP"
+
+
+def local_conf() -> dict[str, str]:
+    """Return the Spark properties by which no port of a local driver is open to other machines."""
+    return {
+        # No look-up of this machine's name either.
+        _BIND: HERE,
+        "spark.driver.host": HERE,
+        # Spark's UI has no login, and follows its links to kill jobs from any page of a browser.
+        "spark.ui.killEnabled": "false",
+    }
+
+
+def ui_environment(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variable by which Spark's UI listens where the driver does.
+
+    Args:
+        master: Master URL; only a driver of a local one is told.
+        conf: Spark properties that the pipeline declares.
+
+    Returns:
+        Empty for a cluster, and where the variable is set already, which then decides.
+    """
+    if not master.startswith("local") or os.environ.get(_UI_VARIABLE):
+        return {}
+    return {_UI_VARIABLE: conf.get(_BIND, HERE)}

@@ -1,0 +1,113 @@
+"""What a driver is told about its addresses, and who may reach a shared one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sources.errors import InputError
+from spark_jobs.launch import submit
+from spark_jobs.launch.shared_socket import Request, ask, listen, pid_of
+from tests.spark_jobs.launch.test_launchers import pipeline
+
+ALL = {"spark.driver.bindAddress": "0.0.0.0"}
+STRANGER = """
+import os, signal, sys
+from pathlib import Path
+from spark_jobs.launch.shared_socket import listen
+# After the imports, which another user may not read.
+os.setuid(65534)
+with listen(Path(sys.argv[1])):
+    print("listening", flush=True)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    ("spark", "exported", "expected"),
+    [
+        ({}, None, "127.0.0.1"),
+        ({"conf": ALL}, None, "0.0.0.0"),
+        ({}, "10.0.0.7", "10.0.0.7"),
+        ({"master": "spark://a:7077"}, None, None),
+        ({"master": "yarn"}, None, None),
+    ],
+)
+def test_the_ui_of_a_local_driver_listens_where_the_driver_does(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spark: dict[str, object],
+    exported: str | None,
+    expected: str | None,
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    if exported is not None:
+        monkeypatch.setenv("SPARK_LOCAL_IP", exported)
+    loaded = pipeline(tmp_path, spark)
+    for made in (submit.environment, submit.shared_environment):
+        assert made(loaded, tmp_path).get("SPARK_LOCAL_IP") == expected
+
+
+def test_clusters_keep_their_addresses_and_links(tmp_path: Path) -> None:
+    local = submit.spark_conf(pipeline(tmp_path, {}), tmp_path)
+    assert local["spark.driver.bindAddress"] == local["spark.driver.host"] == "127.0.0.1"
+    assert local["spark.ui.killEnabled"] == "false"
+    declared = submit.spark_conf(pipeline(tmp_path, {"conf": ALL}), tmp_path)
+    assert declared["spark.driver.bindAddress"] == "0.0.0.0"
+    for master in ("spark://a:7077", "yarn"):
+        conf = submit.spark_conf(pipeline(tmp_path, {"master": master}), tmp_path)
+        assert not local.keys() & {"spark.ui.killEnabled", "spark.driver.host"} & conf.keys()
+
+
+def test_a_launch_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        submit.prepare_scratch(pipeline(tmp_path, {}), tmp_path / "scratch")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "scratch").stat().st_mode) == 0o700
+
+
+def test_the_socket_of_a_shared_driver_is_its_owners(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with listen(tmp_path):
+            assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) == 0o600
+            assert pid_of(tmp_path) == os.getpid()
+    finally:
+        os.umask(before)
+
+
+@pytest.fixture
+def anybodys() -> Iterator[Path]:
+    """A folder that everybody may write to."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes of other users")
+def test_nothing_is_sent_to_a_driver_of_another_user(anybodys: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STRANGER, str(anybodys)],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+        text=True,
+    ) as stranger:
+        try:
+            assert stranger.stdout is not None
+            assert stranger.stdout.readline() == "listening\n"
+            for reach in (pid_of, lambda folder: ask(folder, Request(stop="x"))):
+                with pytest.raises(InputError, match=r"uid 65534.* Nothing was sent to it"):
+                    reach(anybodys)
+        finally:
+            stranger.kill()

@@ -11,9 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from orchestration.audit.sql import duckdb_type
+from sources.common.environment import variable
 from sources.common.schema import parse_type
 from sources.common.sql_names import literal, quoted
-from sources.databases.mariadb.server import Address, parse_address
+from sources.databases.mariadb.server import PASSWORD_VARIABLE, Address, parse_address
 from sources.errors import InputError
 
 _CLIENTS = ("mariadb", "mysql")
@@ -124,7 +125,7 @@ def _run(address: Address, table: str, query: str, file: Path) -> None:
             stderr=subprocess.PIPE,
             check=False,
             # The password is in MYSQL_PWD, never on the command line.
-            env={**os.environ},
+            env={**os.environ, PASSWORD_VARIABLE: variable(PASSWORD_VARIABLE) or ""},
         )
     if done.returncode:
         said = " ".join(done.stderr.decode(errors="replace").split()).rstrip(".")

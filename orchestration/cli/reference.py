@@ -21,8 +21,10 @@ _HEAD = """\
 # Reference of a pipeline
 
 All fields of `pipeline.yaml`. A field without a default is required; unknown fields are refused.
-`${NAME}` and `${NAME:-default}` are replaced by environment variables in every text. Durations are
-written as `90 s`, `10 min`, `1.5 h` or `1 day`, instants as `2024-01-01T12:00:00Z`.
+`${NAME}` and `${NAME:-default}` are replaced by environment variables in every text; where `NAME`
+is not set, `NAME_FILE` may be the path of a file with the value
+([security.md](security.md#secrets)). Durations are written as `90 s`, `10 min`, `1.5 h` or `1 day`,
+instants as `2024-01-01T12:00:00Z`.
 
 This page is printed by `hybrid reference`. `hybrid reference --json` prints a JSON Schema, with
 which an editor completes and checks a pipeline.

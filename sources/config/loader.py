@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from sources.common.environment import FILE_SUFFIX, is_set, variable
 from sources.common.positions import Record
 from sources.common.security import check_secrets_come_from_environment
 from sources.config.feeds import FEED_MODELS
@@ -210,14 +211,16 @@ def declare(
             from there.
         document: Content of the file, as lists, mappings and scalars. Secrets have to be
             ``${NAME}``, as in a file.
-        environment: Values for ``${NAME}`` and ``${NAME:-default}``.
+        environment: Values for ``${NAME}`` and ``${NAME:-default}``; ``NAME_FILE`` may name a
+            file that has the value (:func:`~sources.common.environment.variable`).
 
     Returns:
         The checked pipeline.
 
     Raises:
         InputError: The document has values that YAML has no form for, a secret in plain text, a
-            variable that is not set, or a field that is not valid; the file is not changed.
+            variable that is not set or whose file can't be read, or a field that is not valid; the
+            file is not changed.
         StateError: The file can't be written.
     """
     path = path.absolute()
@@ -240,11 +243,13 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
 
     Args:
         path: YAML file.
-        environment: Values for ``${NAME}`` and ``${NAME:-default}``.
+        environment: Values for ``${NAME}`` and ``${NAME:-default}``; ``NAME_FILE`` may name a
+            file that has the value (:func:`~sources.common.environment.variable`).
 
     Raises:
         InputError: The file can't be read, a secret is in plain text, an environment variable is
-            not set, or a field is not valid; the message has a line for each such field.
+            not set or its file can't be read, or a field is not valid; the message has a line for
+            each such field.
         StateError: The file is the copy of a generation, and the note of its origin is damaged.
 
     """
@@ -303,11 +308,13 @@ def validated(
         path: The file that it is from, for messages.
         document: Content of the file.
         model: Model of the declaration.
-        environment: Values for ``${NAME}`` and ``${NAME:-default}``.
+        environment: Values for ``${NAME}`` and ``${NAME:-default}``; ``NAME_FILE`` may name a
+            file that has the value (:func:`~sources.common.environment.variable`).
 
     Raises:
         InputError: It is no mapping, has a secret in plain text, an environment variable is not
-            set, or a field is not valid; the message has a line for each such field.
+            set or its file can't be read, or a field is not valid; the message has a line for each
+            such field.
     """
     if not isinstance(document, dict):
         message = f"{path} contains a {type(document).__name__}, not a YAML mapping."
@@ -323,8 +330,9 @@ def validated(
         names = sorted(unset)
         message = f"{path.name}: environment variable {', '.join(names)} is not set, or empty."
         hint = (
-            f"Set it before you run the command (`export {names[0]}=…`), or write a default into "
-            f"the file: `${{{names[0]}:-default}}`."
+            f"Set it before you run the command (`export {names[0]}=…`, or the path of a file with "
+            f"the value in {names[0]}{FILE_SUFFIX}), or write a default into the pipeline's file: "
+            f"`${{{names[0]}:-default}}`."
         )
         raise InputError(message, hint, file=str(path))
     try:
@@ -358,7 +366,8 @@ def variables_used(path: Path, environment: Mapping[str, str] = os.environ) -> l
         names |= unset
         if name != "supervision":
             texts = yaml.safe_dump(value)
-            names |= {found[1] for found in _VARIABLE.finditer(texts) if found[1] in environment}
+            every = (found[1] for found in _VARIABLE.finditer(texts))
+            names |= {name for name in every if is_set(name, environment)}
     return sorted(names)
 
 
@@ -372,7 +381,7 @@ def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
 
     def replacement(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
-        text = environment.get(name) or default
+        text = variable(name, environment) or default
         if text is None:
             unset.add(name)
             return ""

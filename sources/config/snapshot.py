@@ -50,7 +50,8 @@ class SnapshotOptions(Declared):
         dsn: How the database is reached. PostgreSQL: a connection string of libpq, such as
             ``host=db dbname=shop user=reader``; the password comes from PGPASSWORD, or from libpq's
             password file. MariaDB and MySQL: ``mariadb://reader@db:3306/shop`` or ``mysql://…``,
-            with ``?ssl_ca=<file>`` for TLS; the password comes from MYSQL_PWD.
+            with ``?ssl_ca=<file>`` for TLS; the password comes from MYSQL_PWD, or from the file
+            that MYSQL_PWD_FILE names.
         slot: PostgreSQL: name of the connector's replication slot. It has to exist before the
             snapshot is taken: changes made before the slot are in no log.
         connector: MariaDB and MySQL: URL of the connector in Kafka Connect's REST interface, such

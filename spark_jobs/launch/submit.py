@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from sources.common.environment import is_set
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, variables_used
 from sources.config.spark_settings import SparkSettings
@@ -335,7 +336,7 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
     prefixes = _VARIABLES[place.kind]
     conf = loaded.pipeline.spark.conf
     for name in variables_used(loaded.path) if place.is_cluster else []:
-        if not any(f"{prefix}{name}" in conf for prefix in prefixes):
+        if not any(is_set(f"{prefix}{name}", conf) for prefix in prefixes):
             message = (
                 f"{loaded.path.name} reads the environment variable {name}, but `spark.conf` does "
                 "not pass it to the driver on the cluster, which reads the file, too."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from sources.common.environment import variable
 from sources.common.optional import needs_extra
 from sources.databases.captured_table import QueryError
 from sources.errors import InputError, UnavailableError
@@ -200,7 +200,7 @@ def _connect(address: Address, **more: Any) -> pymysql.Connection[Cursor]:
         host=address.host,
         port=address.port,
         user=address.user,
-        password=os.environ.get(PASSWORD_VARIABLE, ""),
+        password=variable(PASSWORD_VARIABLE) or "",
         database=address.database or None,
         charset="utf8mb4",
         autocommit=True,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,16 +15,34 @@ from typing import Any
 import pytest
 
 from orchestration import operations
+from orchestration.backlog import wait_until_caught_up
 from services.broker import LocalBroker
 from services.secured import SecuredListeners
 from sources.config.loader import load_pipeline
 from sources.errors import InputError
 from sources.kafka.client import KafkaLog
+from sources.planning.context import PipelineContext
+from spark_jobs.launch.record import last_launch
+from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import Case, live_of
+from tests.services.listening import command_of, listening, session_of
 from tests.services.secured_case import Certificates
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 PASSWORD = "correct horse battery staple"
+# What Spark and this project find in the environment by themselves, or by reference.
+PLANTED = {
+    "AWS_ACCESS_KEY_ID": "AKIAPLANTEDPLANTED00",
+    "AWS_SECRET_ACCESS_KEY": "planted-aws-secret-000000",
+    "AWS_SESSION_TOKEN": "planted-aws-token-0000000",
+    "HOOK": "http://127.0.0.1:1/planted-hook-0000",
+    "MYSQL_PWD": "planted-mysql-0000",
+    "PGPASSWORD": "planted-postgres-0000",
+}
+# The id of a key is no secret.
+SECRETS = [PASSWORD, *(value for name, value in PLANTED.items() if name != "AWS_ACCESS_KEY_ID")]
+SQL = "sql?details=true&length=1000"
+PAGES = ["jobs", "stages", "storage", "environment", "executors", "SQL", "StreamingQuery"]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +58,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalBrok
         yield running, files
 
 
-def case_on(folder: Path, broker: tuple[LocalBroker, Certificates], **changed: Any) -> Case:
+def case_on(
+    folder: Path,
+    broker: tuple[LocalBroker, Certificates],
+    *,
+    with_ui: bool = False,
+    **changed: Any,
+) -> Case:
     running, files = broker
     case = Case(folder, running.bootstrap_servers)
     case.write_history()
@@ -57,6 +83,8 @@ def case_on(folder: Path, broker: tuple[LocalBroker, Certificates], **changed: A
     def secured(document: dict[str, Any]) -> None:
         document["sources"][1]["security"] = security
         document["sources"][1]["bootstrap_servers"] = running.address("SASL_SSL")
+        document["supervision"] = {"webhook": "${HOOK:-}"}
+        document["spark"]["conf"]["spark.ui.enabled"] = str(with_ui).lower()
 
     os.environ["KAFKA_PASSWORD"] = PASSWORD
     case.pipeline(secured)
@@ -72,29 +100,83 @@ def hybrid(case: Case, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(Path(sys.prefix) / "bin" / "hybrid"), *arguments, str(case.folder / "events.yaml"),
          "--json"],
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, cwd=case.folder,
     )  # fmt: skip
 
 
-def test_the_chain_signs_in_and_leaves_no_trace_of_the_password(
-    tmp_path: Path, broker: tuple[LocalBroker, Certificates]
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+def shown_by_spark(ui: str) -> dict[str, str]:
+    """What Spark's UI and its REST API show of a driver, by path."""
+    found = {page: get(f"{ui}/{page}/") for page in PAGES}
+    api = f"{ui}/api/v1/applications"
+    (application,) = json.loads(get(api))
+    paths = ["environment", "jobs", "stages", "executors", SQL]
+    found |= {f"api/{path}": get(f"{api}/{application['id']}/{path}") for path in paths}
+    for run in sorted(set(re.findall(r"statistics/?\?id=([0-9a-f-]+)", found["StreamingQuery"]))):
+        found[f"query {run}"] = get(f"{ui}/StreamingQuery/statistics/?id={run}")
+    for each in json.loads(found[f"api/{SQL}"])[-5:]:
+        number = each["id"]
+        found[f"execution {number}"] = get(f"{ui}/SQL/execution/?id={number}")
+    return found
+
+
+def test_the_chain_signs_in_by_a_file_and_no_secret_is_seen_anywhere(
+    tmp_path: Path, broker: tuple[LocalBroker, Certificates], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = case_on(tmp_path, broker)
+    secret = tmp_path / "secrets" / "password"
+    secret.parent.mkdir()
+    secret.write_text(f"{PASSWORD}\n")
+    case = case_on(tmp_path, broker, with_ui=True)
+    monkeypatch.delenv("KAFKA_PASSWORD")
+    monkeypatch.setenv("KAFKA_PASSWORD_FILE", str(secret))
+    for name, value in PLANTED.items():
+        monkeypatch.setenv(name, value)
+    loaded = load_pipeline(tmp_path / "events.yaml")
     try:
-        runs = [hybrid(case, name) for name in ("validate", "plan")]
-        runs.append(hybrid(case, "run", "--until", "caught-up"))
-        runs += [hybrid(case, name) for name in ("status", "audit")]
+        runs = [hybrid(case, name) for name in ("validate", "plan", "run")]
+        wait_until_caught_up(PipelineContext.require(loaded))
+        runs += [hybrid(case, name) for name in ("status", "audit", "report")]
+        assert [run.returncode for run in runs] == [0] * 6, [run.stderr for run in runs]
+        generation = loaded.require_generation()
+        launch, beat = last_launch(generation), read_heartbeat(generation, "live")
+        assert launch is not None
+        assert launch.group is not None
+        assert beat is not None
+        assert beat.ui_url is not None
+        processes = session_of(launch.group)
+        commands = [command_of(pid) for pid in processes]
+        addresses = listening(processes)
+        shown = shown_by_spark(beat.ui_url)
     finally:
-        operations.stop(load_pipeline(tmp_path / "events.yaml"))
-    assert [run.returncode for run in runs] == [0] * 5, [run.stderr for run in runs]
-    report = json.loads(runs[-1].stdout)
+        operations.stop(loaded)
+    report = json.loads(runs[4].stdout)
     assert (report["expected"], report["ok"]) == (1200, True)
-    for run in runs:
-        assert PASSWORD not in run.stdout + run.stderr
-    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+
+    # JVM, Python driver and Python workers; among their sockets are those of Spark's UI.
+    assert len(processes) >= 3
+    assert addresses == {"127.0.0.1"}
+    assert "/kill/" not in shown["jobs"] + shown["stages"]
+
+    # Each place has what belongs there, so that what is not there was left out.
+    assert any(str(tmp_path / "events.yaml") in command for command in commands)
+    assert "AKIA" not in "".join(commands)
+    assert "hybrid events" in shown["environment"]
+    assert '"spark.sql.redaction.options.regex"' in shown["environment"]
+    assert '"fs.s3a.secret.key", "*********(redacted)"' in shown["api/environment"]
+    assert "MicroBatchScan" in shown[f"api/{SQL}"]
+    places = {f"output of {number}": run.stdout + run.stderr for number, run in enumerate(runs)}
+    places |= {f"command {number}": command for number, command in enumerate(commands)}
+    places |= shown
+    assert [place for place, text in places.items() if any(one in text for one in SECRETS)] == []
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path != secret]
     # The log of both Spark runs is among them.
     assert sum(path.suffix == ".log" for path in written) >= 1
-    assert [path for path in written if PASSWORD.encode() in path.read_bytes()] == []
+    found = [path for path in written if any(s.encode() in path.read_bytes() for s in SECRETS)]
+    assert found == []
 
 
 def test_a_wrong_password_is_told_before_anything_is_read(

@@ -415,10 +415,11 @@ class TestCommands:
         assert generation is not None
         with pytest.raises(InputError, match=f"variable LATENESS, .* Set `{way}LATENESS` in"):
             submit.command(loaded, generation, ["history"], ID)
-        conf = {**spark.get("conf", {}), f"{way}LATENESS": "x"}
-        loaded = pipeline(tmp_path, {**spark, "conf": conf}, **changes)
         monkeypatch.setattr(submit, "resolve", lambda name: [Path(f"/jars/{name}.jar")])
-        assert submit.command(loaded, generation, ["history"], ID)
+        for name in ("LATENESS", "LATENESS_FILE"):
+            conf = {**spark.get("conf", {}), f"{way}{name}": "x"}
+            loaded = pipeline(tmp_path, {**spark, "conf": conf}, **changes)
+            assert submit.command(loaded, generation, ["history"], ID)
 
 
 class TestYarnAnswers:

@@ -1,0 +1,92 @@
+"""Values of variables, from the environment or from a file that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sources.common.environment import is_set, variable
+from sources.config.loader import load_pipeline, variables_used
+from sources.databases.mariadb.server import connect, parse_address
+from sources.errors import InputError
+from tests.sources.config.test_loader import write
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        ("geheim", "geheim"),
+        ("geheim\n", "geheim"),
+        ("geheim\r\n", "geheim"),
+        (" ge heim \n\n", " ge heim \n"),
+        ("gehéim€", "gehéim€"),
+    ],
+)
+def test_a_file_has_the_value_without_its_last_line_break(
+    tmp_path: Path, content: str, value: str
+) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(content.encode())
+    assert variable("A", {"A_FILE": str(file)}) == value
+
+
+def test_the_variable_itself_comes_first_and_an_empty_one_is_none(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("file")
+    named = {"A_FILE": str(tmp_path / "secret")}
+    assert variable("A", {"A": "own", **named}) == "own"
+    assert variable("A", {"A": "", **named}) == "file"
+    assert variable("A", {"A": "", "A_FILE": ""}) is None
+    assert variable("A", {}) is None
+    assert [is_set("A", each) for each in ({"A": "x"}, named, {"B": "x"})] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "can't be read: No such file"),
+        (b"", "is empty"),
+        (b"\n", "is empty"),
+        (b"\xff\xfegeheim", "is not text in UTF-8"),
+    ],
+)
+def test_a_file_without_a_value_is_refused_by_name(
+    tmp_path: Path, content: bytes | None, told: str
+) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        variable("A", {"A_FILE": str(file)})
+    assert f"The file {file}, which the environment variable A_FILE names, {told}" in str(
+        caught.value
+    )
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_relative_path_is_refused_as_working_directories_differ() -> None:
+    with pytest.raises(InputError, match=r"secret, .* is not given by an absolute path"):
+        variable("A", {"A_FILE": "secret"})
+
+
+def test_a_pipeline_reads_its_secrets_anew_from_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "topic"
+    file.write_text("orders\n")
+    path, named = write(tmp_path, allowed_lateness="${LATE:-1 h}"), {"TOPIC_FILE": str(file)}
+    assert load_pipeline(path, named).pipeline.topics[0].topic == "orders"
+    file.write_text("renewed\n")
+    assert load_pipeline(path, named).pipeline.topics[0].topic == "renewed"
+    assert variables_used(path, named) == ["TOPIC"]
+    assert variables_used(path, {**named, "LATE_FILE": "/late"}) == ["LATE", "TOPIC"]
+    with pytest.raises(InputError, match=r"TOPIC is not set, or empty.* in TOPIC_FILE\)"):
+        load_pipeline(path, {})
+    file.unlink()
+    with pytest.raises(InputError, match="TOPIC_FILE names, can't be read"):
+        load_pipeline(path, named)
+
+
+def test_the_password_of_a_database_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MYSQL_PWD", raising=False)
+    monkeypatch.setenv("MYSQL_PWD_FILE", "/gone")
+    with pytest.raises(InputError, match="MYSQL_PWD_FILE names, can't be read"):
+        connect(parse_address("mariadb://reader@127.0.0.1:1/shop"), "history")

@@ -68,9 +68,19 @@ pictures: install
 	$(BIN)/python -m tests.browser.pictures
 
 # The documentation as a site, in build/site; any warning is an error.
-.PHONY: docs
+.PHONY: docs security
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# What is installed, as an SBOM in CycloneDX, and known vulnerabilities of it. It asks a database of
+# advisories: without that it fails, as a package that nobody could look up is not a sound one.
+AUDIT := build/security
+security: install
+	$(PYTHON) -m venv $(AUDIT)/venv
+	$(AUDIT)/venv/bin/python -m pip install --quiet 'pip-audit>=2.10,<3' 'cyclonedx-bom>=7,<8'
+	$(AUDIT)/venv/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+	  --output-file $(AUDIT)/sbom.cdx.json $(BIN)/python
+	$(AUDIT)/venv/bin/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
 
 # Kills at random instants; the tests do a few of them. `make crash KILLS=1000 SEED=8 STORE=s3`
 KILLS ?= 100

@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 BELOW = "repository/"
 # In the navigation whether or not a page links to them.
-ALWAYS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+ALWAYS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 
 # One line for each module otherwise.
 logging.getLogger("mkdocs.plugins.api-autonav").setLevel(logging.WARNING)

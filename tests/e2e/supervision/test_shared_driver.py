@@ -21,6 +21,7 @@ from spark_jobs.launch.process import find_running
 from spark_jobs.launch.shared_socket import folder_of, pid_of
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import TOPIC, Case, live_of, start_live, windows, wrong
+from tests.services.listening import listening, session_of
 from tests.services.processes import wait_for
 
 pytestmark = [
@@ -71,6 +72,7 @@ def member(tmp_path: Path, servers: str, group: str, name: str) -> tuple[Case, L
             document["transform"] = "transforms:once_failing"
         document["name"] = name
         document["spark"] |= {"driver": "shared", "group": group}
+        document["spark"]["conf"]["spark.ui.enabled"] = "true"
 
     return case, case.pipeline(edit)
 
@@ -98,7 +100,10 @@ def test_a_failure_a_stop_and_a_kill_leave_each_table_exact(
     every = [loaded for _, loaded in members.values()]
     for loaded in every:
         start_live(loaded)
-    assert {beat_of(loaded).pid for loaded in every} == {pid_of(folder_of(group))}
+    (driver,) = {beat_of(loaded).pid for loaded in every}
+    assert driver == pid_of(folder_of(group))
+    # Spark's UI among them.
+    assert listening(session_of(os.getsid(driver))) == {"127.0.0.1"}
 
     # One fails by its transform: the others read on.
     (tmp_path / "failing" / "fail").touch()

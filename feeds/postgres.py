@@ -8,7 +8,6 @@ delivery or nothing of it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -22,6 +21,7 @@ from pyarrow import csv
 from feeds.base import EXAMPLES, FeedSink
 from feeds.delivery import DELETED
 from feeds.position import Held, Position
+from sources.common import environment
 from sources.config.feeds import PostgresFeed
 from sources.databases.postgres.server import answers, server_of
 from sources.errors import ErrorFields, InputError, StateError, UnavailableError
@@ -325,7 +325,7 @@ class PostgresSink(FeedSink):
 
     def _connect(self) -> psycopg.Connection:
         dsn, variable = self._feed.dsn, self._feed.password_variable
-        given = {} if not (password := os.environ.get(variable)) else {"password": password}
+        given = {} if not (password := environment.variable(variable)) else {"password": password}
         try:
             return psycopg.connect(
                 dsn,

@@ -7,7 +7,6 @@ so that an older one never replaces a newer one. What the sink remembers is in a
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ import redis
 from feeds.base import EXAMPLES, FeedSink
 from feeds.delivery import DELETED
 from feeds.position import Held, Position
+from sources.common import environment
 from sources.config.feeds import RedisFeed
 from sources.errors import ErrorFields, InputError, StateError, UnavailableError
 
@@ -108,7 +108,7 @@ class RedisSink(FeedSink):
         self._fields: ErrorFields = {"server": urlsplit(feed.url).netloc.rpartition("@")[2]}
         self._token = ""
         self._load = 0
-        password = os.environ.get(feed.password_variable) or None
+        password = environment.variable(feed.password_variable)
         self._client = redis.Redis.from_url(
             feed.url, password=password, decode_responses=True, socket_timeout=_TIMEOUT_S
         )

@@ -12,7 +12,7 @@ from sources.config.pipeline import Pipeline
 
 HIDDEN = "[hidden]"
 _SECRET_NAME = re.compile(
-    r"passw|secret|token|credential|webhook|dsn|(access|api|account|private)_?key|(^|_)sas(_|$)",
+    r"passw|(^|_)pwd(_|$)|secret|token|credential|webhook|dsn|(access|api|account|private)_?key|(^|_)sas(_|$)",
     re.IGNORECASE,
 )
 # `user:password@`, with or without a scheme before it; `container@account` of Azure is none.

@@ -10,6 +10,7 @@ from feeds.loop import compare, compared_in_words, deliver_once, in_words
 from feeds.record import FeedStatus, feed_statuses
 from orchestration.defs.assets import table_group, table_key
 from orchestration.defs.failures import failures
+from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.feeds import AnyFeed
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -98,7 +99,7 @@ def _check(loaded: LoadedPipeline, feed: AnyFeed) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         name="consistent",
         asset=feed_key(loaded, feed.name),
-        description=f"Compares up to {_SAMPLE:,} rows of the table with those of the sink.",
+        description=f"Compares up to {counted(_SAMPLE, 'row')} of the table with the sink.",
     )
     def consistent() -> dg.AssetCheckResult:
         with failures(loaded):

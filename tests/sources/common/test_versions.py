@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from feeds.position import Position
+from feeds.record import FeedRecord
 from orchestration.audit.kept_audit import KeptAudit
 from orchestration.generations.ranges import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
@@ -58,6 +60,7 @@ KINDS: list[type[Record]] = [
     CurrentRate,
     Discovery,
     EndPosition,
+    FeedRecord,
     FollowedColumns,
     GenerationInfo,
     Heartbeat,
@@ -72,6 +75,7 @@ KINDS: list[type[Record]] = [
     Ledger,
     Plan,
     PlannedBy,
+    Position,
     ProgressLog,
     RefusedRestart,
     RequestedState,

@@ -67,7 +67,6 @@ class FeedSink(ABC):
     def __enter__(self) -> Self:
         return self
 
-    @abstractmethod
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -75,6 +74,11 @@ class FeedSink(ABC):
         trace: TracebackType | None,
     ) -> None:
         """End the connections."""
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connections; what was not committed is rolled back."""
 
     @abstractmethod
     def held(self, columns: pa.Schema) -> Held:

@@ -73,7 +73,7 @@ class Follower:
     ) -> None:
         """End the sink's connections; the next delivery opens them again."""
         if self._sink is not None:
-            self._sink.__exit__(kind, error, trace)
+            self._sink.close()
             self._sink = None
 
     def has_news(self) -> bool:

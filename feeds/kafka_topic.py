@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import duckdb
@@ -70,15 +69,6 @@ class KafkaSink(FeedSink):
         self._renewed_s = 0.0
         self._partitions = 0
         self._is_empty = False
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the clients; a transaction that was not committed is aborted."""
-        self._close()
 
     def held(self, columns: pa.Schema) -> Held:
         """Return the position of the topic; create it if it does not exist."""
@@ -248,7 +238,7 @@ class KafkaSink(FeedSink):
             producer.commit_transaction(_TIMEOUT_S)
         except BaseException:
             # The next producer aborts what this one has begun.
-            self._close()
+            self.close()
             raise
 
     def _connect(self) -> None:
@@ -320,7 +310,8 @@ class KafkaSink(FeedSink):
                 hint = "Name another topic in `topic`, or delete this one."
                 raise InputError(message, hint, **self._fields | {"field": "topic"})
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the clients; a transaction that was not committed is aborted."""
         if self._consumer is not None:
             self._consumer.close()
         self._consumer = self._producer = None
@@ -331,7 +322,7 @@ class KafkaSink(FeedSink):
         try:
             yield
         except KafkaException as error:
-            self._close()
+            self.close()
             found = error.args[0] if error.args else None
             code = found.code() if isinstance(found, KafkaError) else None
             why = describe(error)

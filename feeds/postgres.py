@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import NamedTuple
 
 import psycopg
@@ -65,12 +64,7 @@ class PostgresSink(FeedSink):
         self._seen: str | None = None
         self._types: dict[str, str] = {}
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Close the connection; what was not committed is rolled back."""
         if self._connection is not None:
             self._connection.close()

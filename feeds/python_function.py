@@ -7,7 +7,6 @@ a function that stores the version with its effects has each of them once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -58,12 +57,7 @@ class PythonSink(FeedSink):
         self._function: Callable[..., Any] = load_function(loaded, "function", feed.function)
         self._lock: Lock | None = None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Free the lock."""
         if self._lock is not None:
             self._lock.release()

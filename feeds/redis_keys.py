@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -113,12 +112,7 @@ class RedisSink(FeedSink):
             feed.url, password=password, decode_responses=True, socket_timeout=_TIMEOUT_S
         )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Close the connections."""
         self._client.close()
 

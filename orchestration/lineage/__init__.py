@@ -7,10 +7,14 @@ sends nothing. An event that can't be delivered is told, and stops no run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from sources.common.optional import needs_extra
 from sources.config.loader import LoadedPipeline
+
+if TYPE_CHECKING:
+    from orchestration.lineage.events import Reporter
 
 Tell = Callable[[str], None]
 PROMOTION = "promotion"
@@ -33,12 +37,8 @@ def reported(
         InputError: ``lineage`` is declared, and the extra is not installed, or OpenLineage's client
             is not configured.
     """
-    if loaded.pipeline.lineage is None:
-        yield
-        return
-    with needs_extra("lineage", "`lineage`"):
-        from orchestration.lineage.events import Reporter  # noqa: PLC0415 - few need it
-    with Reporter(loaded, tell).run(job, source):
+    reporter = _reporter(loaded, tell)
+    with nullcontext() if reporter is None else reporter.run(job, source):
         yield
 
 
@@ -53,10 +53,8 @@ def live_run_ended(loaded: LoadedPipeline, source: str, launch_id: str) -> None:
     Raises:
         InputError: As :func:`reported`.
     """
-    if loaded.pipeline.lineage is not None:
-        from orchestration.lineage.events import Reporter  # noqa: PLC0415 - few need it
-
-        Reporter(loaded).live_run_ended(source, launch_id)
+    if (reporter := _reporter(loaded)) is not None:
+        reporter.live_run_ended(source, launch_id)
 
 
 def live_run_started(
@@ -73,7 +71,13 @@ def live_run_started(
     Raises:
         InputError: As :func:`reported`.
     """
-    if loaded.pipeline.lineage is not None:
-        from orchestration.lineage.events import Reporter  # noqa: PLC0415 - few need it
+    if (reporter := _reporter(loaded, tell)) is not None:
+        reporter.live_run_started(source, launch_id)
 
-        Reporter(loaded, tell).live_run_started(source, launch_id)
+
+def _reporter(loaded: LoadedPipeline, tell: Tell = lambda _: None) -> Reporter | None:
+    if loaded.pipeline.lineage is None:
+        return None
+    with needs_extra("lineage", "`lineage`"):
+        from orchestration.lineage.events import Reporter  # noqa: PLC0415 - few need it
+    return Reporter(loaded, tell)

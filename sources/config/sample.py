@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from sources.common.fields import Declared, Instant
 from sources.common.row_sql import parse_expression, to_duckdb
 from sources.common.schema import type_name
+from sources.config.file_options import TimeRange
 from sources.errors import ErrorFields, InputError
 
 # The first 8 hexadecimal digits of the MD5 decide.
@@ -23,7 +23,7 @@ _BETWEEN = "|"
 _NULL = "~"
 
 
-class Sample(Declared):
+class Sample(TimeRange):
     """Rows that a pipeline reads, where it does not read all of them: those of some keys.
 
     Rows without any of the values in ``by``, such as a TRUNCATE, belong to every sample.
@@ -39,18 +39,6 @@ class Sample(Declared):
 
     share: Annotated[float, Field(ge=_FINEST, le=1)]
     by: Annotated[list[str], Field(min_length=1)]
-    since: Instant | None = None
-    until: Instant | None = None
-
-    @model_validator(mode="after")
-    def _has_a_range(self) -> Sample:
-        if self.since is not None and self.until is not None and self.since >= self.until:
-            message = (
-                f"`since: {self.since.isoformat()}` is not before "
-                f"`until: {self.until.isoformat()}`, so no row would be read. Correct one of them."
-            )
-            raise ValueError(message)
-        return self
 
     def condition(self, event_time: str) -> str:
         """Return the condition in Spark SQL that a row of the sample meets.

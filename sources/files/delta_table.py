@@ -24,8 +24,8 @@ from sources.errors import InputError
 from sources.files.mapped_columns import MappedColumns
 from sources.files.table_files import TableFiles
 from sources.formats.deleted_rows import deletion_vector
-from sources.formats.event_times import EVERY_TIME, EventTimeRange
-from sources.formats.parquet import check_event_column, read_event_times, read_footers
+from sources.formats.event_times import EventTimeRange
+from sources.formats.parquet import check_event_column, with_unknown_ranges
 from sources.storage.base import File
 from sources.storage.delta import delta_table
 from sources.storage.partitions import partition_from
@@ -166,13 +166,7 @@ def _ranges(
             ranges.append(
                 EventTimeRange(rows, _micros(low, event), _micros(high, event, up=True), nulls)
             )
-    files = list(zip(paths, deleted, ranges, strict=True))
-    unknown = [path for path, vector, known in files if known is None and vector is None]
-    footers = read_footers(unknown, event, None, stores)
-    read = (EventTimeRange(**row) for part in footers for row in part.ranges.to_pylist())
-    marked = {path: vector for path, vector, _ in files if vector is not None}
-    times = iter(read_event_times([*marked], event, EVERY_TIME, stores, [*marked.values()]))
-    return [known or (next(read) if vector is None else next(times)) for _, vector, known in files]
+    return with_unknown_ranges(ranges, list(zip(paths, deleted, strict=True)), event, stores)
 
 
 def _micros(value: datetime | int, event: EventColumn, *, up: bool = False) -> int:

@@ -345,6 +345,35 @@ def read_event_times(
         return list(pool.map(read, paths, deleted or [None] * len(paths)))
 
 
+def with_unknown_ranges(
+    known: Sequence[EventTimeRange | None],
+    files: Sequence[tuple[str, bytes | None]],
+    event: EventColumn,
+    stores: Stores,
+) -> list[EventTimeRange]:
+    """Return the ranges of a table's files, those that its log does not tell from the files.
+
+    Args:
+        known: Range of each file by the log; None where it has none.
+        files: Path and deletion vector of each file.
+        event: Column of the event time inside the files.
+        stores: Storages that the files may be in.
+
+    Raises:
+        InputError: A file can't be read.
+    """
+    unknown = [file for file, found in zip(files, known, strict=True) if found is None]
+    footers = read_footers([path for path, of in unknown if of is None], event, None, stores)
+    read = (EventTimeRange(**row) for part in footers for row in part.ranges.to_pylist())
+    marked = [(path, of) for path, of in unknown if of is not None]
+    paths, vectors = [path for path, _ in marked], [of for _, of in marked]
+    times = iter(read_event_times(paths, event, EVERY_TIME, stores, vectors))
+    return [
+        found or (next(read) if of is None else next(times))
+        for found, (_, of) in zip(known, files, strict=True)
+    ]
+
+
 def _factor(column: pq.ColumnSchema, event: EventColumn) -> int | None:
     """Return the microseconds in the unit of a Parquet column's statistics; None if unusable."""
     if event.unit_us is not None:

@@ -7,7 +7,7 @@ with deleted rows, are opened.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,8 @@ from sources.files.iceberg.stored_files import StoredFiles, path_of
 from sources.files.iceberg.table import open_snapshot
 from sources.files.table_files import TableFiles
 from sources.formats.deleted_rows import deletion_vector
-from sources.formats.event_times import EVERY_TIME, EventTimeRange
-from sources.formats.parquet import Footers, check_event_column, read_event_times, read_footers
+from sources.formats.event_times import EventTimeRange
+from sources.formats.parquet import check_event_column, with_unknown_ranges
 from sources.storage.base import File
 from sources.storage.stores import Stores
 
@@ -151,25 +151,8 @@ def _ranges(
         None if vector is not None else _range(task.file, number, event.unit_us or 1)
         for task, vector in zip(tasks, deleted, strict=True)
     ]
-    files = [
-        (path_of(task.file.file_path), vector) for task, vector in zip(tasks, deleted, strict=True)
-    ]
-    unknown = [file for file, found in zip(files, known, strict=True) if found is None]
-    plain = [path for path, vector in unknown if vector is None]
-    marked = [(path, vector) for path, vector in unknown if vector is not None]
-    footers = _of_footers(read_footers(plain, event, None, stores))
-    paths, vectors = [path for path, _ in marked], [vector for _, vector in marked]
-    times = iter(read_event_times(paths, event, EVERY_TIME, stores, vectors))
-    return [
-        found or (next(footers) if vector is None else next(times))
-        for found, (_, vector) in zip(known, files, strict=True)
-    ]
-
-
-def _of_footers(footers: Iterable[Footers]) -> Iterator[EventTimeRange]:
-    for part in footers:
-        for row in part.ranges.to_pylist():
-            yield EventTimeRange(**row)
+    paths = (path_of(task.file.file_path) for task in tasks)
+    return with_unknown_ranges(known, list(zip(paths, deleted, strict=True)), event, stores)
 
 
 def _range(file: DataFile, number: int, unit_us: int) -> EventTimeRange | None:

@@ -220,5 +220,7 @@ def test_a_changed_batch_loses_and_doubles_nothing_of_half_read_history(
     offset = offset_log.committed_offset(generation.checkpoint, 0)
     assert offset_log.is_drained(offset, 1)
     rows = DeltaTable(tmp_path / "out").to_pyarrow_table()
-    raw = duckdb.sql(f"SELECT id FROM read_json('{tmp_path}/in/*.json') ORDER BY id").fetchall()
+    with duckdb.connect() as connection:
+        query = f"SELECT id FROM read_json('{tmp_path}/in/*.json') ORDER BY id"
+        raw = connection.execute(query).fetchall()
     assert sorted(rows["id"].to_pylist()) == [number for (number,) in raw]

@@ -23,7 +23,8 @@ SEQUENCES = st.integers(1, 2**64 - 1)
 
 def is_true(condition: str, position: str | None) -> bool:
     query = f"SELECT {condition} FROM (SELECT ?::VARCHAR AS position)"
-    row = duckdb.execute(query, [position]).fetchone()
+    with duckdb.connect() as connection:
+        row = connection.execute(query, [position]).fetchone()
     assert row is not None
     return bool(row[0])
 

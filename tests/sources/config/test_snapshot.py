@@ -30,7 +30,8 @@ COLUMNS = {"lsn": "lsn", "transaction": "tx"}
 
 def holds(snapshot: PostgresSnapshot, lsn: int | None, transaction: int | None) -> bool:
     query = f"SELECT {snapshot.holds(COLUMNS)} FROM (SELECT ?::BIGINT AS lsn, ?::BIGINT AS tx)"
-    row = duckdb.execute(query, [lsn, transaction]).fetchone()
+    with duckdb.connect() as connection:
+        row = connection.execute(query, [lsn, transaction]).fetchone()
     assert row is not None
     return bool(row[0])
 

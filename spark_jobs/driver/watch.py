@@ -24,8 +24,8 @@ from spark_jobs.readers.spark_errors import report_of
 
 POLL_S = 1.0
 # A driver that is killed between a commit and the next of these looks has not counted the late rows
-# of that micro-batch.
-_LATE_ROWS_S = 0.1
+# of that micro-batch. And a query that reads one small micro-batch is followed by another at once.
+_SOON_S = 0.1
 
 
 def start(
@@ -123,7 +123,8 @@ def _wait(
     running: RunningQuery, report: QueryReporter, stop: threading.Event, pace_s: float
 ) -> None:
     """Wait until the next look is due, or the query ends or has to; count late rows meanwhile."""
-    query, step = running.spark_query, _LATE_ROWS_S if running.has_watermark else POLL_S
+    query, is_first = running.spark_query, running.stream.is_first
+    step = _SOON_S if running.has_watermark or is_first else POLL_S
     begun, seen = time.monotonic(), _progress_at(query)
     while (waited := time.monotonic() - begun) < pace_s and not stop.is_set():
         # PySpark multiplies it by 1000, and Spark refuses 0 ms.
@@ -131,7 +132,7 @@ def _wait(
         if query.awaitTermination(left_s):  # type: ignore[arg-type]
             return
         report.late_rows(running)
-        if waited >= POLL_S and _progress_at(query) != seen:
+        if (is_first or waited >= POLL_S) and _progress_at(query) != seen:
             return
 
 

@@ -39,6 +39,8 @@ from spark_jobs.target.target_guard import TargetGuard
 
 # Number of partitions that a message lists one by one.
 _SHOWN = 8
+# Until the next query, which reads more at once, has taken over from one that reads little.
+_FIRST_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,8 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     if query.is_bounded and not is_paced:
         writer = writer.trigger(availableNow=True)
     else:
-        writer = writer.trigger(processingTime=f"{stream.interval_ms} milliseconds")
+        interval_ms = max(stream.interval_ms, _FIRST_MS) if stream.is_first else stream.interval_ms
+        writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
     return BuiltQuery(writer, stream, is_paced, guard, watermark is not None, warnings)
 
 

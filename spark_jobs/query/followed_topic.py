@@ -24,7 +24,7 @@ from spark_jobs.readers.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.readers.parse_records import parse_values, record_columns
 
 FIRST_OFFSETS = 200_000
-"""Highest number of offsets in a micro-batch until as many of the topic were read."""
+"""Highest number of offsets in the first micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,29 @@ class FollowedTopic:
         return (self.source, self.partitions, self.max_offsets, seam and seam.made_of, key)
 
 
+def is_small_at_first(source: KafkaSource, rate: RateLimit, log: KafkaLog, start: Offsets) -> bool:
+    """Return whether the first micro-batch is to be small: more waits than it reads.
+
+    Call it only if nothing of the topic was read yet. A rate limit keeps micro-batches small.
+
+    Args:
+        source: The declaration.
+        rate: Its rate limit.
+        log: The topic's log.
+        start: Start offset of each partition; -2 for its beginning.
+
+    Raises:
+        UnavailableError: The broker does not answer.
+    """
+    if source.max_offsets_per_batch <= FIRST_OFFSETS or rate.offsets is not None:
+        return False
+    begin = log.log_start()
+    waiting = sum(
+        end - max(start.get(at, 0), begin.get(at, 0)) for at, end in log.log_end().items()
+    )
+    return waiting > FIRST_OFFSETS
+
+
 def pace_of(
     source: KafkaSource, rate: RateLimit, partitions: Offsets, *, is_first: bool
 ) -> tuple[int, int]:
@@ -115,8 +138,7 @@ def pace_of(
         source: The declaration, with ``trigger_interval`` and ``max_offsets_per_batch``.
         rate: Its rate limit.
         partitions: Start offset of each partition.
-        is_first: Whether nothing of the topic was read yet: then a micro-batch is small, so that
-            the table is fresh soon, however much waits.
+        is_first: Whether only the first, small micro-batch is read (:func:`is_small_at_first`).
 
     Returns:
         Highest number of offsets in one micro-batch over all partitions, and milliseconds between
@@ -209,7 +231,8 @@ class ExpectedTopic:
         if self._context.pipeline.sink.mode == "merge":
             keep_key(generation, live, log, self._start.offsets())
         rate = rate_of(generation, live.name, live.rate)
-        offsets, _ = pace_of(live, rate, partitions, is_first=True)
+        is_first = is_small_at_first(live, rate, log, partitions)
+        offsets, _ = pace_of(live, rate, partitions, is_first=is_first)
         topic = FollowedTopic(
             generation,
             live,

@@ -37,7 +37,8 @@ class PlaceStream:
         interval_ms: Time between the starts of two micro-batches, in ms; 0 for no wait.
         filtering: Whether the seam filter (it removes live rows that history has delivered) is in
             the stream.
-        is_first: Whether its micro-batches are small, so that the first one is committed soon.
+        is_first: Whether the query reads one small micro-batch only, so that it is committed soon,
+            although very much waits.
     """
 
     rows: DataFrame

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import EndPosition, Offsets, StartPosition, TopicPartition
 from sources.config.kafka_source import KafkaSource
@@ -17,6 +18,7 @@ from sources.storage.folder import Folder
 from spark_jobs.query.history import EarlierSources
 from spark_jobs.query.kept_rows import find_kept
 from spark_jobs.query.seam_filter import (
+    IS_NEW,
     KEYS,
     EventTimeFilter,
     KeyColumns,
@@ -166,7 +168,7 @@ class Seam:
     def count(self, spark: SparkSession) -> SeamCount:
         """Count the rows of the seam and those of them that the filter removes.
 
-        Reads the seam's offsets again as a batch, and records both counts by partition in the
+        Reads the seam's offsets again as a batch, once, and records both counts by partition in the
         state folder.
 
         Returns:
@@ -177,12 +179,11 @@ class Seam:
             StateError: The rule is ``sequence``, and the pipeline or the end position has none.
         """
         rows = self._rows(spark)
-        read = {} if rows is None else _by_partition(rows)
-        kept = {} if rows is None else _by_partition(self._filter(spark).apply(rows))
+        found = {} if rows is None else _by_partition(self._filter(spark).mark(rows))
         count = SeamCount(
             source=self._source.name,
-            rows=read,
-            removed={at: rows - kept.get(at, 0) for at, rows in read.items()},
+            rows={at: read for at, (read, _) in found.items()},
+            removed={at: read - new for at, (read, new) in found.items()},
         )
         return self._generation.put_if_absent(count_name(self._source.name), count)
 
@@ -255,6 +256,7 @@ class Seam:
         ]
 
 
-def _by_partition(rows: DataFrame) -> Offsets:
-    counted = rows.groupBy(TOPIC, PARTITION).count().collect()
-    return {TopicPartition(row[0], row[1]): row[2] for row in counted}
+def _by_partition(marked: DataFrame) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the number of rows of each partition, and of those that are new."""
+    counted = marked.groupBy(TOPIC, PARTITION).agg(F.count(F.lit(1)), F.count_if(IS_NEW))
+    return {TopicPartition(row[0], row[1]): (row[2], row[3]) for row in counted.collect()}

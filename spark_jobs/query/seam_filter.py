@@ -12,10 +12,10 @@ is later, so it is refused, never dropped: next to each key the hashes of its ro
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
@@ -32,7 +32,9 @@ from spark_jobs.readers.spark_errors import raise_at_record
 
 KEYS = "keys"  # with the hashes of their rows
 _OLDER = "older"
+IS_NEW = "__is_new"
 _IN_SEAM = "__in_seam"
+_IS_OLDER = "__is_older"
 _CONTENTS = "__contents"
 _SAME = "__same"
 _KEY_TEXT = "__key_text"
@@ -66,15 +68,24 @@ _NEW_SNAPSHOT_HINT = (
 )
 
 
-class SeamFilter(Protocol):
-    """Interface of a seam filter: it removes live rows that history has delivered."""
+class SeamFilter(ABC):
+    """Filter of the seam: it removes live rows that history has delivered."""
+
+    @abstractmethod
+    def mark(self, live: DataFrame) -> DataFrame:
+        """Add a boolean column :data:`IS_NEW`, false for rows that history has delivered.
+
+        Args:
+            live: Parsed rows with their topic, partition and offset (:data:`LOG_COLUMNS`).
+        """
 
     def apply(self, live: DataFrame) -> DataFrame:
         """Return the live rows that history did not deliver.
 
         Args:
-            live: Parsed rows with their topic, partition and offset (:data:`LOG_COLUMNS`).
+            live: As in :meth:`mark`.
         """
+        return self.mark(live).where(IS_NEW).drop(IS_NEW)
 
 
 def mark_seam(live: DataFrame, ends: Offsets) -> DataFrame:
@@ -92,7 +103,7 @@ def mark_seam(live: DataFrame, ends: Offsets) -> DataFrame:
     return live.join(F.broadcast(table), same, "left").select(live["*"], is_before)
 
 
-class SequenceFilter:
+class SequenceFilter(SeamFilter):
     """Filter that drops changes that the snapshot contains: at or before its log position.
 
     It stays in the query for ever: a connector that lags may append such a change at any time, and
@@ -107,13 +118,13 @@ class SequenceFilter:
         self._column = column
         self._sequence = sequence
 
-    def apply(self, live: DataFrame) -> DataFrame:
-        """Return the live rows whose log position is after the snapshot's, or null."""
+    def mark(self, live: DataFrame) -> DataFrame:
+        """Mark as new the rows whose log position is after the snapshot's, or null."""
         is_held = F.col(self._column) <= F.lit(self._sequence)
-        return live.where(~F.coalesce(is_held, F.lit(False)))
+        return live.withColumn(IS_NEW, ~F.coalesce(is_held, F.lit(False)))
 
 
-class SnapshotFilter:
+class SnapshotFilter(SeamFilter):
     """Filter that drops changes visible to a database's snapshot, wherever they lie in the log.
 
     It stays in the query for ever: a connector that lags may append such a change at any time.
@@ -127,8 +138,8 @@ class SnapshotFilter:
         self._columns = columns
         self._snapshot = snapshot
 
-    def apply(self, live: DataFrame) -> DataFrame:
-        """Return the changes that the snapshot does not contain.
+    def mark(self, live: DataFrame) -> DataFrame:
+        """Mark as new the changes that the snapshot does not contain.
 
         A connector that has lost its position takes a new snapshot of its own. No record reports
         what was deleted in between, so its first record fails the query with
@@ -140,10 +151,10 @@ class SnapshotFilter:
             refused = raise_at_record(SeamError, F.lit(reason), _NEW_SNAPSHOT_HINT)
             checked = F.when(F.expr(condition), refused.cast("boolean")).otherwise(checked)
         is_held = F.expr(self._snapshot.holds(columns))
-        return live.where(~is_held & checked)
+        return live.withColumn(IS_NEW, ~is_held & checked)
 
 
-class EventTimeFilter:
+class EventTimeFilter(SeamFilter):
     """Filter that drops live rows of the seam that are not later than history's end.
 
     Args:
@@ -158,11 +169,11 @@ class EventTimeFilter:
         self._after = F.timestamp_millis(F.lit(end_ms + 1))
         self._ends = ends
 
-    def apply(self, live: DataFrame) -> DataFrame:
-        """Return the live rows beyond the seam, and those inside it with a later event time."""
+    def mark(self, live: DataFrame) -> DataFrame:
+        """Mark as new the rows beyond the seam, and those inside it with a later event time."""
         marked = mark_seam(live, self._ends)
         is_held = F.col(_IN_SEAM) & (F.col(self._column) < self._after)
-        return marked.where(~F.coalesce(is_held, F.lit(False))).drop(_IN_SEAM)
+        return marked.withColumn(IS_NEW, ~F.coalesce(is_held, F.lit(False))).drop(_IN_SEAM)
 
 
 @dataclass(frozen=True)
@@ -181,7 +192,7 @@ class KeyColumns:
     event_time: str
 
 
-class KeyFilter:
+class KeyFilter(SeamFilter):
     """Filter that drops live rows of the seam whose key history holds.
 
     Args:
@@ -210,8 +221,8 @@ class KeyFilter:
         self._keys_from_ms = keys_from_ms
         self._ends = ends
 
-    def apply(self, live: DataFrame) -> DataFrame:
-        """Return the live rows beyond the seam, and those inside it that history does not hold.
+    def mark(self, live: DataFrame) -> DataFrame:
+        """Mark as new the rows beyond the seam, and those inside it that history does not hold.
 
         The query fails with :class:`OlderThanKeysError` at the first row of the seam that is older
         than the kept keys, unless :meth:`look_up_older` was called before; and with a
@@ -235,16 +246,21 @@ class KeyFilter:
             .when(is_known & ~F.coalesce(self._is_older(), F.lit(False)), refused)
             .otherwise(F.lit(True))
         )
-        remaining = found.where(remains).select(*marked.columns)
+        found = found.select(*marked.columns, remains.alias(IS_NEW))
         older = find_kept(self._folder, _OLDER)
         if older is None:
-            return self._refuse_older(remaining).drop(_IN_SEAM)
+            is_new = F.col(IS_NEW) & self._is_recent()
+            return found.withColumn(IS_NEW, is_new).drop(_IN_SEAM)
         known = older.read(spark, self._folder)
-        known = known.select(*(F.col(name).alias(f"{name}_known") for name in LOG_COLUMNS))
-        same = [remaining[name] == known[f"{name}_known"] for name in LOG_COLUMNS]
-        return remaining.join(
-            F.broadcast(known), reduce(lambda left, right: left & right, same), "left_anti"
-        ).drop(_IN_SEAM)
+        places = [F.col(name).alias(f"{name}_known") for name in LOG_COLUMNS]
+        # Each place in the log is kept once, so no row is doubled.
+        known = known.select(*places, F.lit(True).alias(_IS_OLDER))
+        same = [found[name] == known[f"{name}_known"] for name in LOG_COLUMNS]
+        both = found.join(
+            F.broadcast(known), reduce(lambda left, right: left & right, same), "left"
+        )
+        is_new = F.col(IS_NEW) & F.col(_IS_OLDER).isNull()
+        return both.select(*live.columns, is_new.alias(IS_NEW))
 
     def look_up_older(self, seam: DataFrame) -> int:
         """Find the rows of the seam that are older than the kept keys and that history holds.
@@ -316,8 +332,8 @@ class KeyFilter:
     def _is_older(self) -> Column:
         return F.col(self._event_time) < self._keys_from
 
-    def _refuse_older(self, live: DataFrame) -> DataFrame:
-        """Fail at the first row that is older than the kept keys."""
+    def _is_recent(self) -> Column:
+        """Return true; it fails at the first new row that is older than the kept keys."""
         refused = raise_at_record(
             OlderThanKeysError,
             F.lit(
@@ -329,5 +345,4 @@ class KeyFilter:
         )
         is_older = F.col(_IN_SEAM) & self._is_older()
         # A condition that can fail keeps Spark from dropping the branch as unused.
-        checked = F.when(is_older, refused.cast("boolean")).otherwise(F.lit(True))
-        return live.where(checked)
+        return F.when(F.col(IS_NEW) & is_older, refused.cast("boolean")).otherwise(F.lit(True))

@@ -17,9 +17,8 @@ from sources.planning.context import PipelineContext
 from sources.planning.key_of_changes import keep_key
 from sources.planning.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.query import followed_topic
 from spark_jobs.query.file_places import planned_interval_ms, reached_in_plan
-from spark_jobs.query.followed_topic import FollowedTopic, Prepared, pace_of
+from spark_jobs.query.followed_topic import FollowedTopic, Prepared, is_small_at_first, pace_of
 from spark_jobs.query.place import Place, PlaceStream, Reached
 from spark_jobs.query.seam import Seam
 from spark_jobs.readers.event_times import EventTimeCheck
@@ -167,9 +166,10 @@ class FollowedTopicPlace(Place):
         partitions = with_new_partitions(self._start.offsets(), log.partitions)
         if self._context.pipeline.sink.mode == "merge":
             keep_key(self._context.generation, self._source, log, self._start.offsets())
-        is_first = self._is_first(self._reached())
+        reached = self._reached()
+        is_first = not reached and is_small_at_first(self._source, self._rate, log, partitions)
         offsets, interval = pace_of(self._source, self._rate, partitions, is_first=is_first)
-        filtering = not self._seam.is_passed(self._reached())
+        filtering = not self._seam.is_passed(reached)
         topic = FollowedTopic(
             self._context.generation,
             self._source,
@@ -188,10 +188,10 @@ class FollowedTopicPlace(Place):
         return Reached(offsets=offset_log.kafka_offsets(committed))
 
     def is_outdated(self, stream: PlaceStream, committed: Any) -> bool:
-        """Return whether the stream filters a seam that is all committed, or reads too little."""
+        """Return whether the stream filters a seam that is all committed, or was the first one."""
         offsets = offset_log.kafka_offsets(committed)
         is_passed = stream.filtering and self._seam.is_passed(offsets)
-        return is_passed or (stream.is_first and not self._is_first(offsets))
+        return is_passed or (stream.is_first and bool(offsets))
 
     def has_uncounted_seam(self, stream: PlaceStream) -> bool:
         """Return whether the stream no longer filters the seam, and its rows are not counted."""
@@ -199,19 +199,6 @@ class FollowedTopicPlace(Place):
 
     def _reached(self) -> Offsets:
         return offset_log.reached(self._context.generation.checkpoint, self._index)
-
-    def _is_first(self, reached: Offsets) -> bool:
-        """Return whether micro-batches are small: not more was read than the first one might be.
-
-        Partitions share its offsets, so it may have less than it might.
-
-        Args:
-            reached: First offset not yet read of each partition.
-        """
-        first = followed_topic.FIRST_OFFSETS
-        start = self._start.offsets()
-        read = sum(max(0, offset - start.get(at, 0)) for at, offset in reached.items())
-        return self._source.max_offsets_per_batch > first and read < first // 2
 
     def _check_start(self, log: KafkaLog) -> None:
         """Refuse a start that is not in the log, or that the checkpoint contradicts."""

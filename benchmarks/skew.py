@@ -44,7 +44,8 @@ def hourly(rows):
     windows = rows.withWatermark("at", "30 minutes").groupBy("key", F.window("at", "1 hour"))
     found = windows.agg(F.count("*").alias("n"), F.sum("v").alias("total"))
     known = F.col("window.end") + F.expr("INTERVAL 30 MINUTES")
-    return found.select("key", F.col("window.start").alias("at"), "n", "total", known.alias("known_at"))
+    at = F.col("window.start").alias("at")
+    return found.select("key", at, "n", "total", known.alias("known_at"))
 """
 
 

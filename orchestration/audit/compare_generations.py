@@ -160,7 +160,7 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         tables[name] = table
     columns = {name: _types(each) for name, each in tables.items()}
     shared = [name for name in columns[serving] if name in columns[candidate]]
-    if lacking := [name for name in loaded.pipeline.sink.key if name not in shared]:
+    if lacking := [name for name in loaded.pipeline.sink.row_key if name not in shared]:
         without = [name for name in tables if lacking[0] not in columns[name]]
         message = (
             f"Generations {serving} and {candidate} can't be compared: the table of "
@@ -205,7 +205,7 @@ def compare_tables(
         declared = loaded.pipeline.audit
         tolerance = {} if declared is None else declared.tolerance
         shared_tolerance = {name: tolerance[name] for name in shared if name in tolerance}
-        result = compare(connection, loaded.pipeline.sink.key, EXAMPLES, shared_tolerance)
+        result = compare(connection, loaded.pipeline.sink.row_key, EXAMPLES, shared_tolerance)
     added = [*result.examples["unexpected"], *result.examples["duplicated"]]
     return GenerationComparison(
         pipeline=pipeline,
@@ -238,7 +238,7 @@ def _of_the_change(pipeline: Pipeline) -> set[str]:
         for name, part in topic.envelope_columns.items()
         if part != "deleted"
     }
-    return names - {*pipeline.sink.key}
+    return names - {*pipeline.sink.row_key}
 
 
 def _types(table: DeltaTable) -> dict[str, str]:

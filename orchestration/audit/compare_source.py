@@ -24,6 +24,7 @@ from sources.common.sql_names import column_list, quoted
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.sink import VALID_TO, Sink
 from sources.config.snapshot import SnapshotOptions, kind_of
 from sources.errors import InputError
 from sources.planning.context import PipelineContext
@@ -88,7 +89,18 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
         {name: kind for name, kind in columns.items() if name not in dropped},
         target_of(loaded),
         {name: topic.name_in_table(name) for name in topic.renamed_columns or {}},
+        _present(loaded.pipeline.sink),
     )
+
+
+def _present(sink: Sink) -> str:
+    """Return the SQL condition of the target's rows that the database has now."""
+    conditions = []
+    if sink.history is not None:
+        conditions.append(f"{VALID_TO} IS NULL")
+    if sink.deleted is not None and not sink.removes_rows:
+        conditions.append(f"NOT coalesce({quoted(sink.deleted)}, false)")
+    return " AND ".join(conditions) or "true"
 
 
 def compare_table(
@@ -97,6 +109,7 @@ def compare_table(
     columns: Mapping[str, str],
     path: Folder,
     names: Mapping[str, str] | None = None,
+    present: str = "true",
 ) -> SourceComparison:
     """Compare a Delta table with a database table row by row, each row as often as it occurs.
 
@@ -107,6 +120,7 @@ def compare_table(
             compared.
         path: Folder of the Delta table.
         names: Names in the database of columns that have others there.
+        present: SQL condition of the Delta table's rows that are compared.
 
     Raises:
         InputError: There is no Delta table, or one of the two can't be read.
@@ -127,7 +141,7 @@ def compare_table(
         rows = _write_source(dsn, table, read, Path(scratch) / "source.csv")
         renamed = ", ".join(f"{quoted(old)} AS {quoted(new)}" for new, old in there.items())
         connection.execute(f"CREATE TABLE source AS SELECT {renamed} FROM ({rows})")
-        _create_target(connection, compared, target)
+        _create_target(connection, compared, target, present)
         source, found = count_rows(connection, "source"), count_rows(connection, "target")
         counts, examples = {}, []
         for one, other in (("source", "target"), ("target", "source")):
@@ -181,11 +195,14 @@ def _write_source(dsn: str, table: str, columns: Mapping[str, str], file: Path) 
 
 
 def _create_target(
-    connection: duckdb.DuckDBPyConnection, columns: Mapping[str, str], target: DeltaTable
+    connection: duckdb.DuckDBPyConnection,
+    columns: Mapping[str, str],
+    target: DeltaTable,
+    present: str,
 ) -> None:
     """Create the DuckDB table ``target`` with the columns and types of the source."""
     types = {name: parse_type(kind) for name, kind in columns.items()}
-    query = f"SELECT {column_list(columns)} FROM target"
+    query = f"SELECT {column_list(columns)} FROM target WHERE {present}"
     stream = QueryBuilder().register("target", target).execute(query)
     connection.register("_target", pa.RecordBatchReader.from_stream(stream))
     casts = [f"CAST({quoted(n)} AS {duckdb_type(k)}) AS {quoted(n)}" for n, k in types.items()]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestration.audit.translation import translated
-from orchestration.audit.versions import descending, last_change_query
+from orchestration.audit.versions import descending, every_version_query, last_change_query
 from sources.common.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.sink import Sink
@@ -99,7 +99,7 @@ def _by_transform(loaded: LoadedPipeline, transform: SqlTransform) -> ExpectedQu
 
 
 def _last_of(query: str, sink: Sink) -> str:
-    """Return SQL for the last change of each key among what a query makes of every change.
+    """Return SQL for the last change of each key, or every one, of what a query makes of them.
 
     A change that the query leaves out changes nothing, so the query has to see all of them.
     """
@@ -107,10 +107,11 @@ def _last_of(query: str, sink: Sink) -> str:
     if sink.deleted is not None and sink.removes_rows:
         deleted = quoted(sink.deleted)
         excluded, remaining = f" EXCLUDE ({deleted})", f" WHERE NOT coalesce({deleted}, false)"
+    of_all = f"WITH input AS (SELECT * EXCLUDE (_place) FROM audit.rows), changes AS ({query})"
+    if sink.history is not None:
+        return f"{of_all} {every_version_query(sink, 'SELECT * FROM changes')}"
     return (
-        "WITH input AS (SELECT * EXCLUDE (_place) FROM audit.rows), "
-        f"changes AS ({query}), "
-        "latest AS (SELECT * FROM changes QUALIFY row_number() OVER "
+        f"{of_all}, latest AS (SELECT * FROM changes QUALIFY row_number() OVER "
         f"(PARTITION BY {column_list(sink.key)} ORDER BY {descending(sink.order)}) = 1) "
         f"SELECT *{excluded} FROM latest{remaining}"
     )

@@ -63,7 +63,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
         settle_snapshot_rows(connection, pipeline)
         comparison = compare(
             connection,
-            pipeline.sink.key,
+            pipeline.sink.row_key,
             EXAMPLES,
             {} if pipeline.audit is None else pipeline.audit.tolerance,
             without=_not_compared(pipeline, inputs.ambiguous),

@@ -43,7 +43,7 @@ def create_sides(
         InputError: The query fails, the target can't be read, or the columns of the two do not
             match by name and kind of type.
     """
-    key = loaded.pipeline.sink.key
+    key = loaded.pipeline.sink.row_key
     path = target_of(loaded)
     target = open_target(path)
     # Says of which change a value is, and is in no row of the input.

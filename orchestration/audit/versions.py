@@ -15,7 +15,7 @@ from orchestration.audit.report import EXAMPLES, AuditExample
 from orchestration.audit.sql import columns_of, count_rows
 from sources.common.sql_names import column_list, literal, quoted
 from sources.config.pipeline import Pipeline
-from sources.config.sink import Sink
+from sources.config.sink import VALID_FROM, VALID_TO, Sink
 
 _ROWS = "audit.rows"
 
@@ -55,7 +55,8 @@ def create_input(
     key = pipeline.key
     if order and pipeline.audit_sql is None:
         # The sink compares versions by its own key.
-        key = pipeline.sink.key
+        key = pipeline.sink.row_key
+        order = [] if pipeline.sink.history is not None else order
     if not key or not set(key) <= set(columns):
         return 0, []
     return _find_ambiguous(connection, key, order, [name for name in columns if name not in key])
@@ -126,9 +127,12 @@ def apply_truncates(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -
 def last_change_query(sink: Sink) -> str:
     """Return SQL for the rows that remain when only the last change of each key counts.
 
-    Changes are ordered by ``sink.order``, nulls first. A key whose last change is a delete has no
+    Changes are ordered by ``sink.order``, nulls first. All of them remain if the sink keeps every
+    version (``sink.history``). A key whose last change is a delete has no
     row, if the sink removes rows.
     """
+    if sink.history is not None:
+        return every_version_query(sink, f"SELECT * EXCLUDE (_place) FROM {_ROWS}")
     last = (
         f"SELECT * EXCLUDE (_place) FROM {_ROWS} QUALIFY row_number() OVER "
         f"(PARTITION BY {column_list(sink.key)} ORDER BY {descending(sink.order)}) = 1"
@@ -137,6 +141,26 @@ def last_change_query(sink: Sink) -> str:
         return last
     deleted = quoted(sink.deleted)
     return f"SELECT * EXCLUDE ({deleted}) FROM ({last}) WHERE NOT coalesce({deleted}, false)"
+
+
+def every_version_query(sink: Sink, changes: str) -> str:
+    """Return SQL for every version of a row, with the time up to which each was valid.
+
+    Args:
+        sink: The declaration of the sink, with ``history``.
+        changes: SQL for all changes.
+    """
+    time, key, version = quoted(str(sink.history)), column_list(sink.key), column_list(sink.row_key)
+    ascending = ", ".join(f"{quoted(name)} ASC NULLS FIRST" for name in sink.order)
+    end = (
+        f"min({time}) OVER (PARTITION BY {key} ORDER BY {ascending} "
+        "ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)"
+    )
+    one_of_each = f"QUALIFY row_number() OVER (PARTITION BY {version}) = 1"
+    return (
+        f"SELECT *, {time} AS {VALID_FROM}, {end} AS {VALID_TO} "
+        f"FROM (SELECT * FROM ({changes}) {one_of_each})"
+    )
 
 
 def sequence_in(sink: Sink, columns: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from orchestration.audit.sides import comparable_as
 from sources.config.pipeline import Pipeline
+from sources.config.sink import VALID_FROM, VALID_TO
 from sources.errors import InputError
 
 KNOWN_AT = "known_at"
@@ -24,6 +25,8 @@ class JoinColumns:
         ranks: Columns of the table that decide between rows of a key that became known at the same
             time: the highest is taken, by the first of them, then by the next.
         values: Columns of the table that a label gets, in order.
+        deleted: Column of the table that is true in a row after which its key had no values; None
+            if there is none.
     """
 
     key: list[str]
@@ -31,6 +34,7 @@ class JoinColumns:
     known_at: str
     ranks: list[str]
     values: list[str]
+    deleted: str | None = None
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Asked:
         key: Columns of both sides; by default those of ``sink.key`` that the labels have.
         time: Column of the labels; by default the one with the name of the event time.
         known_at: Column of the table; by default ``known_at``, or the event time if the table has
-            no such column.
+            no such column; ``valid_from`` of a table that keeps every version.
     """
 
     key: Sequence[str] | None = None
@@ -67,16 +71,17 @@ def join_columns(
     event_time = pipeline.event_time.column
     time = asked.time or event_time
     _require("file of labels", labels, time, "--time")
+    sink = pipeline.sink
     default = KNOWN_AT if KNOWN_AT in table else event_time
+    if sink.history is not None:
+        default = VALID_FROM
     known_at = asked.known_at or default
     _require("table", table, known_at, "--known-at")
-    own = (time, known_at)
-    key = list(
-        asked.key or [name for name in pipeline.sink.key if name in labels and name not in own]
-    )
+    times = (time, known_at)
+    key = list(asked.key or [name for name in sink.key if name in labels and name not in times])
     if not key:
         message = (
-            f"The labels have no column of `sink.key` ({', '.join(pipeline.sink.key)}) besides the "
+            f"The labels have no column of `sink.key` ({', '.join(sink.key)}) besides the "
             f"time; they have {', '.join(labels)}."
         )
         hint = "Name the columns that labels and table share: `--key COLUMN`, once for each."
@@ -94,7 +99,9 @@ def join_columns(
             message = f"Column `{name}` of the {side} is {columns[name]}, no timestamp."
             hint = "Name a column with timestamps, or cast it; times without a zone are UTC."
             raise InputError(message, hint, column=name, value=columns[name])
-    values = [name for name in table if name not in (*key, known_at)]
+    # The end of a version is known only later.
+    own = (*key, known_at, *([] if sink.history is None else [VALID_TO, sink.deleted]))
+    values = [name for name in table if name not in own]
     for name in (*values, KNOWN_AT):
         if name in labels:
             message = (
@@ -105,8 +112,9 @@ def join_columns(
                 f"Rename `{name}` in the labels. If it identifies a row, name it: `--key {name}`."
             )
             raise InputError(message, hint, column=name)
-    ranks = [name for name in pipeline.sink.key if name in values]
-    return JoinColumns(key, time, known_at, ranks, values)
+    ranks = [name for name in sink.key if name in values]
+    deleted = None if sink.history is None else sink.deleted
+    return JoinColumns(key, time, known_at, ranks, values, deleted)
 
 
 def _require(side: str, columns: Mapping[str, str], name: str, option: str) -> None:

@@ -21,6 +21,7 @@ from orchestration.training.columns import KNOWN_AT, Asked, JoinColumns, join_co
 from sources.common.counting import counted
 from sources.common.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
+from sources.config.sink import VALID_FROM, VALID_TO
 from sources.errors import InputError, StateError
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import target_of
@@ -60,8 +61,9 @@ def training_set(
         asked: The columns to join by, where they are not those that the declaration suggests.
 
     Raises:
-        InputError: The table holds the latest value of each key only (``sink.mode: merge``); a
-            column is missing, of another type, or on both sides; or the table can't be read.
+        InputError: The table holds the latest value of each key only (``sink.mode: merge`` without
+            ``history``); a column is missing, of another type, or on both sides; or the table can't
+            be read.
         StateError: There is no table yet.
         UnavailableError: The store of the table does not answer.
     """
@@ -78,6 +80,10 @@ def training_set(
         columns = join_columns(
             loaded.pipeline, asked or Asked(), given, columns_of(connection, _TABLE)
         )
+        if loaded.pipeline.sink.history is not None:
+            # Another version took the place of these at their own time.
+            ended = f"{VALID_TO} <= {VALID_FROM}"
+            connection.execute(f"DELETE FROM {_TABLE} WHERE {ended}")
         query = _query(columns, list(given))
         rows = connection.sql(query).to_arrow_table()
         without = _count(connection, f"{_TABLE} WHERE {quoted(columns.known_at)} IS NULL")
@@ -119,7 +125,7 @@ def write_rows(made: TrainingSet, path: Path) -> None:
 def _require_history(loaded: LoadedPipeline) -> None:
     """Refuse a table that holds the latest value of each key only."""
     sink = loaded.pipeline.sink
-    if sink.mode == "append":
+    if sink.mode == "append" or sink.history is not None:
         return
     message = (
         f"The table of pipeline `{loaded.pipeline.name}` holds the latest value of each key only "
@@ -128,7 +134,8 @@ def _require_history(loaded: LoadedPipeline) -> None:
         "VACUUM deletes them."
     )
     hint = (
-        "Declare a pipeline with `sink.mode: append` for training: a transform without aggregates, "
+        "Keep every version: `sink.history`, the column with the time of a change. Or declare a "
+        "pipeline with `sink.mode: append` for training: a transform without aggregates, "
         "or windows with a watermark, each of which is appended once it is final. Let it compute "
         "`known_at`."
     )
@@ -166,8 +173,12 @@ def _query(columns: JoinColumns, labels: list[str]) -> str:
     given = f"SELECT *, CAST({quoted(columns.time)} AS {INSTANT}) AS _hybrid_time FROM labels"
     on = " AND ".join(f"l.{quoted(name)} = f.{quoted(name)}" for name in columns.key)
     selected = [f"l.{quoted(name)}" for name in labels]
-    selected += [f"f.{quoted(name)}" for name in columns.values]
-    selected.append(f"f._hybrid_known_at AS {quoted(KNOWN_AT)}")
+    of_row = {name: f"f.{quoted(name)}" for name in columns.values}
+    of_row[KNOWN_AT] = "f._hybrid_known_at"
+    if columns.deleted is not None:
+        is_there = f"NOT coalesce(f.{quoted(columns.deleted)}, false)"
+        of_row = {name: f"CASE WHEN {is_there} THEN {value} END" for name, value in of_row.items()}
+    selected += [f"{value} AS {quoted(name)}" for name, value in of_row.items()]
     return (
         f"SELECT {', '.join(selected)} FROM ({given}) AS l ASOF LEFT JOIN ({rows}) AS f "
         f"ON {on} AND l._hybrid_time >= f._hybrid_known_at ORDER BY l._hybrid_row"

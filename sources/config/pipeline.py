@@ -200,6 +200,13 @@ class Pipeline(Declared):
     @model_validator(mode="after")
     def _feeds_have_names(self) -> Pipeline:
         check_feeds(self.feeds)
+        if self.feeds and self.sink.history is not None:
+            message = (
+                f"`feeds` brings the last row of each key elsewhere, and `sink.history: "
+                f"{self.sink.history}` keeps every version. Remove one of them, or declare a "
+                "pipeline of its own for either."
+            )
+            raise ValueError(message)
         return self
 
     @model_validator(mode="after")
@@ -541,6 +548,8 @@ def _check_cuts(pipeline: Pipeline, cuts: Cuts) -> None:
     lacking = None
     if sink.mode != "merge":
         lacking = f"`sink.mode: merge`; here it is `{sink.mode}`"
+    elif sink.history is not None:
+        lacking = "a table of the last version of each row, without `sink.history`"
     elif position is None or sink.order != [position]:
         lacking = "`sink.sequence` to be the column that `include` fills with `position`"
     elif not snapshots:

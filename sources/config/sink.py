@@ -14,7 +14,10 @@ _NEEDED: dict[str, str | None] = {
     "deleted": "sequence",
     "deletes": "deleted",
     "unchanged": "sequence",
+    "history": "sequence",
 }
+VALID_FROM, VALID_TO = "valid_from", "valid_to"
+"""Columns that a target with ``history`` has besides those of its rows."""
 # Those that change neither what the table may hold nor how it is read.
 _PROPERTIES = (
     "delta.checkpointInterval",
@@ -47,6 +50,9 @@ class Sink(Declared):
             value that an update left as it was is in no log of PostgreSQL; the row keeps it. In
             the target the column is null, or has the position of the change that each such value
             is of.
+        history: With ``sequence``: the column with the time of a change. Every version of a row is
+            kept, with ``valid_from``, its time, and ``valid_to``, the time of the version after it;
+            null for the last one. With ``deleted`` it needs ``deletes: soft``.
         properties: Properties of the Delta table, such as ``{delta.checkpointInterval: "100"}``.
             Without ``delta.dataSkippingStatsColumns`` files have statistics of ``key``,
             ``sequence`` and columns with times, and with ``mode: merge`` of integers and texts,
@@ -63,12 +69,18 @@ class Sink(Declared):
     deleted: str | None = None
     deletes: Literal["hard", "soft"] | None = None
     unchanged: str | None = None
+    history: str | None = None
     properties: dict[str, str] = Field(default_factory=dict)
 
     @property
     def order(self) -> list[str]:
         """Columns of ``sequence``, which order the changes of a key, as a list; or empty."""
         return [self.sequence] if isinstance(self.sequence, str) else self.sequence or []
+
+    @property
+    def row_key(self) -> list[str]:
+        """Columns that identify a row of the target: with ``history``, one version of it."""
+        return self.key if self.history is None else [*self.key, *self.order]
 
     @property
     def removes_rows(self) -> bool:
@@ -109,12 +121,29 @@ class Sink(Declared):
                 f"a change; here it has {len(self.order)}. Name one column in `sequence`."
             )
             raise ValueError(message)
-        for name in [*self.order, self.deleted, self.unchanged]:
+        if self.history is not None:
+            self._keeps_whole_versions()
+        for name in [*self.order, self.deleted, self.unchanged, self.history]:
             if name in self.key:
                 message = (
                     f"column `{name}` differs between the changes of one row, so it can't be in "
                     f"the `key` ({', '.join(self.key)}). Remove it from `key`, or name another "
-                    "column in `sequence`, `deleted` or `unchanged`."
+                    "column in `sequence`, `deleted`, `unchanged` or `history`."
                 )
                 raise ValueError(message)
         return self
+
+    def _keeps_whole_versions(self) -> None:
+        if self.deleted is not None and self.removes_rows:
+            message = (
+                f"`history: {self.history}` keeps a delete as the last version of its row. Declare "
+                "`deletes: soft`, or remove `history`."
+            )
+            raise ValueError(message)
+        if self.unchanged is not None:
+            message = (
+                f"`history: {self.history}` needs whole rows, and `unchanged: {self.unchanged}` "
+                "says that changes lack values. Let the database write them (REPLICA IDENTITY "
+                "FULL) and remove `unchanged`, or remove `history`."
+            )
+            raise ValueError(message)

@@ -17,6 +17,7 @@ from spark_jobs.target.deletes import Deletes, comparable, order
 from spark_jobs.target.merge_clauses import When, column, of_source, quoted
 from spark_jobs.target.merge_keys import KeyRange
 from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.row_versions import with_validity
 from spark_jobs.target.small_merge import SmallMerge, bytes_of
 from spark_jobs.target.soft_deletes import SEEN, with_values_before
 from spark_jobs.target.truncation import Truncation
@@ -33,7 +34,10 @@ def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
     """Return rows with the target's columns.
 
     The column that marks deletes (``sink.deleted``) is dropped if the sink removes deleted rows.
+    Those of the validity are added if it keeps all versions.
     """
+    if sink.history is not None:
+        return with_validity(rows, sink.history)
     return rows.drop(sink.deleted) if sink.deleted and sink.removes_rows else rows
 
 

@@ -32,6 +32,7 @@ from spark_jobs.target.merge_changes import merge_changes, target_rows
 from spark_jobs.target.merge_clauses import When, of_source, quoted
 from spark_jobs.target.merge_keys import KeyRange
 from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.row_versions import merge_versions, require_validity
 from spark_jobs.target.small_batches import SmallBatches
 from spark_jobs.target.small_merge import SmallMerge, bytes_of
 from spark_jobs.target.starts import announce
@@ -84,8 +85,8 @@ def prepare_table(
         The guard of the query that is about to start.
 
     Raises:
-        InputError: A column that the sink names is missing from the rows, or ``sink.deleted``
-            is not a boolean.
+        InputError: A column that the sink names is missing from the rows, or has a type that does
+            not fit; or the rows have columns that the sink adds.
         StateError: The table was created by another generation or by something else, or does not
             belong to checkpoint and state; a column that the source got later can't be added; or
             the table has other columns than the rows: Delta and MERGE would silently drop some or
@@ -125,8 +126,9 @@ def require_columns(sink: Sink, rows: DataFrame) -> None:
         rows: DataFrame that the transform returns; only its columns are looked at.
 
     Raises:
-        InputError: Such a column is missing, ``sink.deleted`` is not a boolean, or
-            ``sink.unchanged`` is no map of texts or its ``sequence`` no text.
+        InputError: Such a column is missing, ``sink.deleted`` is not a boolean,
+            ``sink.unchanged`` is no map of texts or its ``sequence`` no text, ``sink.history`` is
+            no timestamp, or the rows have the columns of their validity themselves.
     """
     named = {
         "key": sink.key,
@@ -134,6 +136,7 @@ def require_columns(sink: Sink, rows: DataFrame) -> None:
         "sequence": sink.order,
         "deleted": [] if sink.deleted is None else [sink.deleted],
         "unchanged": [] if sink.unchanged is None else [sink.unchanged],
+        "history": [] if sink.history is None else [sink.history],
     }
     for field, names in named.items():
         for name in names:
@@ -157,6 +160,8 @@ def require_columns(sink: Sink, rows: DataFrame) -> None:
             "name another column under `sink.deleted`."
         )
         raise InputError(message, hint, field="sink.deleted", column=sink.deleted)
+    if sink.history is not None:
+        require_validity(rows, sink.history)
     if sink.unchanged is not None:
         _require_types_of_unchanged(sink, sink.unchanged, rows.schema)
 
@@ -240,7 +245,9 @@ def write_stream(
                 barriers.merge(batch, batch_id, guard)
                 return
             guard.before(batch_id)
-            if sink.sequence:
+            if sink.history is not None:
+                merge_versions(batch, batch_id, target, sink, generation)
+            elif sink.sequence:
                 merge_changes(batch, batch_id, target, sink, generation, truncation)
             else:
                 merge(batch, batch_id, target, sink.key, generation)

@@ -5,10 +5,12 @@ In each case the run errs by what a seam filter assumes: that a row of history i
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from orchestration.audit.report import AuditExample
@@ -83,6 +85,44 @@ def test_a_delete_that_came_back_is_seen(case: Case) -> None:
     report = case.audit(**changed)
     assert (report.outcome, wrong(report)) == ("failed", {"unexpected": 1})
     assert report.examples["unexpected"][0].key == {"id": 12, "origin": "JFK"}
+
+
+def test_every_version_is_expected_with_the_time_up_to_which_it_was_valid(case: Case) -> None:
+    """History has the first version of rows 0 to 14, the other source the second of 10 to 19."""
+    kept = {**MERGE, "history": "at"}
+    case.late([{**row, "seats": 2, "at": row["at"] + timedelta(days=1)} for row in ROWS[10:]])
+    schema = pa.schema(
+        [
+            *SCHEMA,
+            *(pa.field(name, pa.timestamp("us", "UTC")) for name in ("valid_from", "valid_to")),
+        ]
+    )
+    first = [
+        {
+            **row,
+            "seats": 1,
+            "valid_from": row["at"],
+            "valid_to": row["at"] + timedelta(days=1) if row["id"] >= 10 else None,
+        }
+        for row in ROWS[:15]
+    ]
+    second = [
+        {**row, "seats": 2, "at": later, "valid_from": later, "valid_to": None}
+        for row in ROWS[10:]
+        for later in [row["at"] + timedelta(days=1)]
+    ]
+    case.target([*first, *second], schema)
+    report = case.audit(sink=kept)
+    assert report.ok, report
+    assert report.expected == 25
+    # A version that is still valid after the next one began.
+    case.target_again([*first[:12], {**first[12], "valid_to": None}, *first[13:], *second], schema)
+    report = case.audit(sink=kept)
+    assert wrong(report) == {"different": 1}
+    assert report.examples["different"][0].key == {"id": 12, "origin": "JFK", "seats": 1}
+    # And one that was overwritten.
+    case.target_again([*first[:12], *first[13:], *second], schema)
+    assert wrong(case.audit(sink=kept)) == {"missing": 1}
 
 
 def test_a_value_that_a_change_left_as_it_was_is_that_of_the_change_before() -> None:

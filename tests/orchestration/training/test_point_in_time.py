@@ -168,6 +168,74 @@ def test_a_table_of_latest_values_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds the latest value of each key only") as caught:
         training_set(declared(tmp_path, sink=sink), labels_of([]))
     assert "`sink.mode: append`" in caught.value.hint
+    assert "`sink.history`" in caught.value.hint
+
+
+VERSIONS = pa.schema(
+    [
+        ("shop", pa.string()),
+        ("n", pa.int64()),
+        ("seq", pa.int64()),
+        ("gone", pa.bool_()),
+        ("at", TIME),
+        ("valid_from", TIME),
+        ("valid_to", TIME),
+    ]
+)
+KEPT = {
+    "path": "out",
+    "mode": "merge",
+    "key": ["shop"],
+    "sequence": "seq",
+    "deleted": "gone",
+    "deletes": "soft",
+    "history": "at",
+}
+
+
+@given(
+    changes=st.lists(
+        st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 9), st.booleans(), st.integers(0, 8)),
+        max_size=12,
+        unique_by=lambda change: change[:2],
+    ),
+    minutes=st.lists(st.tuples(shops, st.integers(0, 10)), max_size=8),
+)
+@settings(max_examples=40, deadline=None)
+def test_of_every_version_a_label_gets_the_last_one_in_sequence_that_had_begun(
+    tmp_path_factory: pytest.TempPathFactory,
+    changes: list[tuple[str, int, bool, int]],
+    minutes: list[tuple[str | None, int]],
+) -> None:
+    rows = [
+        {
+            "shop": shop,
+            "n": number,
+            "seq": seq,
+            "gone": gone,
+            "at": at(begin),
+            "valid_from": at(begin),
+            "valid_to": at(
+                min((b for s, q, _, b in changes if s == shop and q > seq), default=None)
+            ),
+        }
+        for number, (shop, seq, gone, begin) in enumerate(changes)
+    ]
+    folder = tmp_path_factory.mktemp("p")
+    write_deltalake(folder / "out", pa.Table.from_pylist(rows, VERSIONS))
+    labels = labels_of(list(minutes)).rename_columns(["shop", "when", "label"])
+    made = training_set(declared(folder, sink=KEPT), labels, Asked(time="when"))
+    assert made.rows.column_names == ["shop", "when", "label", "n", "seq", "at", "known_at"]
+    for (shop, minute), row in zip(minutes, made.rows.to_pylist(), strict=True):
+        begun = [
+            (seq, number)
+            for number, (of, seq, _, begin) in enumerate(changes)
+            if of == shop and begin <= minute
+        ]
+        last = max(begun)[1] if begun else None
+        is_there = last is not None and not changes[last][2]
+        assert row["n"] == (last if is_there else None)
+        assert (row["known_at"] is not None) == is_there
 
 
 def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The job `<pipeline>_control`: show, pause, resume, stop, drain, limit or approve, by one form."""
+"""The job `<pipeline>_control`: show, pause, resume, stop, drain, limit, try, by one form."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -25,6 +25,7 @@ from orchestration.defs.chain_assets import live_metadata
 from orchestration.defs.failures import failures
 from orchestration.defs.job_texts import actions_in_words
 from orchestration.defs.jobs import job_of
+from orchestration.defs.sample import try_on_sample
 from orchestration.defs.table_asset import last_action, last_day, look, now
 from orchestration.defs.upkeep import compact, delete_unneeded
 from orchestration.supervision import controls
@@ -64,6 +65,14 @@ class ControlConfig(dg.Config):
         default=None, description="RATE: rows of Parquet, Delta or ORC files per second."
     )
     offsets: int | None = Field(default=None, description="RATE: offsets of topics per second.")
+    keys: str = Field(default="", description="TRY: which part of the keys to read, such as 1%.")
+    key_columns: list[str] = Field(
+        default=[], description="TRY: columns whose values are the keys; else the pipeline's `key`."
+    )
+    since: str = Field(
+        default="", description="TRY: first event time, a date or a time with a zone."
+    )
+    until: str = Field(default="", description="TRY: first event time after the sample.")
 
 
 Act = Callable[[dg.OpExecutionContext, LoadedPipeline, Any], None]
@@ -73,10 +82,10 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     """Return the job that controls a pipeline's runs; its form names the action.
 
     A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
-    plan needs an approval has ``APPROVE``; all have ``STOP``, ``RATE``, ``AUDIT``, ``COMPACT``,
-    ``VACUUM`` and ``STATUS``, which is the default, as it changes nothing. Each does what the
-    command of the same name does, and reads the pipeline's file again. Those that act on runs do
-    so on the generation that serves, unless the form names another one.
+    plan needs an approval has ``APPROVE``; all have ``STOP``, ``RATE``, ``AUDIT``, ``TRY``,
+    ``COMPACT``, ``VACUUM`` and ``STATUS``, which is the default, as it changes nothing. Each does
+    what the command of the same name does, and reads the pipeline's file again. Those that act on
+    runs do so on the generation that serves, unless the form names another one.
     """
     acts = _acts(loaded)
 
@@ -96,7 +105,7 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     found: dict[str, Act] = {"STATUS": _status}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
-    found |= {"STOP": _stop, "RATE": _rate, "AUDIT": _audit}
+    found |= {"STOP": _stop, "RATE": _rate, "AUDIT": _audit, "TRY": try_on_sample}
     found |= {"COMPACT": compact, "VACUUM": delete_unneeded}
     if loaded.pipeline.approve:
         found |= {"APPROVE": _approve}

@@ -18,6 +18,8 @@ _CONTROLS = {
     "RATE": "limits how fast a source is read; without a number the limit is removed",
     "AUDIT": "computes the table from all files and records by DuckDB, without Spark, and compares "
     "it row by row; changes nothing",
+    "TRY": "runs the pipeline, as its file is now, on a part of its keys, and shows the rows and "
+    "how they compare with DuckDB's and with the table; changes nothing",
     "COMPACT": "makes few large files of the table's many small ones; the stream goes on, and no "
     "row changes",
     "VACUUM": "deletes files of the table that neither readers nor a rollback need",

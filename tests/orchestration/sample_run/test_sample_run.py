@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from orchestration.chain import Observer
 from orchestration.cli.main import app
+from orchestration.defs.control_job import control_job
 from orchestration.sample_run import run
 from orchestration.sample_run.declaration import (
     SampleOptions,
@@ -110,6 +111,35 @@ def test_a_sample_is_computed_and_compared_and_the_pipeline_stays_as_it_is(
     assert (serving["passed"], serving["columns_added"]) == (True, ["large"])
     assert serving["rows"] == {"g1": len(sampled), "the sample": len(sampled)}
     assert answer["table"] == str(kept)
+
+
+@pytest.mark.analysis
+@pytest.mark.e2e
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_control_job_tries_a_sample_and_shows_its_rows(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+
+    def edit(document: dict[str, Any]) -> None:
+        document["spark"]["master"] = "local[2]"
+
+    loaded = case.pipeline(edit)
+    before = content(tmp_path)
+    step = f"do_{loaded.pipeline.name}_control"
+    form = {"ops": {step: {"config": {"action": "TRY", "keys": "20%"}}}}
+    result = control_job(loaded).execute_in_process(form)
+    assert content(tmp_path) == before
+    (handled,) = [each for each in result.all_node_events if each.event_type_value == "STEP_OUTPUT"]
+    shown: Any = handled.step_output_data.metadata
+    sampled = [n for n in range(2000) if is_sampled(str(n), 0.2)]
+    assert shown["rows"].value == shown["rows found"].value == len(sampled)
+    assert shown["rows read from history"].value == len([n for n in sampled if n < 1000])
+    first = [record.data["id"] for record in shown["first rows"].records]
+    assert first == [str(n) for n in sampled[:10]]
+    assert "There is no table" in shown["not compared with what serves"].value
 
 
 def options(**changes: Any) -> SampleOptions:

@@ -139,7 +139,7 @@ def test_the_control_job_tries_a_sample_and_shows_its_rows(tmp_path: Path, serve
     assert shown["rows read from history"].value == len([n for n in sampled if n < 1000])
     first = [record.data["id"] for record in shown["first rows"].records]
     assert first == [str(n) for n in sampled[:10]]
-    assert "There is no table" in shown["not compared with what serves"].value
+    assert "No table of the pipeline serves yet" in shown["not compared with what serves"].value
 
 
 def options(**changes: Any) -> SampleOptions:

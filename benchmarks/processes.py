@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 from collections.abc import Iterable, Iterator, Set
@@ -14,6 +15,7 @@ from spark_jobs.launch.record import last_launch
 from spark_jobs.launch.shared_socket import folder_of, pid_of
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def group_of(loaded: LoadedPipeline) -> int | None:
@@ -69,6 +71,14 @@ def memory_mb(groups: Set[int]) -> int:
 def memory_mb_of(pids: Iterable[int]) -> int:
     """Return the memory of processes, in MB; pages that they share count once (PSS)."""
     return round(sum(map(_pss_kb, pids)) / 1024)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants that outlive theirs, so that their CPU time is not lost.
+
+    Those that end are zombies, whose time is still there, until this process waits for them.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def processes_under(pid: int) -> set[int]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from benchmarks.processes import adopt_orphans
 from benchmarks.session import session
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -34,6 +35,8 @@ _POLL_S = 0.05
 
 def main() -> None:
     """Answer lines until there are no more."""
+    # Spark ends the parent of its Python workers now and then.
+    adopt_orphans()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what Spark prints is no answer
     spark: SparkSession | None = None

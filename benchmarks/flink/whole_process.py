@@ -8,7 +8,6 @@ the CPU time of all of them.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
@@ -18,13 +17,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_PR_SET_CHILD_SUBREAPER = 36
+from benchmarks.processes import adopt_orphans
 
 
 def main() -> int:
     """Run the command; return its exit status."""
     report, *command = sys.argv[1:]
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     started = time.monotonic()
     status = subprocess.run(command, check=False).returncode
     with suppress(ChildProcessError):

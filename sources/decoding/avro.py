@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from sources.common.optional import needs_extra
-from sources.decoding.avro_batches import Record, batch_reader
+from sources.decoding.avro_batches import batch_reader
+from sources.decoding.avro_columns import Record
 from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch
 from sources.decoding.conversion import BadValue

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from decimal import Context, Decimal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sources.common.schema import TIMESTAMP
 
@@ -21,6 +23,7 @@ Int64Array = npt.NDArray[np.int64]
 UInt64Array = npt.NDArray[np.uint64]
 
 _WORD_BYTES = 8
+_DECIMAL_BYTES, _DECIMAL_DIGITS, _SIGN = 16, 38, 0x80
 # The top bit of a varint's byte is off in its last byte. The groups gather its 7-bit parts from
 # eight bytes in three steps: into 14, 28 and 56 bits.
 _LAST = np.uint64(0x8080808080808080)
@@ -225,6 +228,41 @@ class Batch:
         inside = pa.array(np.where(where & self.is_sure, numbers, 0), pa.int64())
         widths = {pa.date32(): pa.int32(), TIMESTAMP: pa.int64()}
         return inside.cast(widths.get(kind, kind)).view(kind)
+
+    def decimals(
+        self, lengths: Int64Array | np.int64, digits: int, kind: pa.DataType | None, where: Mask
+    ) -> pa.Array | None:
+        """Read the bytes of integers, the highest first, as the unscaled numbers of decimals.
+
+        Values with more than 15 bytes, or more digits than they may have, become undecided.
+
+        Args:
+            lengths: Number of bytes, by value or the same for all.
+            digits: Number of digits that the numbers may have.
+            kind: Type of the column, a decimal of 128 bits; None if no column is made.
+            where: Values to read.
+
+        Returns:
+            An array as long as the batch; None without a column.
+        """
+        starts, ends = self.skip(lengths, where)
+        if kind is None:
+            return None
+        self.require(np.broadcast_to(lengths < _DECIMAL_BYTES, len(self)), where)
+        data = np.frombuffer(self._data, np.uint8)
+        at = ends[:, None] - 1 - np.arange(_DECIMAL_BYTES)
+        is_there = (at >= starts[:, None]) & (where & self.is_sure)[:, None]
+        found = np.where(is_there, data[np.where(is_there, at, 0)], 0).astype(np.uint8)
+        # The sign is that of the first byte, and goes on to the left of it.
+        is_negative = is_there.any(1) & (data[np.where(is_there.any(1), starts, 0)] >= _SIGN)
+        found[is_negative[:, None] & ~is_there] = 0xFF
+        wide = pa.decimal128(_DECIMAL_DIGITS, kind.scale)
+        read = pa.Array.from_buffers(wide, len(self), [None, pa.py_buffer(found.tobytes())])
+        largest = Decimal(10**digits - 1).scaleb(-kind.scale, Context(prec=digits))
+        fits = as_mask(pc.less_equal(pc.abs(read), pa.scalar(largest, wide)))
+        self.require(fits, where)
+        found[~fits] = 0
+        return pa.Array.from_buffers(kind, len(self), [None, pa.py_buffer(found.tobytes())])
 
     def require(self, holds: Mask, where: Mask) -> None:
         """Make the selected values undecided for which a condition does not hold.

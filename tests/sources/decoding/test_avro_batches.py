@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from decimal import Context, Decimal
 from io import BytesIO
 from typing import Any
 
@@ -24,6 +25,32 @@ from tests.sources.decoding.value_case import framed, registry
 LONG, SYMBOLS = 2**63 - 1, ["A", "B", "C"]
 FOUR = {"type": "fixed", "name": "Four", "size": 4}
 KIND = {"type": "enum", "name": "Kind", "symbols": SYMBOLS}
+PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
+PLACE = {
+    "type": "record",
+    "name": "Place",
+    "fields": [
+        {"name": "x", "type": "int"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "far", "type": ["null", {"type": "array", "items": "int"}]},
+    ],
+}
+PLACES = st.fixed_dictionaries(
+    {
+        "x": st.integers(-5, 5),
+        "name": st.none() | st.text(max_size=3),
+        "far": st.none() | st.lists(st.integers(-5, 5), max_size=3),
+    }
+)
+
+
+def decimals(digits: int, scale: int) -> st.SearchStrategy[Decimal]:
+    """Decimals of so many digits, some of them very long or very short."""
+    most = 10**digits - 1
+    numbers = st.integers(-most, most) | st.integers(-300, 300) | st.sampled_from([most, -most])
+    return numbers.map(lambda n: Decimal(n).scaleb(-scale, Context(prec=60)))
+
+
 KINDS: dict[str, tuple[Any, list[str], st.SearchStrategy[Any]]] = {
     "long": ("long", ["bigint", "int", "tinyint", "double"], st.integers(-LONG - 1, LONG)),
     "near": ("long", ["bigint", "smallint", "double"], st.integers(-70_000, 70_000)),
@@ -40,6 +67,48 @@ KINDS: dict[str, tuple[Any, list[str], st.SearchStrategy[Any]]] = {
     "us": ({"type": "long", "logicalType": "timestamp-micros"}, ["timestamp"], VALUES["us"]),
     "local": ({"type": "long", "logicalType": "local-timestamp-micros"}, ["timestamp"], INSTANTS),
     "nothing": ("null", ["bigint", "string"], st.none()),
+    "price": (PRICE, ["decimal(12,2)", "decimal(8,2)"], decimals(12, 2)),
+    "whole": ({**PRICE, "precision": 30, "scale": 0}, ["decimal(38,0)"], decimals(30, 0)),
+    "fixed_price": (
+        {**PRICE, "type": "fixed", "name": "Fixed", "size": 7},
+        ["decimal(12,2)"],
+        decimals(12, 2),
+    ),
+    "tags": (
+        {"type": "array", "items": ["null", "string"]},
+        ["array<string>"],
+        st.lists(st.none() | st.text(max_size=3), max_size=5),
+    ),
+    "prices": (
+        {"type": "array", "items": PRICE},
+        ["array<decimal(12,2)>"],
+        st.lists(decimals(12, 2), max_size=3),
+    ),
+    "many": (
+        {"type": "array", "items": "boolean"},
+        ["array<boolean>"],
+        st.integers(60, 70).map(lambda n: [True] * n),
+    ),
+    "grid": (
+        {"type": "array", "items": {"type": "array", "items": "int"}},
+        ["array<array<int>>", "array<array<bigint>>"],
+        st.lists(st.lists(st.integers(-3, 300), max_size=3), max_size=3),
+    ),
+    "place": (
+        PLACE,
+        ["struct<x:bigint,far:array<int>>", "struct<far:array<int>,absent:string,name:string>"],
+        PLACES,
+    ),
+    "places": (
+        {"type": "array", "items": {**PLACE, "name": "Other"}},
+        ["array<struct<x:int,name:string>>"],
+        st.lists(PLACES, max_size=3),
+    ),
+    "counts": (
+        {"type": "map", "values": "int"},
+        ["map<string,int>"],
+        st.dictionaries(st.text(max_size=3), st.integers(-3, 300), max_size=3),
+    ),
 }
 
 
@@ -57,7 +126,8 @@ def topics(draw: st.DrawFn) -> tuple[Any, list[Any], dict[str, str]]:
     for name in names:
         kind, _, values = KINDS[name]
         shape = draw(st.sampled_from(["plain", "null first", "null last", "nested"]))
-        if kind == "null" or shape == "plain":
+        is_named = isinstance(kind, dict) and "name" in kind
+        if kind == "null" or shape == "plain" or (shape == "nested" and is_named):
             pass
         elif shape == "nested":
             inner = {
@@ -72,8 +142,11 @@ def topics(draw: st.DrawFn) -> tuple[Any, list[Any], dict[str, str]]:
         fields.append({"name": name, "type": kind})
         rows_of[name] = values
     rows = draw(st.lists(st.fixed_dictionaries(rows_of), max_size=8))
+    # The column of such a field would be of another type.
     nested = {
-        f["name"] for f in fields if isinstance(f["type"], dict) and f["type"]["type"] == "record"
+        f["name"]
+        for f in fields
+        if isinstance(f["type"], dict) and f["type"].get("name", "").startswith("In_")
     }
     columns = {
         name: draw(st.sampled_from(KINDS[name][1]))
@@ -124,6 +197,65 @@ def test_plain_values_are_all_read_in_a_batch() -> None:
     assert compare(AvroReader(schema, None), values, columns) == 1_000
 
 
+def test_nested_values_and_decimals_are_all_read_in_a_batch() -> None:
+    names = ["price", "whole", "fixed_price", "tags", "prices", "grid", "place", "places", "counts"]
+    fields = [{"name": name, "type": ["null", KINDS[name][0]]} for name in names]
+    schema = fastavro.parse_schema({"type": "record", "name": "Row", "fields": fields})
+    # A map is only skipped.
+    columns = parse_schema({name: KINDS[name][1][0] for name in names[:-1]})
+    place = {"x": 1, "name": None, "far": [3, -3]}
+    row = {
+        "price": Decimal("-0.01"),
+        "whole": Decimal(10**30 - 1),
+        "fixed_price": Decimal("9999999999.99"),
+        "tags": ["a", None, ""],
+        "prices": [Decimal("1.50")],
+        "grid": [[], [1, 2], [3]],
+        "place": place,
+        "places": [place, {**place, "name": "n"}],
+        "counts": {"a": 1},
+    }
+    empty: dict[str, Any] = {
+        **dict.fromkeys(names),
+        "tags": [],
+        "grid": [[]],
+        "places": [],
+        "counts": {},
+    }
+    values: list[bytes | None] = [encoded(schema, row), encoded(schema, empty)] * 500
+    assert compare(AvroReader(schema, None), values, columns) == 1_000
+
+
+def test_blocks_may_say_how_many_bytes_they_have() -> None:
+    fields = [{"name": "v", "type": {"type": "array", "items": "long"}}]
+    schema = fastavro.parse_schema({"type": "record", "name": "Row", "fields": fields})
+    # Blocks of two items in two bytes, of one item without its bytes, and the end.
+    value = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\x00"
+    reader = AvroReader(schema, None)
+    assert compare(reader, [value, b"\x00"], parse_schema({"v": "array<bigint>"})) == 2
+    rows = reader.rows(pa.array([value], pa.binary()), parse_schema({"v": "array<bigint>"}))
+    assert rows.to_pylist() == [{"v": [1, 2, 3]}]
+
+
+def test_long_arrays_and_numbers_are_left() -> None:
+    schema = fastavro.parse_schema(
+        {
+            "type": "record",
+            "name": "Row",
+            "fields": [
+                {"name": "v", "type": KINDS["many"][0]},
+                {"name": "d", "type": {**PRICE, "precision": 38, "scale": 0}},
+            ],
+        }
+    )
+    columns = parse_schema({"v": "array<boolean>", "d": "decimal(38,0)"})
+    rows = [(64, 10**35), (65, 1), (1, 10**37), (1, -(10**37))]
+    values: list[bytes | None] = [
+        encoded(schema, {"v": [True] * items, "d": Decimal(number)}) for items, number in rows
+    ]
+    assert compare(AvroReader(schema, None), values, columns) == 1
+
+
 def test_a_bad_value_is_left_and_its_neighbours_are_read() -> None:
     schema = fastavro.parse_schema(
         {
@@ -164,9 +296,10 @@ def test_a_value_that_its_type_does_not_have_is_left(
 @pytest.mark.parametrize(
     ("kind", "column"),
     [
-        ({"type": "array", "items": "long"}, "array<bigint>"),
-        ({"type": "map", "values": "long"}, "bigint"),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 4}, "decimal(4,0)"),
+        ({"type": "array", "items": "long"}, "array<string>"),
+        ({"type": "map", "values": "long"}, "map<string,bigint>"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4}, "decimal(4,1)"),
+        ({"type": "int", "logicalType": "time-millis"}, "int"),
         ({"type": "string", "logicalType": "uuid"}, "string"),
         ("string", "bigint"),
         ("double", "float"),
@@ -179,8 +312,9 @@ def test_what_is_not_plain_is_read_value_by_value(kind: Any, column: str, is_wan
     columns = parse_schema({"v" if is_wanted else "w": column})
     value = bytes(8 if kind == "double" else 1)
     rows = AvroReader(schema, None).rows(pa.array([value], pa.binary()), columns)
-    # Fields without a column are skipped, whatever their plain type.
-    assert rows.null_count == (0 if not is_wanted and kind in ("string", "double") else 1)
+    # Fields without a column are skipped, whatever their type, but for logical types.
+    is_logical = isinstance(kind, dict) and kind.get("logicalType") not in (None, "decimal")
+    assert rows.null_count == (1 if is_wanted or is_logical else 0)
 
 
 def test_values_of_several_schemas_keep_their_order() -> None:

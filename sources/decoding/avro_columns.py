@@ -1,0 +1,266 @@
+"""Batch decoders of Avro's types into columns of Arrow (:mod:`sources.decoding.batch_cursor`).
+
+The encoding: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.decoding.batch_cursor import MICROS, Batch, Mask, floats, zigzag
+
+# An item of all arrays of a batch is read at once, so that few long ones would hold up the others.
+_MOST_ITEMS = 64
+
+
+class Type(ABC):
+    """Batch decoder of one type of an Avro writer's schema.
+
+    Subclasses have ``kind``, the type of the column; None if the values are only skipped.
+    """
+
+    @abstractmethod
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Decode the next value of each selected record, moving the batch's cursors past it.
+
+        Returns:
+            An array as long as the batch, in which only the selected records count; None if the
+            values are only skipped.
+        """
+
+
+@dataclass(frozen=True)
+class Null(Type):
+    """Batch decoder of Avro's null."""
+
+    kind: pa.DataType | None
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Move nothing: a null takes no byte."""
+        return None if self.kind is None else pa.nulls(len(batch), self.kind)
+
+
+@dataclass(frozen=True)
+class Integer(Type):
+    """Batch decoder of Avro's int, long and date; only numbers within ``bounds`` are decoded."""
+
+    kind: pa.DataType | None
+    bounds: tuple[int, int] = (-(2**63), 2**63 - 1)
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Decode the next varint of each selected record."""
+        return batch.integers(zigzag(batch.number(where)), self.bounds, self.kind, where)
+
+
+@dataclass(frozen=True)
+class Instant(Type):
+    """Batch decoder of Avro's timestamps: numbers since 1970, of ``unit`` microseconds each."""
+
+    kind: pa.DataType | None
+    unit: int
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Decode the next time; those beyond the years 1 to 9999 become undecided."""
+        found = batch.micros(zigzag(batch.number(where)), self.unit, where)
+        return batch.integers(found, MICROS, self.kind, where)
+
+
+@dataclass(frozen=True)
+class Float(Type):
+    """Batch decoder of Avro's float and double, of ``width`` bytes (4 or 8)."""
+
+    kind: pa.DataType | None
+    width: int
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Decode the next 4 or 8 bytes."""
+        found = batch.fixed(self.width, where)
+        if self.kind is None:
+            return None
+        return floats(found, self.width).cast(self.kind)
+
+
+@dataclass(frozen=True)
+class Boolean(Type):
+    """Batch decoder of Avro's boolean; only the bytes 0 and 1 are decoded."""
+
+    kind: pa.DataType | None
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Decode the next byte."""
+        found = batch.fixed(1, where)
+        batch.require(found <= 1, where)
+        return None if self.kind is None else pa.array(found == 1)
+
+
+@dataclass(frozen=True)
+class Bytes(Type):
+    """Batch decoder of Avro's string (``is_text``), bytes, and fixed of ``size`` bytes."""
+
+    kind: pa.DataType | None
+    is_text: bool
+    size: int | None = None
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Decode the next length, unless it is fixed, and so many bytes."""
+        length = zigzag(batch.number(where)) if self.size is None else np.int64(self.size)
+        found = batch.texts(length, where)
+        if self.is_text:
+            found = batch.utf8(found, where)
+        return None if self.kind is None else found
+
+
+KEY = Bytes(None, is_text=True)
+"""Batch decoder of the keys of a map."""
+
+
+@dataclass(frozen=True)
+class Enumeration(Type):
+    """Batch decoder of an Avro enum into its symbols, which are in the schema's order."""
+
+    kind: pa.DataType | None
+    symbols: Sequence[str]
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Decode the next symbol's number."""
+        found = zigzag(batch.number(where))
+        is_known = (found >= 0) & (found < len(self.symbols))
+        batch.require(is_known, where)
+        if self.kind is None:
+            return None
+        known = pa.array(np.where(is_known, found, 0))
+        return pa.array(self.symbols, pa.string()).take(known)
+
+
+@dataclass(frozen=True)
+class Union(Type):
+    """Batch decoder of an Avro union, whose branches are in the schema's order."""
+
+    kind: pa.DataType | None
+    branches: Sequence[Type]
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Decode the next branch's number, and the value by that branch."""
+        index = zigzag(batch.number(where))
+        batch.require((index >= 0) & (index < len(self.branches)), where)
+        values = None if self.kind is None else pa.nulls(len(batch), self.kind)
+        for at, branch in enumerate(self.branches):
+            taken = where & (index == at)
+            if not taken.any():
+                continue
+            found = branch.read(batch, taken)
+            if values is not None:
+                values = found if taken.all() else pc.if_else(pa.array(taken), found, values)
+        return values
+
+
+@dataclass(frozen=True)
+class Decimal(Type):
+    """Batch decoder of Avro's decimal: the bytes of an integer, of ``digits`` digits at most."""
+
+    kind: pa.DataType | None
+    digits: int
+    size: int | None
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Decode the next length, unless it is fixed, and the number in so many bytes."""
+        length = zigzag(batch.number(where)) if self.size is None else np.int64(self.size)
+        return batch.decimals(length, self.digits, self.kind, where)
+
+
+@dataclass(frozen=True)
+class Blocks(Type):
+    """Batch decoder of an Avro array, or of a map that is only skipped.
+
+    Items come in blocks: their number, which is negative if the bytes of the block follow it, then
+    the items; a block without items is the end.
+    """
+
+    kind: pa.DataType | None
+    item: Type
+    has_keys: bool = False
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Decode the next items up to the end, one of all arrays at a time."""
+        left, in_block = where, np.zeros(len(batch), np.int64)
+        items: list[tuple[Mask, Any]] = []
+        while True:
+            ends = left & (in_block == 0)
+            if ends.any():
+                count = zigzag(batch.number(ends))
+                if (has_size := ends & (count < 0)).any():
+                    batch.number(has_size)
+                in_block = np.where(ends, np.abs(count), in_block)
+            left = left & batch.is_sure & (in_block != 0)
+            if not left.any():
+                break
+            if len(items) == _MOST_ITEMS:
+                batch.leave(left)
+                break
+            if self.has_keys:
+                KEY.read(batch, left)
+            items.append((left, self.item.read(batch, left)))
+            in_block = in_block - left
+        return None if self.kind is None else _lists(len(batch), items, self.kind)
+
+
+@dataclass(frozen=True)
+class Record(Type):
+    """Batch decoder of an Avro record's fields, one by one.
+
+    Attributes:
+        fields: Names and decoders of the fields, in the order of the writer's schema.
+        kind: Type of the column, a struct; None if there is none, as for the value itself.
+    """
+
+    fields: Sequence[tuple[str, Type]]
+    kind: pa.DataType | None = None
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """Decode the next Avro record of each selected value, as :meth:`Type.read` does."""
+        found = {name: each.read(batch, where) for name, each in self.fields}
+        if self.kind is None:
+            return None
+        arrays = [
+            pa.nulls(len(batch), field.type) if (array := found.get(field.name)) is None else array
+            for field in self.kind
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=list(self.kind))
+
+    def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
+        """Decode all Avro records of a batch into structs.
+
+        Returns:
+            An array as long as the batch; null where the per-record decoder has to decide, as for
+            values with bytes left over.
+        """
+        found = {name: each.read(batch, batch.every()) for name, each in self.fields}
+        batch.finish()
+        return batch.rows(found, columns)
+
+
+def _lists(length: int, items: Sequence[tuple[Mask, pa.Array]], kind: pa.DataType) -> pa.Array:
+    """Return lists of items that were read one after the other, in all lists at once.
+
+    Args:
+        length: Number of lists.
+        items: Which lists have a first item, and the items; then a second one, and so on.
+        kind: Type of the lists.
+    """
+    counts = np.zeros(length, np.int64)
+    owners, parts = [np.zeros(0, np.int64)], [pa.nulls(0, kind.value_type)]
+    for where, array in items:
+        counts += where
+        owners.append(np.nonzero(where)[0])
+        parts.append(array.filter(pa.array(where)))
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    values = pa.concat_arrays(parts).take(pa.array(order))
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind)

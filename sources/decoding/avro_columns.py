@@ -8,16 +8,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.decoding.batch_cursor import MICROS, Batch, Mask, floats, zigzag
-
-# An item of all arrays of a batch is read at once, so that few long ones would hold up the others.
-_MOST_ITEMS = 64
+from sources.decoding.batch_cursor import (
+    MICROS,
+    MOST_ITEMS,
+    Batch,
+    Items,
+    Mask,
+    floats,
+    lists_of,
+    zigzag,
+)
 
 
 class Type(ABC):
@@ -190,7 +195,7 @@ class Blocks(Type):
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         """Decode the next items up to the end, one of all arrays at a time."""
         left, in_block = where, np.zeros(len(batch), np.int64)
-        items: list[tuple[Mask, Any]] = []
+        items: Items = []
         while True:
             ends = left & (in_block == 0)
             if ends.any():
@@ -201,14 +206,14 @@ class Blocks(Type):
             left = left & batch.is_sure & (in_block != 0)
             if not left.any():
                 break
-            if len(items) == _MOST_ITEMS:
+            if len(items) == MOST_ITEMS:
                 batch.leave(left)
                 break
             if self.has_keys:
                 KEY.read(batch, left)
             items.append((left, self.item.read(batch, left)))
             in_block = in_block - left
-        return None if self.kind is None else _lists(len(batch), items, self.kind)
+        return None if self.kind is None else lists_of(len(batch), items, self.kind)
 
 
 @dataclass(frozen=True)
@@ -244,23 +249,3 @@ class Record(Type):
         found = {name: each.read(batch, batch.every()) for name, each in self.fields}
         batch.finish()
         return batch.rows(found, columns)
-
-
-def _lists(length: int, items: Sequence[tuple[Mask, pa.Array]], kind: pa.DataType) -> pa.Array:
-    """Return lists of items that were read one after the other, in all lists at once.
-
-    Args:
-        length: Number of lists.
-        items: Which lists have a first item, and the items; then a second one, and so on.
-        kind: Type of the lists.
-    """
-    counts = np.zeros(length, np.int64)
-    owners, parts = [np.zeros(0, np.int64)], [pa.nulls(0, kind.value_type)]
-    for where, array in items:
-        counts += where
-        owners.append(np.nonzero(where)[0])
-        parts.append(array.filter(pa.array(where)))
-    order = np.argsort(np.concatenate(owners), kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    values = pa.concat_arrays(parts).take(pa.array(order))
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind)

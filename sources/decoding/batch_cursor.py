@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from decimal import Context, Decimal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,11 @@ ByteArray = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 Int64Array = npt.NDArray[np.int64]
 UInt64Array = npt.NDArray[np.uint64]
+
+Items = list[tuple[Mask, Any]]
+"""Items of lists: which of the lists have one at a time, and an array with the items of these."""
+MOST_ITEMS = 64
+"""An item of all lists is read at a time, so a list with more would hold up the others."""
 
 _WORD_BYTES = 8
 _DECIMAL_BYTES, _DECIMAL_DIGITS, _SIGN = 16, 38, 0x80
@@ -314,6 +320,26 @@ class Batch:
         self.require(fits, where)
         self._cursors = np.where(where & fits, after, before)
         return before, self._cursors
+
+
+def lists_of(length: int, items: Items, kind: pa.DataType) -> pa.Array:
+    """Return lists of items that were read one after the other, of all lists at once.
+
+    Args:
+        length: Number of lists.
+        items: The items, in their order.
+        kind: Type of the lists.
+    """
+    counts = np.zeros(length, np.int64)
+    owners, parts = [np.zeros(0, np.int64)], [pa.nulls(0, kind.value_type)]
+    for where, array in items:
+        counts += where
+        owners.append(np.nonzero(where)[0])
+        parts.append(array.filter(pa.array(where)))
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    values = pa.concat_arrays(parts).take(pa.array(order))
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind)
 
 
 def zigzag(encoded: UInt64Array) -> Int64Array:

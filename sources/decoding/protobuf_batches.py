@@ -1,8 +1,9 @@
-"""Batch decoding of Protobuf messages into Arrow columns (:mod:`sources.decoding.batch_cursor`).
+"""Batch decoding of Protobuf messages into Arrow columns (:mod:`protobuf_columns`).
 
-Decodes singular fields of scalar types, enums, ``Timestamp`` and wrappers. A value that contains
-anything else that is read, a field twice, or a negative number in a ten-byte varint, is left to
-the per-record decoder.
+Decodes fields of scalar types, enums, ``Timestamp``, wrappers and other messages, single and
+repeated. A value is left to the per-record decoder if it contains a field twice that is not
+repeated, more than 64 items, or a negative number in a ten-byte varint; all values are if a map has
+a column, or a message with a column contains itself.
 
 The encoding: https://protobuf.dev/programming-guides/encoding/
 
@@ -13,10 +14,8 @@ of a time that comes in two parts it keeps one (docs/libraries.md).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,24 @@ import pyarrow.compute as pc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from sources.common.schema import TIMESTAMP
-from sources.decoding.batch_cursor import MICROS, Batch, Mask, as_mask, floats, zigzag
+from sources.decoding.batch_cursor import MOST_ITEMS, Batch, Items, Mask, lists_of
+from sources.decoding.protobuf_columns import (
+    BYTES,
+    FLOATS,
+    INTEGERS,
+    LENGTH,
+    VARINT,
+    Boolean,
+    Bytes,
+    Enumeration,
+    Float,
+    Integer,
+    Repeated,
+    Struct,
+    Time,
+    Type,
+    Wrapper,
+)
 
 TIME = "google.protobuf.Timestamp"
 WRAPPERS = {
@@ -32,186 +48,10 @@ WRAPPERS = {
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 }  # fmt: skip
 
-_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 _MOST_TAG, _TAG_BYTES = 2**32, 5
 # A value with more unknown fields, and the rarer ones of more different tags at one place, are
 # left to the per-record decoder, which is faster for them.
 _MOST_UNKNOWN, _MOST_AT_ONCE = 16, 64
-_INT32, _INT64 = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
-_UINT32, _UINT64 = (0, 2**32 - 1), (0, 2**63 - 1)
-# By field type: its wire type, and the lowest and highest number of a column that it fits.
-_INTEGERS = {
-    FieldDescriptor.TYPE_INT32: (_VARINT, _INT32),
-    FieldDescriptor.TYPE_INT64: (_VARINT, _INT64),
-    FieldDescriptor.TYPE_UINT32: (_VARINT, _UINT32),
-    FieldDescriptor.TYPE_UINT64: (_VARINT, _UINT64),
-    FieldDescriptor.TYPE_SINT32: (_VARINT, _INT32),
-    FieldDescriptor.TYPE_SINT64: (_VARINT, _INT64),
-    FieldDescriptor.TYPE_FIXED32: (_FOUR_BYTES, _UINT32),
-    FieldDescriptor.TYPE_FIXED64: (_EIGHT_BYTES, _UINT64),
-    FieldDescriptor.TYPE_SFIXED32: (_FOUR_BYTES, _INT32),
-    FieldDescriptor.TYPE_SFIXED64: (_EIGHT_BYTES, _INT64),
-}
-_ZIGZAG = (FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SINT64)
-_FLOATS = {FieldDescriptor.TYPE_FLOAT: _FOUR_BYTES, FieldDescriptor.TYPE_DOUBLE: _EIGHT_BYTES}
-_BYTES = {_FOUR_BYTES: 4, _EIGHT_BYTES: 8}
-
-
-@dataclass(frozen=True)
-class Type(ABC):
-    """Batch decoder of the values of a Protobuf field into a column.
-
-    Attributes:
-        kind: Type of the column; None if the field is only skipped.
-    """
-
-    kind: pa.DataType | None
-
-    @property
-    @abstractmethod
-    def wire(self) -> int:
-        """Wire type of the field: varint, eight bytes, length-delimited or four bytes."""
-
-    @property
-    def default(self) -> Any:
-        """Protobuf's default of the type, for a field without presence that was not set.
-
-        A constant of the type; None if the type has no default that a column can hold.
-        """
-        return None
-
-    @abstractmethod
-    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the field's next value in each selected message, moving the cursors past it.
-
-        Returns:
-            An array as long as the batch, in which only the selected messages count; None if the
-            field is only skipped.
-        """
-
-
-@dataclass(frozen=True)
-class _Integer(Type):
-    """Batch decoder of a Protobuf integer field: varint, zigzag or of fixed width."""
-
-    type: int
-    default = 0
-
-    @property
-    def wire(self) -> int:
-        return _INTEGERS[self.type][0]
-
-    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        wire, bounds = _INTEGERS[self.type]
-        found = batch.number(where) if wire == _VARINT else batch.fixed(_BYTES[wire], where)
-        signed = zigzag(found) if self.type in _ZIGZAG else found.view(np.int64)
-        if self.type == FieldDescriptor.TYPE_SFIXED32:
-            signed = found.astype("<u4").view("<i4").astype(np.int64)
-        return batch.integers(signed, bounds, self.kind, where)
-
-
-@dataclass(frozen=True)
-class _Float(Type):
-    """Batch decoder of a Protobuf float or double field."""
-
-    type: int
-    default = 0.0
-
-    @property
-    def wire(self) -> int:
-        return _FLOATS[self.type]
-
-    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        width = _BYTES[self.wire]
-        found = batch.fixed(width, where)
-        return None if self.kind is None else floats(found, width).cast(self.kind)
-
-
-@dataclass(frozen=True)
-class _Boolean(Type):
-    """Batch decoder of a Protobuf bool field; only the numbers 0 and 1 are decoded."""
-
-    wire = _VARINT
-    default = False
-
-    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        found = batch.number(where)
-        batch.require(found <= 1, where)
-        return None if self.kind is None else pa.array(found == 1)
-
-
-@dataclass(frozen=True)
-class _Bytes(Type):
-    """Batch decoder of a Protobuf string (``is_text``) or bytes field."""
-
-    is_text: bool
-    wire = _LENGTH
-
-    @property
-    def default(self) -> Any:
-        return "" if self.is_text else b""
-
-    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        found = batch.texts(batch.number(where).view(np.int64), where)
-        if self.is_text:
-            found = batch.utf8(found, where)
-        return None if self.kind is None else found
-
-
-@dataclass(frozen=True)
-class _Enumeration(Type):
-    """Batch decoder of a Protobuf enum field into names; only known numbers are decoded."""
-
-    names: Mapping[int, str]
-    wire = _VARINT
-
-    @property
-    def default(self) -> Any:
-        return self.names.get(0)
-
-    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        found = batch.number(where).view(np.int64)
-        if self.kind is None:
-            return None
-        numbers = pa.array([*self.names], pa.int64())
-        at = pc.index_in(pa.array(found), numbers)
-        batch.require(as_mask(at.is_valid()), where)
-        return pa.array(self.names.values(), pa.string()).take(at)
-
-
-@dataclass(frozen=True)
-class _Inner(Type):
-    """Batch decoder of a Protobuf field whose message stands for a single value."""
-
-    message: PlainMessage
-    wire = _LENGTH
-
-    def fields(self, batch: Batch, where: Mask) -> dict[str, pa.Array]:
-        """Decode the fields of the inner messages; of an empty one where none is selected."""
-        inside = batch.part(*batch.skip(batch.number(where).view(np.int64), where))
-        found = self.message.fields(inside)
-        batch.require(inside.is_sure, where)
-        return found
-
-
-@dataclass(frozen=True)
-class _Time(_Inner):
-    """Batch decoder of a ``google.protobuf.Timestamp`` field."""
-
-    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        found = self.fields(batch, where)
-        seconds, nanos = (found[name].to_numpy() for name in ("seconds", "nanos"))
-        # Nanoseconds may exceed a second: checked again, as they can lead beyond the year 9999.
-        micros = batch.micros(seconds, 1_000_000, where) + nanos // 1_000
-        return batch.integers(micros, MICROS, self.kind, where)
-
-
-@dataclass(frozen=True)
-class _Wrapper(_Inner):
-    """Batch decoder of a wrapper field, such as ``google.protobuf.StringValue``."""
-
-    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        return self.fields(batch, where).get("value")
 
 
 @dataclass(frozen=True)
@@ -222,6 +62,11 @@ class _Field:
     type: Type
     has_presence: bool
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the field has many values."""
+        return isinstance(self.type, Repeated)
+
 
 class PlainMessage:
     """Batch decoder of a Protobuf message type.
@@ -229,16 +74,26 @@ class PlainMessage:
     Args:
         descriptor: The message type.
         wanted: Column types by field name; all other fields are skipped.
+        around: Full names of the message types that it is a part of.
 
     Raises:
-        NotInBatches: A field with a column can't be decoded in batches, or a field is ``required``.
+        NotInBatches: A field with a column can't be decoded in batches, a field is ``required``, or
+            the type contains itself.
     """
 
-    def __init__(self, descriptor: Descriptor, wanted: Mapping[str, pa.DataType]) -> None:
+    def __init__(
+        self,
+        descriptor: Descriptor,
+        wanted: Mapping[str, pa.DataType],
+        around: frozenset[str] = frozenset(),
+    ) -> None:
+        if descriptor.full_name in around:
+            raise NotInBatches
+        around |= {descriptor.full_name}
         self._fields: dict[int, _Field] = {}
         self._undecided: set[int] = set()
         for field in descriptor.fields:
-            made = _type(field, wanted.get(field.name))
+            made = _type(field, wanted.get(field.name), around)
             if field.is_required or (made is None and field.name in wanted):
                 raise NotInBatches
             if made is None:
@@ -253,8 +108,11 @@ class PlainMessage:
         the per-record decoder become undecided in the batch.
         """
         found: dict[int, pa.Array] = {}
+        items: dict[int, Items] = {
+            number: [] for number, field in self._fields.items() if field.is_repeated
+        }
         seen = {number: np.zeros(len(batch), np.bool_) for number in self._fields}
-        for _ in range(len(self._fields) + _MOST_UNKNOWN):
+        for _ in range(len(self._fields) + _MOST_UNKNOWN + (MOST_ITEMS if items else 0)):
             left = batch.is_left()
             if not left.any():
                 break
@@ -266,6 +124,13 @@ class PlainMessage:
                 where = left & (tags == tag)
                 number, wire = tag >> 3, tag & 7
                 field = self._fields.get(number)
+                if field is not None and isinstance(field.type, Repeated):
+                    if wire == field.type.wire:
+                        items[number].append((where, field.type.read(batch, where)))
+                        continue
+                    if wire == LENGTH and field.type.is_packable:
+                        items[number] += field.type.read_packed(batch, where)
+                        continue
                 if field is None or field.type.wire != wire:
                     is_unknown = field is None and number not in self._undecided
                     _pass_unknown(batch, tag if is_unknown else 0, where)
@@ -280,7 +145,9 @@ class PlainMessage:
                 found[number] = values
         batch.finish()
         return {
-            field.name: _with_default(found.get(number), seen[number], field)
+            field.name: lists_of(len(batch), items[number], field.type.kind)
+            if field.is_repeated
+            else _with_default(found.get(number), seen[number], field)
             for number, field in self._fields.items()
             if field.type.kind is not None
         }
@@ -313,13 +180,13 @@ def _pass_unknown(batch: Batch, tag: int, where: Mask) -> None:
         where: Messages that have the field next.
     """
     number, wire = tag >> 3, tag & 7
-    if wire in _BYTES:
-        batch.fixed(_BYTES[wire], where)
-    elif wire == _LENGTH:
+    if wire in BYTES:
+        batch.fixed(BYTES[wire], where)
+    elif wire == LENGTH:
         batch.skip(batch.number(where).view(np.int64), where)
-    elif wire == _VARINT:
+    elif wire == VARINT:
         batch.number(where)
-    is_known = wire in (*_BYTES, _LENGTH, _VARINT)
+    is_known = wire in (*BYTES, LENGTH, VARINT)
     if not is_known or number == 0 or tag >= _MOST_TAG:
         batch.leave(where)
 
@@ -327,56 +194,75 @@ def _pass_unknown(batch: Batch, tag: int, where: Mask) -> None:
 def _with_default(values: pa.Array | None, is_set: Mask, field: _Field) -> pa.Array:
     """Fill in a field's default, or null if it has presence, where it was not set."""
     kind = field.type.kind
+    if values is None and field.has_presence:
+        return pa.nulls(len(is_set), kind)
     default = pa.scalar(None if field.has_presence else field.type.default, kind)
     if values is None:
         return pa.repeat(default, len(is_set))
     return values if is_set.all() else pc.if_else(pa.array(is_set), values, default)
 
 
-def _type(field: FieldDescriptor, kind: pa.DataType | None) -> Type | None:
+def _type(field: FieldDescriptor, kind: pa.DataType | None, around: frozenset[str]) -> Type | None:
     """Return the batch decoder of a Protobuf field; None if it needs the per-record decoder.
 
     Args:
         field: The field.
         kind: Type of the column; None if the field is only skipped.
+        around: Full names of the message types that the field is a part of.
     """
     oneof = field.containing_oneof
     # A proto3 `optional` field is alone in a oneof that the compiler adds for it.
-    if field.is_repeated or (oneof is not None and len(oneof.fields) > 1):
+    if oneof is not None and len(oneof.fields) > 1:
         return None
-    if field.type in _INTEGERS and (kind in (None, pa.float64()) or pa.types.is_integer(kind)):
-        return _Integer(kind, field.type)
-    if field.type in _FLOATS:
+    if not field.is_repeated:
+        return _single(field, kind, around)
+    # A map is a list of its entries, of which only the last one with a key counts.
+    if kind is not None and not pa.types.is_list(kind):
+        return None
+    item = _single(field, None if kind is None else kind.value_type, around)
+    return None if item is None else Repeated(kind, item, is_packable=item.wire != LENGTH)
+
+
+def _single(
+    field: FieldDescriptor, kind: pa.DataType | None, around: frozenset[str]
+) -> Type | None:
+    """Return the batch decoder of one value of a Protobuf field, as :func:`_type` does."""
+    if field.type in INTEGERS and (kind in (None, pa.float64()) or pa.types.is_integer(kind)):
+        return Integer(kind, field.type)
+    if field.type in FLOATS:
         exact = {FieldDescriptor.TYPE_FLOAT: pa.float32()}.get(field.type)
-        return _Float(kind, field.type) if kind in (None, pa.float64(), exact) else None
+        return Float(kind, field.type) if kind in (None, pa.float64(), exact) else None
     if field.message_type is not None:
-        return _inner(field.message_type, kind)
+        return _inner(field.message_type, kind, around)
     made: dict[int, Type] = {
-        FieldDescriptor.TYPE_BOOL: _Boolean(kind),
-        FieldDescriptor.TYPE_STRING: _Bytes(kind, is_text=True),
-        FieldDescriptor.TYPE_BYTES: _Bytes(kind, is_text=False),
+        FieldDescriptor.TYPE_BOOL: Boolean(kind),
+        FieldDescriptor.TYPE_STRING: Bytes(kind, is_text=True),
+        FieldDescriptor.TYPE_BYTES: Bytes(kind, is_text=False),
     }
     if field.enum_type is not None:
         names = {value.number: value.name for value in reversed(field.enum_type.values)}
-        made[FieldDescriptor.TYPE_ENUM] = _Enumeration(kind, names)
+        made[FieldDescriptor.TYPE_ENUM] = Enumeration(kind, names)
     natural = {FieldDescriptor.TYPE_BOOL: pa.bool_(), FieldDescriptor.TYPE_BYTES: pa.binary()}
     fits = kind in (None, natural.get(field.type, pa.string()))
     return made.get(field.type) if fits else None
 
 
-def _inner(message: Descriptor, kind: pa.DataType | None) -> Type | None:
-    """Return the batch decoder of a timestamp or wrapper field; None for other messages.
+def _inner(message: Descriptor, kind: pa.DataType | None, around: frozenset[str]) -> Type | None:
+    """Return the batch decoder of a message's field, as :func:`_type` does.
 
     Args:
         message: Type of the field.
         kind: Type of the column; None if the field is only skipped.
+        around: Full names of the message types that the field is a part of.
     """
     if message.full_name == TIME and kind in (None, TIMESTAMP):
-        return _Time(kind, PlainMessage(message, {"seconds": pa.int64(), "nanos": pa.int32()}))
-    if message.full_name in WRAPPERS:
-        try:
-            wanted = {} if kind is None else {"value": kind}
-            return _Wrapper(kind, PlainMessage(message, wanted))
-        except NotInBatches:
-            return None
+        return Time(kind, PlainMessage(message, {"seconds": pa.int64(), "nanos": pa.int32()}))
+    try:
+        if message.full_name in WRAPPERS:
+            return Wrapper(kind, PlainMessage(message, {} if kind is None else {"value": kind}))
+        if message.full_name != TIME and (kind is None or pa.types.is_struct(kind)):
+            wanted = {} if kind is None else {each.name: each.type for each in kind}
+            return Struct(kind, PlainMessage(message, wanted, around))
+    except NotInBatches:
+        return None
     return None

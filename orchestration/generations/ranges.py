@@ -35,7 +35,17 @@ from spark_jobs.target.replace_range import Range, Replaced, Replacement
 
 _FOLDER = "ranges"
 _REMOVED = "removed-files.json"
-_SAME = ("name", "event_time", "key", "allowed_lateness", "transform", "spark", "s3", "hdfs")
+_SAME = (
+    "name",
+    "event_time",
+    "key",
+    "allowed_lateness",
+    "rules",
+    "transform",
+    "spark",
+    "s3",
+    "hdfs",
+)
 _NOT_FOR_A_RANGE = ("converge", "complete_through", "offsets", "sequence", "table")
 
 

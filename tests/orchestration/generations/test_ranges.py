@@ -1,0 +1,37 @@
+"""What the pipeline that computes the rows of a range has of the one whose table it is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from orchestration.chain import ChainRun
+from orchestration.generations import ranges
+from sources.config.loader import LoadedPipeline
+from spark_jobs.target.replace_range import Replacement
+from tests.orchestration.generations.generation_case import GenerationCase
+
+RULES = {"sound": {"check": "v > 0", "on_violation": "drop"}}
+
+
+def test_rows_that_rules_leave_out_are_left_out_of_a_range_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, seen = GenerationCase(tmp_path), list[LoadedPipeline]()
+    case.write(rules=RULES)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text('{"id": 1, "at": "2023-12-01T01:00:00Z", "v": 0}\n')
+    case.run({1: 10})
+
+    def chain(run: ChainRun) -> None:
+        seen.append(run.loaded)
+
+    monkeypatch.setattr(ranges, "run_chain", chain)
+    monkeypatch.setattr(Replacement, "run", lambda *_: None)
+    since, until = (datetime(2023, 12, day, tzinfo=UTC) for day in (1, 2))
+    ranges.backfill(case.loaded, since, until, "run")
+    [side] = seen
+    assert side.pipeline.row_rules == case.loaded.pipeline.row_rules
+    assert side.pipeline.rules

@@ -88,7 +88,7 @@ def declaration_of(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
         known = read_generation(loaded.state, generation).info.contract
         if known == digests(loaded.contract()) or not is_kept(loaded, generation):
             return loaded
-    return _load_kept(loaded, generation)
+    return kept_declaration(loaded, generation)
 
 
 def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
@@ -109,11 +109,11 @@ def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
     # In this order: whether a checkpoint is empty takes a listing of all operators' state.
     if not is_kept(loaded, serving) and generation.checkpoint.is_empty():
         return [loaded]
-    return [loaded, _load_kept(loaded, serving)]
+    return [loaded, kept_declaration(loaded, serving)]
 
 
-def _load_kept(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
-    """Load the copy of the pipeline's file that is kept for a generation.
+def kept_declaration(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
+    """Return the declaration that is kept for a generation: as it was when it last started.
 
     Raises:
         InputError: It is not valid, or needs an environment variable that is not set.

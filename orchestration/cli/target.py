@@ -55,11 +55,13 @@ def backfill(
 ) -> None:
     """Recompute a time range of the target from the files.
 
-    Rows of the live stream are kept, and the stream continues.
+    Rows of the live stream are kept, and the stream continues. Of a table of windows, those that
+    start in the range are recomputed.
     """
     with answer(as_json) as show:
         import uuid
 
+        from orchestration.generations.range_scope import shown
         from orchestration.generations.ranges import backfill as recompute
         from orchestration.generations.ranges import look
         from sources.common.fields import parse_instant
@@ -67,8 +69,9 @@ def backfill(
         begin, end = parse_instant(since), parse_instant(until)
         if dry_run:
             would = look(load(pipeline), begin, end)
-            document = {"generation": would.generation, "splits": would.splits}
-            show({"ok": True, **document, "bytes": would.bytes}, f"{would.text}.")
+            reads = [shown(would.scope.read.since), shown(would.scope.read.until)]
+            document = {"generation": would.generation, "splits": would.splits, "reads": reads}
+            show({"ok": True, **document, "bytes": would.bytes}, would.text)
             return
         found = recompute(
             load(pipeline),
@@ -79,9 +82,7 @@ def backfill(
             person(by),
         )
         counts = found.replaced._asdict()
-        removed = counted(counts["removed"], "row of history is", "rows of history are")
-        text = f"{removed} replaced by {counts['written']:,}."
-        show({"ok": True, "generation": found.generation, **counts}, text)
+        show({"ok": True, "generation": found.generation, **counts}, found.text)
 
 
 @app.command()

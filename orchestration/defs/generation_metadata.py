@@ -58,7 +58,8 @@ def looked(found: RangeLook, rows: int | None) -> Metadata:
         rows: Rows that the table has in the range; None if it can't be counted.
     """
     known = {} if rows is None else {"rows in the range now": rows}
-    return {**_range(found), "splits": found.splits, "size": size(found.bytes), **known}
+    why = {} if found.scope.why is None else {"reads": found.scope.why}
+    return {**_range(found), "splits": found.splits, "size": size(found.bytes), **known, **why}
 
 
 def replaced(found: RangeResult) -> Metadata:
@@ -74,8 +75,8 @@ def replaced(found: RangeResult) -> Metadata:
 def _range(found: RangeLook | RangeResult) -> Metadata:
     return {
         "generation": found.generation,
-        "since": f"{second(to_ms(found.since))} UTC",
-        "until": f"{second(to_ms(found.until))} UTC",
+        "since": f"{second(to_ms(found.scope.since))} UTC",
+        "until": f"{second(to_ms(found.scope.until))} UTC",
     }
 
 

@@ -18,7 +18,7 @@ from orchestration.defs.schedules import schedule
 from orchestration.defs.table_checks import report_table
 from orchestration.defs.upstream import upstream_keys
 from orchestration.defs.ways import say_in
-from orchestration.generations.ranges import backfill, complete_through, look
+from orchestration.generations.ranges import backfill, latest_end, look
 from orchestration.progress.rows_by_range import rows_by_range
 from sources.common.counting import counted
 from sources.common.fields import parse_instant
@@ -125,7 +125,7 @@ def _recomputed(
     utc = {
         key: (each.start.astimezone(UTC), each.end.astimezone(UTC)) for key, each in windows.items()
     }
-    complete = complete_through(loaded)
+    complete = latest_end(loaded)
     live = [key for key in keys if complete is not None and utc[key][1] > complete]
     of_history = [key for key in keys if key not in live]
     generation = read_serving(loaded).generation
@@ -139,8 +139,8 @@ def _recomputed(
         shown = generation_metadata.replaced(done)
     if live:
         context.log.warning(
-            f"{live[0]}{f' to {live[-1]}' if live[1:] else ''}: nothing to recompute. History is "
-            f"complete through {complete}; what follows is delivered by the live run."
+            f"{live[0]}{f' to {live[-1]}' if live[1:] else ''}: nothing to recompute. Ranges until "
+            f"{complete} are those of history; what follows is delivered by the live run."
         )
     rows = rows_by_range(loaded, utc)
     for key in keys:
@@ -160,7 +160,7 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
                 context.add_output_metadata(generation_metadata.looked(found, rows))
                 there = "" if rows is None else f" The table has {counted(rows, 'row')} there now."
                 context.log.info(
-                    f"{found.text}.{there} To recompute them, launch this job with "
+                    f"{found.text}{there} To recompute them, launch this job with "
                     "`dry_run: false`. The stream goes on meanwhile."
                 )
                 return
@@ -186,7 +186,7 @@ def range_of(loaded: LoadedPipeline, config: RangeConfig) -> tuple[datetime, dat
         return since, until or since + timedelta(days=1)
     if until is not None:
         return until - timedelta(days=1), until
-    complete = complete_through(loaded)
+    complete = latest_end(loaded)
     if complete is None:
         message = "History has not been read to its end yet, so there is no last day of it."
         hint = f"Materialize the job `{loaded.pipeline.name}`, or name `since` and `until`."
@@ -207,12 +207,12 @@ def _instant(name: str, config: RangeConfig) -> datetime:
 def _last_ranges(loaded: LoadedPipeline, ranges: Ranges, count: int) -> dict[str, Any] | str:
     """Return the run request for the last ranges that history covers, or why there is none."""
     with failures(loaded):
-        complete = complete_through(load_pipeline(loaded.path))
+        complete = latest_end(load_pipeline(loaded.path))
     if complete is None:
         return "History has not been read to its end yet, so no range is complete."
     whole = partitions(ranges).get_partition_keys(current_time=complete)
     if not whole:
-        return f"No range is complete yet: history is complete through {complete.isoformat()}."
+        return f"No range is complete yet: history has ranges until {complete.isoformat()}."
     asked = whole[-count:]
     return {
         "tags": {

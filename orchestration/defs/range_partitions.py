@@ -7,7 +7,7 @@ from datetime import UTC, datetime, time
 import dagster as dg
 
 from orchestration.defs import generation_metadata
-from orchestration.generations.ranges import complete_through
+from orchestration.generations.ranges import latest_end
 from orchestration.progress.rows_by_range import rows_by_range
 from sources.config.loader import LoadedPipeline
 from sources.config.reruns import Ranges
@@ -60,7 +60,7 @@ def filled_ranges(
     ranges = loaded.pipeline.ranges
     if ranges is None or read_serving(loaded).generation != generation:
         return []
-    if (complete := complete_through(loaded)) is None:
+    if (complete := latest_end(loaded)) is None:
         return []
     marked = instance.get_materialized_partitions(ranges_key(loaded))
     windows = windows_of(ranges)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
 
 from orchestration.display import size
+from orchestration.generations.merge_turn import between_merges
 from orchestration.generations.ranges import history_files
 from orchestration.generations.switch_lock import in_turn
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
-from sources.errors import StateError
 from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
 from sources.serving import require_in_service, target_of
 from sources.state.action_log import recorded
-from spark_jobs.run_state.lock import is_held, is_launched, table_turn
 from spark_jobs.target.history_files import NO_HISTORY, HistoryFiles
 from spark_jobs.target.upkeep.compaction import Compacted, Compaction
 
@@ -89,10 +87,7 @@ def _serving(loaded: LoadedPipeline) -> PipelineContext:
 
 def _compaction(context: PipelineContext) -> Compaction:
     target = target_of(context.loaded, context.generation.name)
-    turn: Callable[[], AbstractContextManager[object]] = nullcontext
-    # Delta's sink reads nothing before it appends, so no removed file can make it fail.
-    if context.pipeline.sink.mode != "append":
-        turn = _between_merges(context)
+    turn = between_merges(context, "compaction")
     return Compaction(context.generation, target, lambda: _history(context), turn)
 
 
@@ -102,28 +97,3 @@ def _history(context: PipelineContext) -> HistoryFiles:
     if context.pipeline.sink.mode != "append" or not any(is_bounded):
         return NO_HISTORY
     return history_files(context, target_of(context.loaded, context.generation.name))
-
-
-def _between_merges(context: PipelineContext) -> Callable[[], AbstractContextManager[object]]:
-    """Return what keeps a merge from reading files while a commit removes them."""
-    generation = context.generation
-
-    @contextmanager
-    def turn() -> Iterator[None]:
-        if not generation.is_local and (is_launched(generation) or is_held(generation)):
-            raise _is_merging(context)
-        with table_turn(generation):
-            yield
-
-    return turn
-
-
-def _is_merging(context: PipelineContext) -> StateError:
-    name = context.pipeline.name
-    message = (
-        f"Pipeline `{name}` merges rows into its table, and its state is in a store, where its run "
-        "can't wait for the commit of a compaction: one that removes a file which a merge reads "
-        "makes it fail. No row has changed."
-    )
-    hint = "Pause the stream (`hybrid pause P`), compact, then resume it: `hybrid resume P`."
-    return StateError(message, hint, pipeline=name, field="sink.mode")

@@ -12,41 +12,37 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow.compute as pc
-import yaml
 
 from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
 from orchestration.display import size
-from orchestration.generations.range_scope import last_files, parts_of, require_fit, shown
+from orchestration.generations.merge_turn import between_merges
+from orchestration.generations.range_scope import (
+    RangeScope,
+    last_files,
+    parts_in,
+    require_fit,
+    shown,
+)
+from orchestration.generations.range_side import side_pipeline
+from orchestration.generations.range_windows import final_time
 from orchestration.generations.switch_lock import HeldSwitch, in_turn
 from orchestration.requested_state import read_requested
 from sources.common.counting import counted
 from sources.common.positions import Record
-from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.hybrid import Boundedness
-from sources.kept_definitions import in_service, kept_folder
+from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
+from sources.planning.transform_analysis import read_analysis
 from sources.serving import target_of
 from sources.state.action_log import recorded
-from sources.state.local_copy import local_copy
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import open_table, paths_of
 from spark_jobs.target.history_files import HistoryFiles, has_history_files, read_history_files
-from spark_jobs.target.replace_range import Range, Replaced, Replacement
+from spark_jobs.target.replace_range import Replaced, Replacement
 
 _FOLDER = "ranges"
 _REMOVED = "removed-files.json"
-_SAME = (
-    "name",
-    "event_time",
-    "key",
-    "allowed_lateness",
-    "rules",
-    "transform",
-    "spark",
-    "s3",
-    "hdfs",
-)
-_NOT_FOR_A_RANGE = ("converge", "complete_through", "offsets", "sequence", "table")
 
 
 class RemovedFiles(Record):
@@ -60,22 +56,22 @@ class RangeLook:
     """Dry run of a backfill: what recomputing a range of event times would read.
 
     Attributes:
-        since, until: The range: from ``since`` on, before ``until``.
+        scope: What the range covers.
         generation: The serving generation, whose rows would be replaced.
         splits, bytes: Splits and bytes of the files that may contain rows of the range now.
     """
 
-    since: datetime
-    until: datetime
+    scope: RangeScope
     generation: str
     splits: int
     bytes: int
 
     @property
     def text(self) -> str:
-        """What is read and its bytes in words, as a clause without a full stop; computed."""
+        """What is read and its bytes in words, in sentences; computed."""
         parts = counted(self.splits, "file or part of a file", "files or parts of files")
-        return f"{parts}, {size(self.bytes)}, would be read"
+        why = "" if self.scope.why is None else f" {self.scope.why}"
+        return f"{parts}, {size(self.bytes)}, would be read.{why}"
 
 
 @dataclass(frozen=True)
@@ -83,24 +79,24 @@ class RangeResult:
     """Result of a backfill of a range of event times.
 
     Attributes:
-        since, until: The range: from ``since`` on, before ``until``.
+        scope: What the range covers.
         generation: The serving generation, whose rows were replaced.
         replaced: Rows removed and written; all zero if this backfill was done before.
     """
 
-    since: datetime
-    until: datetime
+    scope: RangeScope
     generation: str
     replaced: Replaced
 
     @property
     def text(self) -> str:
         """What was replaced, in a sentence; computed."""
-        live = self.replaced.kept_live
+        live, scope = self.replaced.kept_live, self.scope
         kept = f"; {counted(live, 'row')} of the live run kept" if live else ""
+        kind = " of history" if scope.windows is None else ""
         return (
-            f"From {shown(self.since)} until {shown(self.until)}: "
-            f"{counted(self.replaced.removed, 'row')} of history replaced by "
+            f"From {shown(scope.since)} until {shown(scope.until)}: "
+            f"{counted(self.replaced.removed, 'row')}{kind} replaced by "
             f"{self.replaced.written:,}{kept}."
         )
 
@@ -142,29 +138,35 @@ def backfill(
     doing = f"backfill from {shown(since)} until {shown(until)}"
     with in_turn(loaded, doing, say) as held:
         context = _serving(loaded)
-        require_fit(context, since, until)
+        scope = require_fit(context, since, until)
         of = {"since": since.isoformat(), "until": until.isoformat()}
         with recorded(loaded.state, "backfill", by, context.generation.name, of) as after:
-            result = _backfill(context, since, until, run_id, say, held)
+            result = _backfill(context, scope, run_id, say, held)
             after["rows"] = result.text
         return result
 
 
 def _backfill(
     context: PipelineContext,
-    since: datetime,
-    until: datetime,
+    scope: RangeScope,
     run_id: str,
     say: Callable[[str], None],
     held: HeldSwitch,
 ) -> RangeResult:
     """Recompute a range, as :func:`backfill`, while nothing else changes the table but the run."""
     generation = context.generation
-    held.note("1 of 2: computing the rows of the range from the files")
+    turn = between_merges(context, "backfill")
+    with turn():
+        # Refused now, not after the files were read.
+        held.note("1 of 2: computing the rows of the range from the files")
     folder = generation.folder(f"{_FOLDER}/{run_id}")
-    side = _side_pipeline(context, folder, since, until)
+    if scope.why is not None:
+        say(scope.why)
+    side = side_pipeline(context, folder, scope)
     if side is None:
-        say(f"No file contains rows from {shown(since)} until {shown(until)}.")
+        say(
+            f"No file contains rows from {shown(scope.read.since)} until {shown(scope.read.until)}."
+        )
     else:
         run_chain(ChainRun(side, _Lines(say), rest_requested=True))
     held.note("2 of 2: replacing the range in the table")
@@ -172,17 +174,18 @@ def _backfill(
     replacement = Replacement(
         table=target,
         side=None if side is None else side.target,
-        where=Range(context.pipeline.event_time.column, since, until),
-        history=history_files(context, target),
+        where=scope.where(context.pipeline.event_time.column),
+        history=history_files(context, target) if scope.windows is None else None,
         key=context.pipeline.sink.key,
         transaction=f"{generation.info.transaction_id}-range-{run_id}",
         scratch=folder.folder("scratch"),
+        turn=turn,
     )
     done = replacement.run(lambda paths: folder.replace(_REMOVED, RemovedFiles(paths=paths)))
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()
     replaced = done or Replaced(0, 0, 0)
-    result = RangeResult(since, until, generation.name, replaced)
+    result = RangeResult(scope, generation.name, replaced)
     say(result.text)
     return result
 
@@ -203,19 +206,21 @@ def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
         UnavailableError: The store does not answer.
     """
     context = _serving(loaded)
-    require_fit(context, since, until)
-    splits = [part.listing.splits for part in parts_of(context.loaded, since, until)]
+    scope = require_fit(context, since, until)
+    splits = [part.listing.splits for part in parts_in(context, scope)]
     return RangeLook(
-        since=since,
-        until=until,
+        scope=scope,
         generation=context.generation.name,
         splits=sum(len(each) for each in splits),
         bytes=sum(pc.sum(each["length"], min_count=0).as_py() for each in splits),
     )
 
 
-def complete_through(loaded: LoadedPipeline) -> datetime | None:
-    """Return the event time through which files hold the serving generation's whole history.
+def latest_end(loaded: LoadedPipeline) -> datetime | None:
+    """Return the latest end of a range of the serving generation that history alone decides.
+
+    It is the time through which files hold the whole history; for windows, the latest one before
+    which no window starts that takes in later rows.
 
     Returns:
         None until its last source of files has been read to the end.
@@ -225,7 +230,12 @@ def complete_through(loaded: LoadedPipeline) -> datetime | None:
     """
     context = _serving(loaded)
     end = context.switch_state.end_of(last_files(context.loaded).name)
-    return None if end is None else datetime.fromtimestamp(end.complete_through_ms / 1000, UTC)
+    if end is None:
+        return None
+    analysis = read_analysis(context.generation)
+    if analysis is not None and analysis.windows is not None:
+        return analysis.windows.latest_until(final_time(context, end).moment)
+    return datetime.fromtimestamp(end.complete_through_ms / 1000, UTC)
 
 
 def _serving(loaded: LoadedPipeline) -> PipelineContext:
@@ -245,52 +255,6 @@ class _Lines(Observer):
         if isinstance(step, PlanStep):
             splits = sum(part.splits for part in outcome.value.files)
             self._say(f"{counted(splits, 'split is', 'splits are')} to be read.")
-
-
-def _side_pipeline(
-    context: PipelineContext, folder: Folder, since: datetime, until: datetime
-) -> LoadedPipeline | None:
-    """Return the pipeline that reads the range's files; None if no file has a row of the range.
-
-    Args:
-        context: The serving generation.
-        folder: The backfill's own folder; the pipeline is declared there once.
-        since: The first event time of the range.
-        until: The first event time after it.
-    """
-    loaded, generation = context.loaded, context.generation
-    parts = list(parts_of(loaded, since, until))
-    if not parts:
-        return None
-    declared: dict[str, dict[str, object]] = {}
-    for part in parts:
-        limits = {"since": part.since.isoformat(), "until": part.until.isoformat()}
-        declared[part.source.name] = {"time_range": limits}
-        if part.source.table is not None:
-            # The table that the generation has read, whatever has the name now.
-            declared[part.source.name]["path"] = part.source.path
-    own, definition = folder.folder("definition"), kept_folder(loaded, generation.name)
-    if not own.exists(loaded.path.name):
-        document = yaml.safe_load(definition.read_bytes(loaded.path.name) or b"")
-        kept = {key: document[key] for key in _SAME if key in document}
-        sources = [
-            {key: value for key, value in each.items() if key not in _NOT_FOR_A_RANGE}
-            | declared[each["name"]]
-            for each in document["sources"]
-            if each["name"] in declared
-        ]
-        side = {
-            **kept,
-            "sources": sources,
-            "state": folder.location("state"),
-            "sink": {**document["sink"], "path": folder.location("rows"), "table": None},
-        }
-        origin = KeptDefinition(
-            generation=None, home=str(loaded.folder), code=str(local_copy(definition))
-        )
-        own.replace(KEPT, origin)
-        own.replace_bytes(loaded.path.name, yaml.safe_dump(side).encode())
-    return load_pipeline(local_copy(own) / loaded.path.name)
 
 
 def history_files(context: PipelineContext, target: Folder) -> HistoryFiles:

@@ -11,7 +11,10 @@ from deltalake.exceptions import DeltaError
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
-from sources.serving import read_serving, target_of
+from sources.planning.event_windows import EventWindows
+from sources.planning.transform_analysis import read_analysis
+from sources.serving import newest, read_serving, target_of
+from sources.state.generation import read_generation
 from sources.storage.delta import delta_table, is_delta_table
 
 
@@ -19,6 +22,8 @@ def rows_by_range(
     loaded: LoadedPipeline, ranges: Mapping[str, tuple[datetime, datetime]]
 ) -> dict[str, int]:
     """Count the rows of ranges of event time, in one pass over the column of the event time.
+
+    In a table of windows these are the windows that start in a range.
 
     Args:
         loaded: The pipeline.
@@ -30,22 +35,25 @@ def rows_by_range(
     Raises:
         InputError: The table can't be read.
     """
-    folder = target_of(loaded, read_serving(loaded).generation)
-    column = loaded.pipeline.event_time.column
+    generation = read_serving(loaded).generation
+    folder = target_of(loaded, generation)
+    windows = _windows_of(loaded, generation)
+    column = loaded.pipeline.event_time.column if windows is None else windows.column
     try:
         if not ranges or not is_delta_table(folder):
             return {}
         table = delta_table(folder)
-        kinds = {field.name: str(field.type.type) for field in table.schema().fields}
-        if not kinds.get(column, "").startswith("timestamp"):
+        kinds = {field.name: str(field.type) for field in table.schema().fields}
+        # As it is, or as a field of a window.
+        if "timestamp" not in kinds.get(column, ""):
             return {}
-        name = column.replace('"', '""')
+        name = _event_time(column, windows)
         since = min(begin for begin, _ in ranges.values())
         until = max(end for _, end in ranges.values())
         hours = (
-            f"SELECT date_trunc('hour', \"{name}\") AS hour, count(*) AS rows FROM target "
-            f"WHERE \"{name}\" >= '{since:%Y-%m-%dT%H:%M:%S}' "
-            f"AND \"{name}\" < '{until:%Y-%m-%dT%H:%M:%S}' GROUP BY 1"
+            f"SELECT date_trunc('hour', {name}) AS hour, count(*) AS rows FROM target "
+            f"WHERE {name} >= '{since:%Y-%m-%dT%H:%M:%S}' "
+            f"AND {name} < '{until:%Y-%m-%dT%H:%M:%S}' GROUP BY 1"
         )
         found = QueryBuilder().register("target", table).execute(hours).read_all()
     except (DeltaError, OSError) as error:
@@ -62,3 +70,22 @@ def rows_by_range(
         if place >= 0 and at < ends[begins[place][1]]:
             counts[begins[place][1]] += rows
     return counts
+
+
+def _windows_of(loaded: LoadedPipeline, generation: str) -> EventWindows | None:
+    """Return the windows of a generation's table; None if it has none, or nothing was planned."""
+    if newest(loaded) is None:
+        return None
+    analysis = read_analysis(read_generation(loaded.state, generation))
+    return None if analysis is None else analysis.windows
+
+
+def _event_time(column: str, windows: EventWindows | None) -> str:
+    """Return the SQL expression by which rows belong to a range."""
+    name = '"' + column.replace('"', '""') + '"'
+    if windows is None:
+        return name
+    if windows.field is not None:
+        return f"{name}['{windows.field}']"
+    later_us = windows.length_us if windows.holds == "end" else 0
+    return f"({name} - INTERVAL '{later_us} microseconds')"

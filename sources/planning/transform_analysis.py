@@ -19,6 +19,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
 from sources.kept_definitions import code_of
+from sources.planning.event_windows import EventWindows
 from sources.planning.plan import Plan
 from sources.state.generation import Generation
 
@@ -51,6 +52,9 @@ class TransformAnalysis(Record):
             possible.
         stateful: What each stateful operator keeps in the checkpoint, in words.
         watermark_ms: Delay of its watermark, in ms; None if it sets none.
+        windows: The windows of event time by which ranges of the table can be recomputed, if the
+            transform is stateful and has such windows.
+        no_windows: Why it has none, if it is stateful: a clause without a full stop.
         warning: Why the analysis was not possible here: a sentence; None if it was.
     """
 
@@ -58,6 +62,8 @@ class TransformAnalysis(Record):
     columns: list[OutputColumn] | None
     stateful: list[str] = Field(default_factory=list)
     watermark_ms: int | None = None
+    windows: EventWindows | None = None
+    no_windows: str | None = None
     warning: str | None = None
 
     @property
@@ -167,6 +173,7 @@ def _request(
         "event_time": pipeline.event_time.model_dump(mode="json"),
         "conf": pipeline.spark.conf,
         "spark": version("pyspark"),
+        "found": sorted(TransformAnalysis.model_fields),
     }
     # Properties of Spark may hold secrets, of which a digest shows nothing.
     text = json.dumps(depends_on, sort_keys=True)

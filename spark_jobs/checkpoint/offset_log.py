@@ -60,6 +60,25 @@ def offset_of(checkpoint: Folder, batch_id: int, place: int) -> Any:
     Raises:
         StateError: The micro-batch's file is missing.
     """
+    lines = _lines(checkpoint, batch_id)[2:]
+    return None if place >= len(lines) or lines[place] == "-" else json.loads(lines[place])
+
+
+def watermark_ms(checkpoint: Folder, batch_id: int) -> int:
+    """Return the watermark of a micro-batch, in ms since 1970; 0 if none was reached.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        batch_id: Number of the micro-batch.
+
+    Raises:
+        StateError: The micro-batch's file is missing.
+    """
+    return int(json.loads(_lines(checkpoint, batch_id)[1])["batchWatermarkMs"])
+
+
+def _lines(checkpoint: Folder, batch_id: int) -> list[str]:
+    """Return the lines of a micro-batch's offset file, or refuse that it is missing."""
     name = f"offsets/{batch_id}"
     data = checkpoint.read_bytes(name)
     if data is None:
@@ -74,8 +93,7 @@ def offset_of(checkpoint: Folder, batch_id: int, place: int) -> Any:
             "generation promote P`."
         )
         raise StateError(message, hint, file=path)
-    lines = data.decode().splitlines()[2:]
-    return None if place >= len(lines) or lines[place] == "-" else json.loads(lines[place])
+    return data.decode().splitlines()
 
 
 def committed_offset(checkpoint: Folder, place: int) -> Any:

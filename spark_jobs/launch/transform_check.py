@@ -80,13 +80,30 @@ class TransformCheck:
         """
         request = request_by_plan(self._loaded, plan)
         kept = read_analysis(generation)
+        made = self._of(request, kept)
+        if made is not kept:
+            keep_analysis(generation, made)
+        return made
+
+    def current(self, plan: Plan, generation: Generation) -> TransformAnalysis:
+        """Return the analysis of the transform as it is now, as :meth:`settle`; nothing is written.
+
+        Args:
+            plan: The plan of the generation.
+            generation: State of the generation.
+
+        Raises:
+            InputError, SeamError, StateError: As :meth:`settle`.
+        """
+        return self._of(request_by_plan(self._loaded, plan), read_analysis(generation))
+
+    def _of(self, request: AnalysisRequest, kept: TransformAnalysis | None) -> TransformAnalysis:
+        """Return what is kept, unless the transform was changed since or could not be analyzed."""
         if kept is not None and kept.digest == request.digest and kept.warning is None:
             return kept
-        made = self._made
-        if made is None or made.digest != request.digest:
-            made = self.analyze(request)
-        keep_analysis(generation, made)
-        return made
+        if self._made is not None and self._made.digest == request.digest:
+            return self._made
+        return self.analyze(request)
 
     def analyze(self, request: AnalysisRequest) -> TransformAnalysis:
         """Return the analysis of the transform; call it once.

@@ -38,6 +38,8 @@ from spark_jobs.query.column_lineage import column_lineage
 from spark_jobs.query.passed_columns import require_passed_on
 from spark_jobs.query.place import empty_stream
 from spark_jobs.query.user_transform import load_transform
+from spark_jobs.query.window_lengths import NoWindowsError
+from spark_jobs.query.windows import event_windows
 from spark_jobs.readers.row_rules import require_evaluable
 from spark_jobs.target.added_columns import table_schema
 from spark_jobs.target.merge_changes import target_rows
@@ -169,12 +171,21 @@ def _described(
         )
         for field, inputs in zip(rows.schema, lineage, strict=True)
     ]
-    watermark = watermark_of(rows, given, loaded.pipeline.event_time.column)
+    event_time = loaded.pipeline.event_time.column
+    watermark, stateful = watermark_of(rows, given, event_time), Shape(rows).stateful
+    windows = no_windows = None
+    if stateful:
+        try:
+            windows = event_windows(rows, given, event_time)
+        except NoWindowsError as error:
+            no_windows = str(error)
     return TransformAnalysis(
         digest=request.digest,
         columns=columns,
-        stateful=Shape(rows).stateful,
+        stateful=stateful,
         watermark_ms=None if watermark is None else watermark.delay_ms,
+        windows=windows,
+        no_windows=no_windows,
     )
 
 

@@ -15,6 +15,7 @@ from sources.common.schema import parse_schema
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, SeamError
 from sources.serving import target_of
+from spark_jobs.checkpoint.history_watermark import keep_history_watermark
 from spark_jobs.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.checkpoint.transform_compatibility import Transform, first_batch, record_transform
 from spark_jobs.checkpoint.transform_shape import Shape, digest
@@ -34,7 +35,7 @@ from spark_jobs.readers.wrong_rows import keeping_wrong_rows
 from spark_jobs.target import sink
 from spark_jobs.target.added_columns import with_added
 from spark_jobs.target.catalog_entry import CatalogEntry
-from spark_jobs.target.history_files import keep_history_files
+from spark_jobs.target.history_files import has_history_files, keep_history_files
 from spark_jobs.target.target_guard import TargetGuard
 
 # Number of partitions that a message lists one by one.
@@ -113,6 +114,8 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     if entry is not None:
         entry.register(spark)
     if not query.is_bounded and query.index:
+        if not has_history_files(generation):
+            keep_history_watermark(generation)
         keep_history_files(generation, path, context.loaded.target)
     if (changed := record_transform(generation, _transform(spark, query))) is not None:
         warnings.append(changed)

@@ -1,15 +1,16 @@
-"""Replacing history's rows of a range of event times in a Delta table, in one commit.
+"""Replacing the rows of a range of event times in a Delta table, in one commit.
 
-Files with live rows are not touched. Rows of history's files outside the range are rewritten into
-new files; then one commit removes the old files, and adds these and the files of the new rows.
+Rows outside the range that are in the same files are rewritten into new files; then one commit
+removes the old files, and adds these and the files of the new rows. Where rows of the live run are
+in the range, too, files with live rows are not touched.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -26,55 +27,23 @@ from sources.errors import InputError, StateError
 from sources.storage.delta import is_delta_table
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import add_action, bring, open_table
+from spark_jobs.target.event_range import Range
 from spark_jobs.target.history_files import RANGE_FILE, HistoryFiles
 from spark_jobs.target.key_match import without_keys
 
 _TRIES = 10
+# The first attempt, from 0, during which nobody else writes.
+_UNHINDERED = 2
 _PAUSE_S = 0.2
-
-
-class Range(NamedTuple):
-    """A range of event times, from ``since`` up to but without ``until``.
-
-    Attributes:
-        column: Name of the event-time column.
-        since: First event time in the range.
-        until: First event time after the range.
-    """
-
-    column: str
-    since: datetime
-    until: datetime
-
-    def holds(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return a boolean for each row: whether its event time lies in the range.
-
-        False for a row without an event time.
-        """
-        at = rows[self.column]
-        since, until = (pa.scalar(moment, at.type) for moment in (self.since, self.until))
-        inside = pc.and_kleene(pc.greater_equal(at, since), pc.less(at, until))
-        return pc.fill_null(inside, fill_value=False)
-
-    def may_be_in(self, row: dict[str, Any]) -> bool:
-        """Return whether a file may hold rows of the range, by its statistics.
-
-        Args:
-            row: The file's row in ``DeltaTable.get_add_actions``; True if it has no lowest or
-                highest event time.
-        """
-        low, high = ((row.get(side) or {}).get(self.column) for side in ("min", "max"))
-        if low is None or high is None:
-            return True
-        # Statistics of timestamps are truncated to milliseconds.
-        return bool(low < self.until and high.timestamp() + 0.001 > self.since.timestamp())
+Turn = Callable[[], AbstractContextManager[object]]
+"""What keeps other writers out while its context lasts."""
 
 
 class Replaced(NamedTuple):
     """Numbers of rows of one replacement.
 
     Attributes:
-        removed: Rows of history in the range that were removed.
+        removed: Rows in the range that were removed: those of history, or all.
         written: Recomputed rows that replace them.
         kept_live: Recomputed rows that were not written, since a row of the live run with the same
             key is in the range; that row stays.
@@ -87,29 +56,31 @@ class Replaced(NamedTuple):
 
 @dataclass(frozen=True)
 class Replacement:
-    """Replacement of history's rows in a range of event times by recomputed ones.
-
-    Rows that the live stream has written stay as they are.
+    """Replacement of the rows in a range of event times by recomputed ones.
 
     Attributes:
         table: Folder of the Delta table.
-        side: Folder of a Delta table with the recomputed rows of the range and nothing else; None
-            if there are no such rows.
+        side: Folder of a Delta table with the recomputed rows of the range, and nothing else unless
+            ``history`` is None; None if there are no such rows.
         where: The range of event times.
         history: Files of the table that hold history, or did so until an earlier replacement or a
-            compaction removed them.
+            compaction removed them: only their rows are replaced, and rows that the live stream has
+            written stay as they are. None: all rows of the range are replaced.
         key: Names of the columns that identify a row, by which live rows are found.
         transaction: Delta application id of the commit: the same replacement is done only once.
         scratch: Folder for rewritten rows; it is created, and the caller removes it.
+        turn: Entered around each commit, and from the third attempt on around all of it: keeps
+            those from writing that it would make fail.
     """
 
     table: Folder
     side: Folder | None
     where: Range
-    history: HistoryFiles
+    history: HistoryFiles | None
     key: Sequence[str]
     transaction: str
     scratch: Folder
+    turn: Turn = nullcontext
 
     def run(self, before_commit: Callable[[list[str]], None]) -> Replaced | None:
         """Replace the range in one commit; try up to 10 times if other writers commit first.
@@ -128,14 +99,19 @@ class Replacement:
                 files at each attempt. The table is unchanged then.
         """
         for number in range(_TRIES):
-            opened = open_table(self.table)
-            if opened.transaction_version(self.transaction) is not None:
-                return None
-            try:
-                return self._run(opened, self.scratch.folder(str(number)), before_commit)
-            except CommitFailedError:
-                # Another writer has changed one of these files first.
-                time.sleep(_PAUSE_S)
+            is_alone = number >= _UNHINDERED
+            with self.turn() if is_alone else nullcontext():
+                opened = open_table(self.table)
+                if opened.transaction_version(self.transaction) is not None:
+                    return None
+                scratch = self.scratch.folder(str(number))
+                turn = nullcontext if is_alone else self.turn
+                try:
+                    return self._run(opened, scratch, before_commit, turn)
+                except CommitFailedError:
+                    # Another writer has changed one of these files first.
+                    pass
+            time.sleep(_PAUSE_S)
         message = (
             f"The range can't be replaced in {self.table}: other writers changed the same files "
             f"{_TRIES} times in a row. Nothing was replaced."
@@ -148,7 +124,11 @@ class Replacement:
         raise StateError(message, hint, transient=True, table=self.table.url)
 
     def _run(
-        self, opened: DeltaTable, scratch: Folder, before_commit: Callable[[list[str]], None]
+        self,
+        opened: DeltaTable,
+        scratch: Folder,
+        before_commit: Callable[[list[str]], None],
+        turn: Turn,
     ) -> Replaced:
         if self.where.column not in [field.name for field in opened.schema().fields]:
             message = (
@@ -180,12 +160,15 @@ class Replacement:
             side = open_table(self.side)
             recomputed = _Reader(side)
             for row in pa.table(side.get_add_actions()).to_pylist():
-                if live_keys is None:
+                if live_keys is None and self.history is not None:
                     written += row["num_records"]
                     adds.append(self._bring(self.side, row))
                     continue
-                made = recomputed.rows(row)
-                new = without_keys(made, live_keys)
+                made = new = recomputed.rows(row)
+                if self.history is None:
+                    made = new = made.filter(self.where.holds(made))
+                if live_keys is not None:
+                    new = without_keys(made, live_keys)
                 written += new.num_rows
                 kept_live += made.num_rows - new.num_rows
                 self._write(opened, scratch, new)
@@ -194,19 +177,24 @@ class Replacement:
             adds += [self._bring(scratch, row) for row in rewritten]
         before_commit([row["path"] for row in touched])
         now_ms = int(time.time() * 1000)
-        opened.create_write_transaction(
-            [*adds, *(_remove(row, now_ms) for row in touched)],
-            "append",
-            opened.schema(),
-            partition_by=opened.metadata().partition_columns,
-            commit_properties=CommitProperties(app_transactions=[Transaction(self.transaction, 1)]),
-        )
+        once = CommitProperties(app_transactions=[Transaction(self.transaction, 1)])
+        with turn():
+            opened.create_write_transaction(
+                [*adds, *(_remove(row, now_ms) for row in touched)],
+                "append",
+                opened.schema(),
+                partition_by=opened.metadata().partition_columns,
+                commit_properties=once,
+            )
         return Replaced(removed, written, kept_live)
 
     def _concerned(
         self, rows: list[dict[str, Any]]
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the files that may hold rows of the range: of history, and of the live run."""
+        """Return the files whose rows of the range are replaced, and those of the live run."""
+        concerned = [row for row in rows if self.where.may_be_in(row)]
+        if self.history is None:
+            return concerned, []
         names = {row["path"] for row in rows}
         if lacking := self.history.paths - self.history.gone - names:
             message = (
@@ -220,7 +208,6 @@ class Replacement:
                 "its files with `hybrid compact P`, not with OPTIMIZE."
             )
             raise StateError(message, hint, table=self.table.url, file=min(lacking))
-        concerned = [row for row in rows if self.where.may_be_in(row)]
         of_history = self.history.of(names)
         return (
             [row for row in concerned if row["path"] in of_history],

@@ -22,7 +22,7 @@ from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
-from tests.e2e.case import BEGIN, Case, live_of, windows
+from tests.e2e.case import BEGIN, Case, live_of
 from tests.e2e.in_session import run_history, run_live
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -198,6 +198,7 @@ def test_what_can_not_be_made_anew_on_its_own_is_refused(
     (tmp_path / "merged").mkdir()
     merged = Case(tmp_path / "merged", servers)
     merged.write_history()
-    stateful = merged.pipeline(windows)
-    run_history(spark, stateful)
-    assert "`events` merges" in call(stateful, 0, 60)[1]["message"]
+    by_key = merged.pipeline(lambda document: document["sink"].update(mode="merge"))
+    run_history(spark, by_key)
+    refused = call(by_key, 0, 60)[1]
+    assert "`events` merges rows by key (`sink.mode: merge`) without windows" in refused["message"]

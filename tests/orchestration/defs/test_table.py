@@ -19,6 +19,8 @@ from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.progress.rows_by_range import rows_by_range
 from sources.config.about import About
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.planning.event_windows import EventWindows
+from sources.planning.transform_analysis import TransformAnalysis, keep_analysis
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
@@ -214,6 +216,33 @@ def test_rows_are_counted_by_range(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "out"), rows)
     windows = {f"{n}": (day(n), day(n + 1)) for n in (1, 2, 3)}
     assert rows_by_range(case.loaded, windows) == {"1": 2, "2": 1, "3": 0}
+
+
+@pytest.mark.parametrize("kind", ["starts", "ends", "windows"])
+def test_windows_are_counted_in_the_range_that_they_start_in(tmp_path: Path, kind: str) -> None:
+    case = GenerationCase(tmp_path)
+    starts = [day(1), day(1) + timedelta(hours=23, minutes=30), day(2), day(4)]
+    ends = [start + timedelta(minutes=90) for start in starts]
+    times = [pa.array(each, pa.timestamp("us", "UTC")) for each in (starts, ends)]
+    columns = {
+        "starts": times[0],
+        "ends": times[1],
+        "windows": pa.StructArray.from_arrays(times, names=["start", "end"]),
+    }
+    windows = EventWindows(
+        length_us=90 * 60_000_000,
+        slide_us=30 * 60_000_000,
+        offset_us=0,
+        column="w",
+        field="start" if kind == "windows" else None,
+        holds="end" if kind == "ends" else "start",
+    )
+    generation = case.loaded.open_generation(create=True)
+    assert generation is not None
+    keep_analysis(generation, TransformAnalysis(digest="d", columns=[], windows=windows))
+    write_deltalake(str(tmp_path / "out"), pa.table({"w": columns[kind]}))
+    ranges = {f"{n}": (day(n), day(n + 1)) for n in (1, 2, 3)}
+    assert rows_by_range(case.loaded, ranges) == {"1": 2, "2": 1, "3": 0}
 
 
 def test_days_after_history_are_not_missing_but_the_live_runs(tmp_path: Path) -> None:

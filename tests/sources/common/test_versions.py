@@ -32,6 +32,7 @@ from sources.planning.transform_analysis import TransformAnalysis
 from sources.serving import Serving, Switch
 from sources.state.action_log import Action, ActionEnd
 from sources.state.generation import CurrentGeneration, GenerationInfo
+from spark_jobs.checkpoint.history_watermark import HistoryWatermark
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.launch.record import Launch
 from spark_jobs.query.kept_rows import KeptRows
@@ -64,6 +65,7 @@ KINDS: list[type[Record]] = [
     FollowedColumns,
     GenerationInfo,
     Heartbeat,
+    HistoryWatermark,
     KeptAudit,
     KeptBatch,
     KeptDefinition,

@@ -88,3 +88,10 @@ def test_the_start_that_spark_fixed_is_read_back(tmp_path: Path) -> None:
     (tmp_path / "sources" / "1" / "0").write_text('v1\n{"t":{"0":500,"1":7}}')
     found = offset_log.initial_kafka_offsets(Folder(tmp_path), 1)
     assert found == {TopicPartition("t", 0): 500, TopicPartition("t", 1): 7}
+
+
+def test_the_watermark_of_a_batch_is_read(tmp_path: Path) -> None:
+    batch(tmp_path, 0, READING, committed=True)
+    (tmp_path / "offsets/1").write_text('v1\n{"batchWatermarkMs":1700000000000}\n-')
+    found = [offset_log.watermark_ms(Folder(tmp_path), number) for number in (0, 1)]
+    assert found == [0, 1_700_000_000_000]

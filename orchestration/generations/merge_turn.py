@@ -1,0 +1,54 @@
+"""Whose turn it is to change the table: commits that remove files wait for the merge under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from sources.errors import StateError
+from sources.planning.context import PipelineContext
+from spark_jobs.run_state.lock import is_held, is_launched, table_turn
+
+
+def between_merges(
+    context: PipelineContext, doing: str
+) -> Callable[[], AbstractContextManager[object]]:
+    """Return what keeps merges of the live run from reading files while a commit removes them.
+
+    A pipeline that appends needs nothing of that: Delta's sink reads nothing before it appends, so
+    no removed file can make it fail.
+
+    Args:
+        context: The generation whose table is changed.
+        doing: What makes the commit, such as ``compaction``.
+
+    Returns:
+        A function to be called around each commit. It raises StateError if the live run merges and
+        can't wait, because its state is in a store.
+    """
+    if context.pipeline.sink.mode == "append":
+        return nullcontext
+    generation = context.generation
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        if not generation.is_local and (is_launched(generation) or is_held(generation)):
+            raise _is_merging(context, doing)
+        with table_turn(generation):
+            yield
+
+    return turn
+
+
+def _is_merging(context: PipelineContext, doing: str) -> StateError:
+    name = context.pipeline.name
+    message = (
+        f"Pipeline `{name}` merges rows into its table, and its state is in a store, where its run "
+        f"can't wait for the commit of a {doing}: one that removes a file which a merge reads "
+        "makes it fail. No row has changed."
+    )
+    hint = (
+        f"Pause the stream (`hybrid pause P`), repeat the {doing}, then resume the stream: `hybrid "
+        "resume P`."
+    )
+    return StateError(message, hint, pipeline=name, field="sink.mode")

@@ -1,0 +1,91 @@
+"""The pipeline that computes the rows of a range: the chain's own code, into a table next to it."""
+
+from __future__ import annotations
+
+import yaml
+
+from orchestration.generations.range_scope import RangeScope, parts_in
+from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
+from sources.kept_definitions import kept_folder
+from sources.planning.context import PipelineContext
+from sources.state.local_copy import local_copy
+from sources.storage.folder import Folder
+
+_SAME = (
+    "name",
+    "event_time",
+    "key",
+    "allowed_lateness",
+    "rules",
+    "transform",
+    "spark",
+    "s3",
+    "hdfs",
+)
+_NOT_FOR_A_RANGE = ("converge", "complete_through", "offsets", "sequence", "table")
+# What would cut a source into several micro-batches, between which a watermark moves.
+_CUTTING = ("batch", "order", "rate")
+_ONE_BATCH = {"files": 2**31 - 1, "bytes": 2**62}
+
+
+def side_pipeline(
+    context: PipelineContext, folder: Folder, scope: RangeScope
+) -> LoadedPipeline | None:
+    """Return the pipeline that reads the range's files; None if no file has a row of the range.
+
+    Windows are computed from one micro-batch of each source, in which no row is late, and merged:
+    only so is a window that is still open at the end of the range in the table. The table then has
+    parts of windows outside of the range, too.
+
+    Args:
+        context: The serving generation.
+        folder: The backfill's own folder; the pipeline is declared there once.
+        scope: What the range covers.
+
+    Raises:
+        InputError: A file can't be read.
+        StateError: Windows of several sources can't be computed.
+        UnavailableError: The store does not answer.
+    """
+    loaded, generation = context.loaded, context.generation
+    parts = parts_in(context, scope)
+    if not parts:
+        return None
+    declared: dict[str, dict[str, object]] = {}
+    for part in parts:
+        limits = {"since": part.since.isoformat(), "until": part.until.isoformat()}
+        declared[part.source.name] = {"time_range": limits}
+        if part.source.table is not None:
+            # The table that the generation has read, whatever has the name now.
+            declared[part.source.name]["path"] = part.source.path
+    own, definition = folder.folder("definition"), kept_folder(loaded, generation.name)
+    if not own.exists(loaded.path.name):
+        document = yaml.safe_load(definition.read_bytes(loaded.path.name) or b"")
+        kept = {key: document[key] for key in _SAME if key in document}
+        left_out = _NOT_FOR_A_RANGE if scope.windows is None else (*_NOT_FOR_A_RANGE, *_CUTTING)
+        more = {} if scope.windows is None else {"batch": _ONE_BATCH}
+        sources = [
+            {key: value for key, value in each.items() if key not in left_out}
+            | more
+            | declared[each["name"]]
+            for each in document["sources"]
+            if each["name"] in declared
+        ]
+        mode = document["sink"]["mode"] if scope.windows is None else "merge"
+        side = {
+            **kept,
+            "sources": sources,
+            "state": folder.location("state"),
+            "sink": {
+                **document["sink"],
+                "path": folder.location("rows"),
+                "table": None,
+                "mode": mode,
+            },
+        }
+        origin = KeptDefinition(
+            generation=None, home=str(loaded.folder), code=str(local_copy(definition))
+        )
+        own.replace(KEPT, origin)
+        own.replace_bytes(loaded.path.name, yaml.safe_dump(side).encode())
+    return load_pipeline(local_copy(own) / loaded.path.name)

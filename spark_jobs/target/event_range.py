@@ -1,0 +1,52 @@
+"""A range of event times, as it selects rows and files of a Delta table."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+class Range(NamedTuple):
+    """A range of event times, from ``since`` up to but without ``until``.
+
+    Attributes:
+        column: Name of the event-time column.
+        since: First event time in the range.
+        until: First event time after the range.
+        field: Name of the field with the event time, if the column is a struct.
+    """
+
+    column: str
+    since: datetime
+    until: datetime
+    field: str | None = None
+
+    def holds(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return a boolean for each row: whether its event time lies in the range.
+
+        False for a row without an event time.
+        """
+        at = rows[self.column]
+        if self.field is not None:
+            at = pc.struct_field(at, self.field)
+        since, until = (pa.scalar(moment, at.type) for moment in (self.since, self.until))
+        inside = pc.and_kleene(pc.greater_equal(at, since), pc.less(at, until))
+        return pc.fill_null(inside, fill_value=False)
+
+    def may_be_in(self, row: dict[str, Any]) -> bool:
+        """Return whether a file may hold rows of the range, by its statistics.
+
+        Args:
+            row: The file's row in ``DeltaTable.get_add_actions``; True if it has no lowest or
+                highest event time.
+        """
+        low, high = ((row.get(side) or {}).get(self.column) for side in ("min", "max"))
+        if self.field is not None:
+            low, high = ((limit or {}).get(self.field) for limit in (low, high))
+        if low is None or high is None:
+            return True
+        # Statistics of timestamps are truncated to milliseconds.
+        return bool(low < self.until and high.timestamp() + 0.001 > self.since.timestamp())

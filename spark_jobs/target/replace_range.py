@@ -105,6 +105,8 @@ class Replacement:
                 if opened.transaction_version(self.transaction) is not None:
                     return None
                 scratch = self.scratch.folder(str(number))
+                # A process that was killed may have left rewritten rows there.
+                scratch.delete_all()
                 turn = nullcontext if is_alone else self.turn
                 try:
                     return self._run(opened, scratch, before_commit, turn)

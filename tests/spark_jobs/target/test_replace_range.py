@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -121,6 +119,21 @@ def test_done_twice_it_is_done_once(tmp_path: Path) -> None:
     assert target.seen()[4] == (4, "new")
 
 
+def test_rows_that_an_interrupted_attempt_has_rewritten_are_not_written_again(
+    tmp_path: Path,
+) -> None:
+    target = Target(tmp_path, [hours(range(10), "old")], [], None)
+    again = target.replacement(4, 6, hours(range(4, 6), "new"))
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        again.run(interrupt)
+    assert again.run(target.gone.update) == Replaced(2, 2, 0)
+    assert target.seen() == {**hours(range(10), "old"), **hours(range(4, 6), "new")}
+
+
 def test_rows_that_come_in_between_stay(tmp_path: Path) -> None:
     target = Target(tmp_path, [hours(range(200), "old")], [], None)
     stop = threading.Event()
@@ -230,97 +243,3 @@ def test_a_live_row_is_recognized_by_odd_keys_as_merge_recognizes_them(
     ).run(lambda _: None)
     assert replaced == Replaced(removed=1, written=0, kept_live=1)
     assert DeltaTable(path).to_pyarrow_table()["v"].to_pylist() == ["live"]
-
-
-def windows_of(starts: dict[int, str]) -> pa.Table:
-    """Windows of two hours by the hour that they start at, with a value each."""
-    begins = [BEGIN + timedelta(hours=start) for start in starts]
-    ends = [begin + timedelta(hours=2) for begin in begins]
-    kind = pa.timestamp("us", "UTC")
-    window = pa.StructArray.from_arrays(
-        [pa.array(begins, kind), pa.array(ends, kind)], names=["start", "end"]
-    )
-    return pa.table({"window": window, "v": pa.array(starts.values(), pa.string())})
-
-
-def seen_windows(path: Path) -> dict[int, str]:
-    rows = DeltaTable(path).to_pyarrow_table().to_pylist()
-    hours_of = [(row["window"]["start"] - BEGIN) // timedelta(hours=1) for row in rows]
-    assert len(set(hours_of)) == len(rows)
-    return dict(zip(hours_of, [row["v"] for row in rows], strict=True))
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    st.dictionaries(st.integers(0, 12), st.sampled_from("ab"), min_size=1),
-    st.dictionaries(st.integers(0, 12), st.sampled_from("xy")),
-    st.integers(1, 3),
-    st.integers(0, 12),
-    st.integers(1, 12),
-)
-def test_all_windows_that_start_in_the_range_are_replaced_whoever_wrote_them(
-    tmp_path_factory: pytest.TempPathFactory,
-    there: dict[int, str],
-    made: dict[int, str],
-    files: int,
-    since: int,
-    length: int,
-) -> None:
-    folder, until = tmp_path_factory.mktemp("w"), since + length
-    for at in range(files):
-        if part := dict(list(there.items())[at::files]):
-            write_deltalake(folder / "t", windows_of(part), mode="append")
-    # Parts of windows outside of the range, too, which are not those of the table.
-    write_deltalake(folder / "side", windows_of(made))
-    done = Replacement(
-        table=Folder(folder / "t"),
-        side=Folder(folder / "side"),
-        where=Range(
-            "window", BEGIN + timedelta(hours=since), BEGIN + timedelta(hours=until), "start"
-        ),
-        history=None,
-        key=["window"],
-        transaction="range-1",
-        scratch=Folder(folder / "scratch"),
-    ).run(lambda _: None)
-    inside = range(since, until)
-    old = {start: v for start, v in there.items() if start in inside}
-    new = {start: v for start, v in made.items() if start in inside}
-    assert done == Replaced(len(old), len(new), 0)
-    kept = {start: v for start, v in there.items() if start not in inside}
-    assert seen_windows(folder / "t") == {**kept, **new}
-
-
-def test_merges_that_come_first_again_and_again_are_kept_out_in_the_end(tmp_path: Path) -> None:
-    path, side = tmp_path / "t", tmp_path / "side"
-    write_deltalake(path, windows_of({0: "old", 9: "open"}))
-    write_deltalake(side, windows_of({0: "new"}))
-    turns: list[str] = []
-    versions = iter(range(100))
-
-    @contextmanager
-    def turn() -> Iterator[None]:
-        turns.append("taken")
-        try:
-            yield
-        finally:
-            turns.append("given")
-
-    def merge(_: object) -> None:
-        """A merge that rewrites the only file, unless it has to wait."""
-        if turns.count("taken") == turns.count("given"):
-            rows = windows_of({**seen_windows(path), 9: f"open {next(versions)}"})
-            write_deltalake(path, rows, mode="overwrite")
-
-    done = Replacement(
-        table=Folder(path),
-        side=Folder(side),
-        where=Range("window", BEGIN, BEGIN + timedelta(hours=1), "start"),
-        history=None,
-        key=["window"],
-        transaction="range-1",
-        scratch=Folder(tmp_path / "scratch"),
-        turn=turn,
-    ).run(merge)
-    assert done == Replaced(1, 1, 0)
-    assert seen_windows(path) == {0: "new", 9: "open 1"}

@@ -1,6 +1,7 @@
 # Every target makes .venv when it is missing. PYTHON names the interpreter to make it with.
 PYTHON ?= python3
-VENV := .venv
+# `make test SPARK=4.1`: with another version that is supported, in an environment of its own.
+VENV := .venv$(if $(SPARK),-spark$(SPARK))
 BIN := $(VENV)/bin
 # Spark spends most of a small test waiting for itself: two at once take little more than half.
 PARALLEL ?= -n 2 --dist worksteal --durations=40
@@ -13,7 +14,8 @@ install: $(VENV)/installed
 # In the versions that were tested: `constraints.txt` has one for each package.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	$(if $(SPARK),sed 's/^pyspark==.*/pyspark==$(SPARK).*/',cat) constraints.txt > $(VENV)/constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt --editable '.[all,dev]'
 	touch $@
 
 # Updates constraints.txt after a change of the dependencies in pyproject.toml and leaves all other

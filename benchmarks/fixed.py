@@ -26,7 +26,7 @@ import yaml
 
 from benchmarks.record import record
 from spark_jobs.jvm.jars import resolve
-from spark_jobs.launch.submit import spark_home
+from spark_jobs.jvm.spark_version import spark_home
 
 FILES = 1000
 DAYS = 100

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from services.process import HOST, TemporaryServer
 from spark_jobs.jvm.java import require_java
-from spark_jobs.launch.submit import spark_home
+from spark_jobs.jvm.spark_version import spark_home
 
 # Hive 2.3 reaches into classes that Java 17 keeps closed.
 _JVM = (

@@ -18,9 +18,12 @@ import sys
 import threading
 from pathlib import Path
 
+import pyspark
+
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
 from spark_jobs.driver.pipeline_run import PipelineRun
+from spark_jobs.jvm.spark_version import require_launched
 
 
 def main(arguments: list[str]) -> int:
@@ -28,7 +31,8 @@ def main(arguments: list[str]) -> int:
 
     Args:
         arguments: Command line: ``--pipeline FILE``, ``--source NAME`` once for each source to be
-            read in turn, ``--launch-id ID``.
+            read in turn, ``--launch-id ID``; and ``--spark VERSION`` if the launch knows for which
+            Spark it chose the JVM parts.
 
     Returns:
         Exit status: 0 finished or stopped, 2 an error of this project, such as invalid input or
@@ -42,12 +46,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--pipeline", type=Path, required=True)
     parser.add_argument("--source", action="append", required=True)
     parser.add_argument("--launch-id", required=True)
+    parser.add_argument("--spark")
     options = parser.parse_args(arguments)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     run = PipelineRun(options.source, options.launch_id, stop)
     try:
+        require_launched(pyspark.__version__, options.spark)
         return run.run(load_pipeline(options.pipeline))
     except HybridError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")

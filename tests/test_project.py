@@ -11,11 +11,28 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+
+from spark_jobs.jvm.jar_sets import sets_with
+from spark_jobs.jvm.spark_version import DEFAULT, SUPPORTED
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ["feeds", "hybrid_testing", "orchestration", "services", "sources", "spark_jobs"]
 COMPATIBILITY = (ROOT / "docs" / "versions.md").read_text().partition("## Compatibility")[2]
+
+NAMED_ARTIFACTS = (
+    "spark-sql-kafka-0-10_2.13",
+    "spark-token-provider-kafka-0-10_2.13",
+    "delta-spark_{}_2.13",
+    "hadoop-aws",
+    "hadoop-azure",
+    "hadoop-gcp",
+    "kafka_2.13",
+    "connect-runtime",
+    "debezium-connector-postgres",
+    "debezium-connector-mariadb",
+)
 
 
 def workflow() -> dict[str, Any]:
@@ -35,30 +52,30 @@ class TestVersions:
         )
         assert headings[0] == PROJECT["project"]["version"]
 
-    def test_the_compatibility_table_has_the_pinned_spark(self) -> None:
-        dependencies = PROJECT["project"]["dependencies"]
-        (version,) = [each[9:] for each in dependencies if each.startswith("pyspark==")]
-        assert f"| Spark (PySpark) | {version} |" in COMPATIBILITY
+    def test_the_compatibility_table_has_each_spark_and_the_tests_run_with_the_default(
+        self,
+    ) -> None:
+        (row,) = re.findall(r"^\| Spark \(PySpark\) \|.*$", COMPATIBILITY, re.MULTILINE)
+        assert [each.spark for each in SUPPORTED.values() if each.spark not in row] == []
+        locked = (ROOT / "constraints.txt").read_text().splitlines()
+        assert f"pyspark=={SUPPORTED[DEFAULT].spark}" in locked
 
-    @pytest.mark.parametrize(
-        "artifact",
-        [
-            "spark-sql-kafka-0-10_2.13",
-            "spark-token-provider-kafka-0-10_2.13",
-            "delta-spark_4.2_2.13",
-            "hadoop-aws",
-            "hadoop-azure",
-            "hadoop-gcp",
-            "kafka_2.13",
-            "connect-runtime",
-            "debezium-connector-postgres",
-            "debezium-connector-mariadb",
-        ],
-    )
-    def test_the_compatibility_table_has_the_versions_of_the_jvm_parts(self, artifact: str) -> None:
-        (jars,) = (ROOT / "spark_jobs").rglob("jar_sets.py")
-        (version,) = set(re.findall(rf'"[\w.]+:{re.escape(artifact)}:([\w.]+)"', jars.read_text()))
-        assert re.search(rf"\b{re.escape(version)}\b", COMPATIBILITY), version
+    def test_only_supported_versions_of_spark_can_be_installed(self) -> None:
+        dependencies = map(Requirement, PROJECT["project"]["dependencies"])
+        (spark,) = [each for each in dependencies if each.name == "pyspark"]
+        allowed = {f"4.{minor}" for minor in range(9) if spark.specifier.contains(f"4.{minor}.9")}
+        assert allowed == SUPPORTED.keys()
+
+    @pytest.mark.parametrize("minor", SUPPORTED)
+    def test_the_compatibility_table_has_the_versions_of_the_jvm_parts(self, minor: str) -> None:
+        sets = sets_with(SUPPORTED[minor]).values()
+        coordinates = [each for one in sets for each in (*one.packages, *one.pins)]
+        found = {artifact: version for _, artifact, version in (c.split(":") for c in coordinates)}
+        names = [each.format(minor) for each in NAMED_ARTIFACTS]
+        assert minor != DEFAULT or set(names) <= found.keys()
+        for artifact in found.keys() & set(names):
+            version = found[artifact]
+            assert re.search(rf"\b{re.escape(version)}\b", COMPATIBILITY), artifact
 
 
 class TestWorkflow:
@@ -80,6 +97,10 @@ class TestWorkflow:
         assert pythons[0] == minimum
         (row,) = re.findall(r"^\| Python \|.*$", COMPATIBILITY, re.MULTILINE)
         assert [python for python in pythons if python not in row] == []
+
+    def test_each_supported_spark_is_tested(self) -> None:
+        others = workflow()["jobs"]["test-spark"]["strategy"]["matrix"]["spark"]
+        assert {DEFAULT, *others} == SUPPORTED.keys()
 
     def test_lint_builds_the_documentation(self) -> None:
         recipe = (ROOT / "Makefile").read_text().partition("\nlint: install\n")[2]

@@ -62,11 +62,13 @@ def jars(
     """
     with answer(as_json) as show:
         from spark_jobs.jvm.class_archive import make_archive
-        from spark_jobs.jvm.jar_sets import SETS
+        from spark_jobs.jvm.jar_sets import sets_with
         from spark_jobs.jvm.jars import resolve_sets
-        from spark_jobs.launch.submit import spark_home
+        from spark_jobs.jvm.spark_version import installed_parts, spark_home
 
-        fetched = resolve_sets(sets or SETS, lambda text: typer.echo(text, err=True))
+        fetched = resolve_sets(
+            sets or sets_with(installed_parts()), lambda text: typer.echo(text, err=True)
+        )
         found = {name: str(paths[0].parent) for name, paths in fetched.items()}
         if "spark" in fetched:
             typer.echo("Starting Spark once to archive its classes.", err=True)

@@ -98,10 +98,12 @@ def record_transform(generation: Generation, found: Transform) -> str | None:
 
     Raises:
         StateError: A stateful operator would resume with state that means something else, such as
-            sums over windows of another length.
+            sums over windows of another length; or a newer Spark wrote the checkpoint.
     """
     known = read_transforms(generation)
     before = next((each for each in reversed(known) if each.first_batch < found.first_batch), None)
+    if before is not None:
+        _require_no_older_spark(before, found)
     if before is not None and before.spark == found.spark:
         _require_same_operators(before, found)
     # A transform that has committed no micro-batch is replaced.
@@ -154,6 +156,25 @@ def state_refusal(condition: str | None, reason: str) -> StateError | None:
         f"nothing was written. Spark reports: {reason}"
     )
     return StateError(message, _WAY_OUT, field="transform")
+
+
+def _require_no_older_spark(before: Transform, found: Transform) -> None:
+    """Refuse to resume a checkpoint with an older minor version of Spark than wrote it.
+
+    Spark reads checkpoints of older versions only.
+    """
+    old, new = ([int(part) for part in each.spark.split(".")[:2]] for each in (before, found))
+    if new >= old:
+        return
+    message = (
+        f"The checkpoint was written by Spark {before.spark}, and this is Spark {found.spark}: an "
+        "older Spark may misread it. Nothing was written."
+    )
+    hint = (
+        f"Run the pipeline with Spark {old[0]}.{old[1]} or later again, or begin a new generation "
+        "with this one (`hybrid generation new P`)."
+    )
+    raise StateError(message, hint, value=found.spark)
 
 
 def _require_same_operators(before: Transform, found: Transform) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import time
@@ -221,7 +222,7 @@ class Measurement:
         """
         topic = latest.sources[self._declared.index]
         ends, reached = (
-            offset_log.kafka_offsets(json.loads(text or "null"))
+            offset_log.kafka_offsets(reported_offset(text))
             for text in (topic.latestOffset, topic.endOffset)
         )
         return sum(end - reached.get(at, end) for at, end in ends.items()) if ends else None
@@ -250,6 +251,14 @@ class Measurement:
                 return 0
             self._commit = (committed, at_ms)
         return self._commit[1]
+
+
+def reported_offset(text: str | None) -> Any:
+    """Return the offset of a progress report, which PySpark 4.1 writes as Python would print it."""
+    try:
+        return json.loads(text or "null")
+    except ValueError:
+        return ast.literal_eval(str(text))
 
 
 def _finite(value: float) -> float | None:

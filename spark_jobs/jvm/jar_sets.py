@@ -1,10 +1,14 @@
-"""Declares the JVM parts: which Maven packages Spark, its stores, a broker and Debezium need."""
+"""Declares the JVM parts: which Maven packages Spark, its stores, a broker and Debezium need.
+
+What goes with Spark depends on its version (:mod:`~spark_jobs.jvm.spark_version`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from sources.errors import InputError
+from spark_jobs.jvm.spark_version import DEFAULT, SUPPORTED, JvmParts, installed_parts
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,12 @@ _OF_AZURE = (
     "org.apache.httpcomponents:*",
 )
 
+_SDK_OF_S3A = (
+    *("apache-client", "netty-nio-client", "s3", "s3-transfer-manager"),
+    # Logins: single sign-on profiles (sso), roles and web identities (sts).
+    *("sso", "sts"),
+)
+
 _SDK_OF_MSK = (
     *("annotations", "apache-client", "auth", "aws-core", "aws-json-protocol"),
     *("aws-query-protocol", "checksums", "checksums-spi", "endpoints-spi", "http-auth"),
@@ -73,54 +83,6 @@ _SDK_OF_MSK = (
 )
 
 SETS: dict[str, JarSet] = {
-    "spark": JarSet(
-        packages=(
-            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-            "io.delta:delta-spark_4.2_2.13:4.4.0",
-        ),
-        # Some mirrors lack version 4.2.0. This one was tried with the connector 4.2.0, in plain
-        # text and with SASL/PLAIN.
-        pins=("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",),
-        excludes=_IN_PYSPARK,
-    ),
-    # PySpark contains Hadoop 3.5.0. Its S3A depends on the whole AWS SDK in one file; it loads only
-    # these modules, here at the version that it was built with.
-    "s3": JarSet(
-        packages=(
-            "org.apache.hadoop:hadoop-aws:3.5.0",
-            *(
-                f"software.amazon.awssdk:{module}:2.35.4"
-                for module in (
-                    "apache-client",
-                    "netty-nio-client",
-                    "s3",
-                    "s3-transfer-manager",
-                    # Logins: single sign-on profiles (sso), roles and web identities (sts).
-                    "sso",
-                    "sts",
-                )
-            ),
-            # Some mirrors lack its version 2.35.4. The other modules stay at 2.35.4.
-            "software.amazon.awssdk:ssooidc:2.35.1",
-        ),
-        excludes=(*_IN_PYSPARK, *_OF_THE_AWS_SDK),
-    ),
-    # Azure Data Lake Storage: 1.4 MB.
-    "azure": JarSet(
-        packages=("org.apache.hadoop:hadoop-azure:3.5.0",), excludes=(*_IN_PYSPARK, *_OF_AZURE)
-    ),
-    # Google Cloud Storage: one jar of 35 MB, with all that it depends on.
-    "google": JarSet(packages=("org.apache.hadoop:hadoop-gcp:3.5.0",), excludes=_IN_PYSPARK),
-    # Logins to Amazon MSK by IAM: 6 MB. The AWS SDK in the version of the set `s3`, which may be on
-    # the same class path.
-    "msk": JarSet(
-        packages=("software.amazon.msk:aws-msk-iam-auth:2.3.5",),
-        pins=(
-            *(f"software.amazon.awssdk:{module}:2.35.4" for module in _SDK_OF_MSK),
-            "software.amazon.awssdk:ssooidc:2.35.1",
-        ),
-        excludes=(*_IN_PYSPARK, *_OF_THE_AWS_SDK, "org.apache.kafka:*"),
-    ),
     "broker": JarSet(
         packages=(
             "org.apache.kafka:kafka_2.13:4.3.1",
@@ -150,16 +112,68 @@ SETS: dict[str, JarSet] = {
 }
 
 
+def sets_with(parts: JvmParts) -> dict[str, JarSet]:
+    """Return all declared sets, by name: those of Spark and its stores first.
+
+    Args:
+        parts: Versions that go with the Spark that loads them.
+    """
+    sdk, hadoop = f":{parts.aws_sdk}", f":{parts.hadoop}"
+    ssooidc = f"software.amazon.awssdk:ssooidc:{parts.ssooidc}"
+    of_spark = {
+        "spark": JarSet(
+            packages=(
+                f"org.apache.spark:spark-sql-kafka-0-10_2.13:{parts.kafka}",
+                parts.delta,
+            ),
+            pins=(f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{parts.token_provider}",),
+            excludes=_IN_PYSPARK,
+        ),
+        # Hadoop's S3A depends on the whole AWS SDK in one file; it loads only these modules.
+        "s3": JarSet(
+            packages=(
+                f"org.apache.hadoop:hadoop-aws{hadoop}",
+                *(f"software.amazon.awssdk:{module}{sdk}" for module in _SDK_OF_S3A),
+                ssooidc,
+            ),
+            excludes=(*_IN_PYSPARK, *_OF_THE_AWS_SDK),
+        ),
+        # Azure Data Lake Storage: 1.4 MB.
+        "azure": JarSet(
+            packages=(f"org.apache.hadoop:hadoop-azure{hadoop}",),
+            excludes=(*_IN_PYSPARK, *_OF_AZURE),
+        ),
+        # Google Cloud Storage: one jar of 35 MB, with all that it depends on.
+        "google": JarSet(packages=(f"org.apache.hadoop:hadoop-gcp{hadoop}",), excludes=_IN_PYSPARK),
+        # Logins to Amazon MSK by IAM: 6 MB. The AWS SDK in the version of the set `s3`, which may
+        # be on the same class path.
+        "msk": JarSet(
+            packages=("software.amazon.msk:aws-msk-iam-auth:2.3.5",),
+            pins=(*(f"software.amazon.awssdk:{module}{sdk}" for module in _SDK_OF_MSK), ssooidc),
+            excludes=(*_IN_PYSPARK, *_OF_THE_AWS_SDK, "org.apache.kafka:*"),
+        ),
+    }
+    return {name: each for name, each in of_spark.items() if name not in parts.lacks} | SETS
+
+
 def find_set(name: str) -> JarSet:
     """Return the Maven packages of a declared set of jars, such as ``spark``.
 
     Raises:
-        InputError: There is no set of this name.
+        InputError: There is no set of this name, or none for the installed Spark; or it goes with
+            Spark, and the installed version is not supported.
     """
-    if name not in SETS:
+    if name in SETS:
+        return SETS[name]
+    parts = installed_parts()
+    if name in parts.lacks:
+        message = f"The set of JVM parts `{name}` does not exist for Spark {parts.spark}."
+        raise InputError(message, f"Use Spark {SUPPORTED[DEFAULT].spark}.", value=name)
+    every = sets_with(parts)
+    if name not in every:
         message = f"There is no set of JVM parts named `{name}`."
-        raise InputError(message, f"Name one of {', '.join(sorted(SETS))}.", value=name)
-    return SETS[name]
+        raise InputError(message, f"Name one of {', '.join(sorted(every))}.", value=name)
+    return every[name]
 
 
 def packages(set_name: str) -> str:

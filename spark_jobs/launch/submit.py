@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import re
 import shlex
@@ -23,6 +22,7 @@ from spark_jobs.jvm.class_archive import use_archive
 from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
+from spark_jobs.jvm.spark_version import spark_home, version_at
 from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN, JAR, require_jar
 from spark_jobs.launch import kubernetes, yarn
 from spark_jobs.launch.addresses import local_conf, ui_environment
@@ -138,27 +138,6 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     return {**conf, **settings.conf}
 
 
-def spark_home() -> Path:
-    """Return the folder of the Spark installation: ``SPARK_HOME``, else the one inside PySpark.
-
-    Whether ``SPARK_HOME`` exists is not checked.
-
-    Raises:
-        InputError: ``SPARK_HOME`` is not set, and PySpark is not installed.
-    """
-    if named := os.environ.get("SPARK_HOME"):
-        return Path(named)
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        message = (
-            "Spark was not found: PySpark is not installed in this Python, and the environment "
-            "variable `SPARK_HOME` is not set."
-        )
-        hint = "Run `pip install pyspark`, or set `SPARK_HOME` to the folder of a Spark."
-        raise InputError(message, hint, value="pyspark")
-    return Path(spec.origin).parent
-
-
 def command(
     loaded: LoadedPipeline, generation: Generation, sources: Sequence[str], launch_id: str
 ) -> list[str]:
@@ -178,12 +157,13 @@ def command(
             file refers to; Java or Spark is missing; or a jar can't be downloaded.
     """
     place = place_of(loaded.pipeline.spark)
+    version = version_at(spark_home())
     job = [
         "--pipeline",
         str(loaded.path),
         *(part for name in sources for part in ("--source", name)),
-        "--launch-id",
-        launch_id,
+        *("--launch-id", launch_id),
+        *(("--spark", version) if version is not None else ()),
     ]
     scratch = scratch_folder(generation, launch_id)
     application = application_name(launch_id)

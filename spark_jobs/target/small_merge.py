@@ -112,7 +112,7 @@ def merge_small(
         return False
     if small.empty is not None and _has_values(table, small.empty, match):
         return False
-    batch = _in_utc(rows.toArrow())
+    batch = _in_utc(copied(rows.toArrow()))
     try:
         commit_once(partial(_merge, table, batch, match, small.clauses), target, transaction)
         if not _is_recorded(table, transaction):
@@ -181,6 +181,15 @@ def _has_values(table: DeltaTable, name: str, match: Match) -> bool:
         QueryBuilder().register("t", table).execute(f"SELECT 1 FROM t WHERE {condition} LIMIT 1")
     )
     return bool(pa.table(found.read_all()).num_rows)
+
+
+def copied(rows: pa.Table) -> pa.Table:
+    """Return a copy of rows in buffers that Arrow's own library has filled.
+
+    The Arrow of Spark 4.1 leaves the offsets of an empty child column out, and Rust then reads
+    whatever is there.
+    """
+    return rows.take(pa.array(range(rows.num_rows), pa.int64()))
 
 
 def _in_utc(rows: pa.Table) -> pa.Table:

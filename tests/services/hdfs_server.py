@@ -13,7 +13,7 @@ from services.process import HOST, end, free_ports, last_lines, spawn
 from spark_jobs.jvm.jar_sets import JarSet, excludes
 from spark_jobs.jvm.jars import obtain
 from spark_jobs.jvm.java import require_java
-from spark_jobs.launch.submit import spark_home
+from spark_jobs.jvm.spark_version import spark_home
 from tests.services.processes import wait_for
 
 # All that it depends on is in PySpark's own jars, at the same version.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from services.process import HOST, end, free_ports, spawn
 from spark_jobs.jvm.java import require_java
-from spark_jobs.launch.submit import spark_home
+from spark_jobs.jvm.spark_version import spark_home
 from tests.services.processes import child_of, wait_for
 
 _WORKERS = 2

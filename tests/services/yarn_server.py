@@ -13,7 +13,7 @@ from pathlib import Path
 from services.process import HOST, end, free_ports, spawn
 from spark_jobs.jvm.jars import obtain
 from spark_jobs.jvm.java import require_java
-from spark_jobs.launch.submit import spark_home
+from spark_jobs.jvm.spark_version import spark_home
 from tests.services.hdfs_server import SERVER, write_conf
 from tests.services.processes import wait_for
 

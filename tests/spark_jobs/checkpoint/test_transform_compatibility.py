@@ -102,6 +102,17 @@ def test_what_another_spark_says_of_operators_is_not_compared(generation: Genera
     assert told.startswith("The transform, or Spark (5.0.0), changed")
 
 
+def test_an_older_spark_than_wrote_the_checkpoint_is_refused(generation: Generation) -> None:
+    begin(generation, "a", "x", spark="4.2.1")
+    # Nothing was written yet.
+    begin(generation, "a", "x", spark="4.1.4")
+    begin(generation, "a", "x", spark="4.10.0")
+    commit(generation, 0)
+    with pytest.raises(StateError, match=r"written by Spark 4\.10\.0, and this is Spark 4\.2\.1"):
+        begin(generation, "a", "x", spark="4.2.1")
+    assert begin(generation, "a", "x", spark="4.10.3")[0] is not None
+
+
 def test_only_conditions_about_state_of_another_query_are_refusals_of_a_transform() -> None:
     refusal = state_refusal("STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", "Provided key schema")
     assert refusal is not None

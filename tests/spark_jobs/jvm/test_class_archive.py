@@ -10,7 +10,7 @@ import pytest
 from spark_jobs.jvm import class_archive
 from spark_jobs.jvm.class_archive import use_archive
 from spark_jobs.jvm.java import require_java
-from spark_jobs.launch.submit import spark_home
+from spark_jobs.jvm.spark_version import spark_home
 
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
 OPTIONS = "spark.driver.extraJavaOptions"

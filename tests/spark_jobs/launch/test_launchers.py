@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +236,9 @@ class TestCommands:
         assert not [name for name in conf if "extraJavaOptions" in name or "dir" in name]
         job = str(Path(submit.__file__).parents[1] / "job.py")
         told = ["--pipeline", str(loaded.path), "--source", "history", "--launch-id", ID]
-        assert command[-9:] == ["--jars", "/jars/spark.jar", job, *told]
+        # What the driver's Spark is compared with, as the cluster may have another one.
+        told += ["--spark", version("pyspark")]
+        assert command[-11:] == ["--jars", "/jars/spark.jar", job, *told]
 
     def test_kubernetes(self, tmp_path: Path) -> None:
         loaded = pipeline(tmp_path, {**K8S, "job_file": "/opt/hybrid/spark_jobs/job.py"})
@@ -252,7 +255,7 @@ class TestCommands:
         assert conf["spark.jars.excludes"] == excludes("spark")
         assert "--jars" not in command
         assert "spark.pyspark.python" not in conf
-        assert command[-7] == "local:///opt/hybrid/spark_jobs/job.py"
+        assert command[-9] == "local:///opt/hybrid/spark_jobs/job.py"
 
     def test_a_pod_fetches_the_object_store_without_the_bundle(self, tmp_path: Path) -> None:
         files = {"name": "history", "type": "files", "path": "s3://a/*.parquet"}

@@ -127,8 +127,12 @@ _SIMPLE: dict[str, Callable[[dict[str, Any]], str]] = {
     "number": lambda _: "number",
     "boolean": lambda _: "true, false",
     "array": lambda part: f"list of {_kind(part['items'])}",
-    "object": lambda part: f"map to {_kind(part['additionalProperties'])}",
+    "object": lambda part: _kind_of_map(part["additionalProperties"]),
 }
+
+
+def _kind_of_map(values: dict[str, Any] | bool) -> str:
+    return "map" if isinstance(values, bool) else f"map to {_kind(values)}"
 
 
 def _default(field: FieldInfo) -> str:

@@ -16,8 +16,8 @@ def executors_of(spark: SparkSettings) -> int | None:
 
     Returns:
         1 for a local master; ``spark.executor.instances``; 2, Spark's default, if that is left out
-        on YARN or Kubernetes; None with dynamic allocation, and on a standalone cluster that does
-        not declare it.
+        on YARN or Kubernetes; None with dynamic allocation, and on a standalone cluster or a
+        managed service that does not declare it.
     """
     if spark.master.startswith("local"):
         return 1
@@ -26,7 +26,8 @@ def executors_of(spark: SparkSettings) -> int | None:
     declared = spark.conf.get("spark.executor.instances", "")
     if declared.isdigit():
         return int(declared)
-    return None if spark.master.startswith("spark://") else _DEFAULT_EXECUTORS
+    is_open = spark.master.startswith("spark://") or spark.service_name is not None
+    return None if is_open else _DEFAULT_EXECUTORS
 
 
 def cores_of(spark: SparkSettings) -> int | None:

@@ -10,6 +10,7 @@ from sources.errors import InputError
 
 _MODULES = {
     "avro": "fastavro",
+    "databricks": "databricks.sdk",
     "hdfs": "hdfs_native",
     "lake": "pyiceberg",
     "lineage": "openlineage.client",
@@ -51,8 +52,7 @@ def require_extra(extra: str, what: str) -> None:
     """Refuse a part of a pipeline whose optional Python package can't be imported.
 
     Args:
-        extra: Name of the extra that installs the package: ``avro``, ``hdfs``, ``mariadb``,
-            ``metrics``, ``msk``, ``plots``, ``postgres``, ``redis`` or ``registry``.
+        extra: Name of the extra that installs the package, such as ``avro``.
         what: Which part of a pipeline or command needs the package; begins the error's sentence.
 
     Raises:

@@ -18,6 +18,8 @@ def require_extras(pipeline: Pipeline) -> None:
     """
     if pipeline.lineage is not None:
         require_extra("lineage", "`lineage`")
+    if pipeline.spark.service_name == "databricks":
+        require_extra("databricks", "`master: databricks://…`")
     for source in pipeline.sources:
         name = f"Source `{source.name}`"
         if source.format == "avro":

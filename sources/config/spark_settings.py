@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from sources.common.fields import Declared
 
 # https://spark.apache.org/docs/latest/submitting-applications.html
-_MASTERS = ("local", "spark://", "yarn", "k8s://")
-_CLUSTER_MODE = ("yarn", "k8s://")
+_SERVICES = ("emr-serverless", "databricks")
+_MANAGED = tuple(f"{name}://" for name in _SERVICES)
+_MASTERS = ("local", "spark://", "yarn", "k8s://", *_MANAGED)
+_CLUSTER_MODE = ("yarn", "k8s://", *_MANAGED)
+# What the launch itself says to a service.
+_OF_THE_LAUNCH = {
+    "emr-serverless": ("applicationId", "name", "clientToken", "mode", "retryPolicy", "jobDriver"),
+    "databricks": ("task_key", "max_retries", "spark_python_task"),
+}
+_NEEDED = {"emr-serverless": "executionRoleArn", "databricks": "new_cluster"}
+_EMR = re.compile(r"emr-serverless://[a-z0-9-]+/[0-9a-z]+")
 _RESERVED = (
     "spark.kubernetes.driver.pod.name",
     "spark.kubernetes.submission.waitAppCompletion",
@@ -29,18 +39,22 @@ class SparkSettings(Declared):
 
     Attributes:
         master: Spark's master URL: ``local[*]``, ``spark://host:port``, ``yarn`` or
-            ``k8s://https://host:port``.
+            ``k8s://https://host:port``; or a managed service:
+            ``emr-serverless://region/application`` or ``databricks://host``.
         deploy_mode: Where the driver runs: ``client`` on the machine that launches it,
-            ``cluster`` inside the cluster. By default ``cluster`` for YARN and Kubernetes, else
-            ``client``.
-        job_file: Kubernetes: path of this project's ``spark_jobs/job.py`` inside the image. By
-            default the path that it has on the machine that launches.
+            ``cluster`` inside the cluster. By default ``cluster`` for YARN, Kubernetes and managed
+            services, else ``client``.
+        job_file: Kubernetes and EMR Serverless: path of this project's ``spark_jobs/job.py`` inside
+            the image. By default the path that it has on the machine that launches. Databricks:
+            where the workspace has this file.
         driver_memory: Heap of the driver, in Spark's notation, such as ``4g``.
         driver: ``own``: a driver for this pipeline alone; ``shared``: one driver on the launching
             machine runs it next to the other pipelines of its ``group``, with the same ``master``,
             ``driver_memory`` and ``conf``.
         group: Name of the shared driver: letters, digits, ``-`` and ``_``.
         conf: Further Spark properties, by name.
+        service: Managed services: further fields of the request that starts a run, such as
+            ``executionRoleArn`` (EMR Serverless) or ``new_cluster`` (Databricks).
 
     """
 
@@ -51,6 +65,16 @@ class SparkSettings(Declared):
     driver: Literal["own", "shared"] = "own"
     group: str = Field(default=_GROUP, pattern=r"^[\w-]{1,64}$")
     conf: dict[str, str] = Field(default_factory=dict)
+    service: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def service_name(self) -> str | None:
+        """The managed service that runs the driver: ``emr-serverless``, ``databricks`` or None.
+
+        Computed from ``master``.
+        """
+        name = self.master.partition("://")[0]
+        return name if name in _SERVICES else None
 
     @model_validator(mode="before")
     @classmethod
@@ -65,7 +89,8 @@ class SparkSettings(Declared):
         if not self.master.startswith(_MASTERS):
             message = (
                 f"`master: {self.master}` is not a master that is supported. Write `local[*]`, "
-                "`spark://host:port`, `yarn` or `k8s://https://host:port`."
+                "`spark://host:port`, `yarn`, `k8s://https://host:port`, "
+                "`emr-serverless://region/application` or `databricks://host`."
             )
             raise ValueError(message)
         if self.deploy_mode == "cluster" and not self.master.startswith(_CLUSTER_MODE):
@@ -95,12 +120,14 @@ class SparkSettings(Declared):
                     "from `conf`; `master` and `deploy_mode` have fields of their own."
                 )
                 raise ValueError(message)
+        self._require_service()
         is_on_kubernetes = self.deploy_mode == "cluster" and self.master.startswith("k8s://")
-        if self.job_file is not None and not is_on_kubernetes:
+        has_image = is_on_kubernetes or self.service_name is not None
+        if self.job_file is not None and not has_image:
             message = (
-                "`job_file` has a meaning on Kubernetes with `deploy_mode: cluster` only; here it "
-                f"is `master: {self.master}`, `deploy_mode: {self.deploy_mode}`. Remove "
-                "`job_file`, or set these two."
+                "`job_file` has a meaning on Kubernetes with `deploy_mode: cluster` and on managed "
+                f"services only; here it is `master: {self.master}`, `deploy_mode: "
+                f"{self.deploy_mode}`. Remove `job_file`, or set these two."
             )
             raise ValueError(message)
         if is_on_kubernetes and not any(name in self.conf for name in _IMAGES):
@@ -110,3 +137,42 @@ class SparkSettings(Declared):
             )
             raise ValueError(message)
         return self
+
+    def _require_service(self) -> None:
+        name = self.service_name
+        if name is None:
+            if self.service:
+                message = (
+                    f"`service` is for managed services, and `master: {self.master}` is none. "
+                    "Remove `service`."
+                )
+                raise ValueError(message)
+            return
+        if self.deploy_mode == "client":
+            message = (
+                f"`deploy_mode: client` is not supported with `master: {self.master}`: the service "
+                "runs the driver. Remove `deploy_mode`."
+            )
+            raise ValueError(message)
+        if name == "emr-serverless" and not _EMR.fullmatch(self.master):
+            message = (
+                f"`master: {self.master}` names no application of EMR Serverless. Write "
+                "`emr-serverless://<region>/<application id>`."
+            )
+            raise ValueError(message)
+        if _NEEDED[name] not in self.service:
+            message = f"`master: {self.master}` needs `{_NEEDED[name]}` in `service`. Set it there."
+            raise ValueError(message)
+        if name == "databricks" and self.job_file is None:
+            message = (
+                f"`master: {self.master}` needs `job_file`: where the workspace has this project's "
+                "`spark_jobs/job.py`, such as `/Workspace/Shared/job.py`."
+            )
+            raise ValueError(message)
+        for field in _OF_THE_LAUNCH[name]:
+            if field in self.service:
+                message = (
+                    f"`service` can't set `{field}`: runs are started and found by it, or ended "
+                    f"and repeated by the supervision alone. Remove `{field}`."
+                )
+                raise ValueError(message)

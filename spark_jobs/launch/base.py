@@ -48,7 +48,7 @@ class Status(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Asks about and ends the Spark drivers at one place: this machine, YARN or Kubernetes.
+    """Asks about and ends the Spark drivers at one place: this machine, a cluster, a service.
 
     Works by the record of a launch, so also in processes that did not start the driver.
     """

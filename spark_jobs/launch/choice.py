@@ -10,6 +10,7 @@ from sources.state.generation import Generation
 from spark_jobs.launch.base import Launcher
 from spark_jobs.launch.kubernetes import KubernetesLauncher
 from spark_jobs.launch.local import LocalLauncher
+from spark_jobs.launch.managed import ManagedLauncher
 from spark_jobs.launch.record import Place
 from spark_jobs.launch.shared import SharedLauncher
 from spark_jobs.launch.shared_socket import folder_of
@@ -27,14 +28,22 @@ def place_of(settings: SparkSettings) -> Place:
         return Place()
     if settings.master == "yarn":
         return Place(kind="yarn")
-    server = settings.master.removeprefix("k8s://")
+    if settings.service_name == "emr-serverless":
+        region, _, application = settings.master.partition("://")[2].partition("/")
+        return Place(kind="emr-serverless", server=region, application=application)
+    if settings.service_name == "databricks":
+        return Place(kind="databricks", server=_https(settings.master.partition("://")[2]))
     return Place(
         kind="kubernetes",
-        # As Spark reads it: https unless the address has a scheme.
-        server=server if "://" in server else f"https://{server}",
+        server=_https(settings.master.removeprefix("k8s://")),
         context=settings.conf.get("spark.kubernetes.context"),
         namespace=settings.conf.get("spark.kubernetes.namespace", "default"),
     )
+
+
+def _https(address: str) -> str:
+    """Return an address as Spark reads it: https unless it has a scheme."""
+    return address if "://" in address else f"https://{address}"
 
 
 def launcher_at(
@@ -46,16 +55,19 @@ def launcher_at(
     """Return the launcher that asks about and ends drivers at a place.
 
     Args:
-        place: Local, shared, YARN or Kubernetes.
+        place: Local, shared, YARN, Kubernetes or a managed service.
         generation: State folder of the generation (one computation of the whole table) whose
             drivers they are.
-        log: File that ``spark-submit`` prints to; YARN's application id is found in it.
+        log: File that ``spark-submit`` prints to; the id of YARN's application, or of a service's
+            run, is found in it.
         process: ``spark-submit``, if this process started it.
     """
     if place.kind == "yarn":
         return YarnLauncher(log)
     if place.kind == "kubernetes":
         return KubernetesLauncher(place)
+    if place.is_managed:
+        return ManagedLauncher(place, log)
     if place.folder is not None:
         return SharedLauncher(generation, log, Path(place.folder))
     return LocalLauncher(generation, log, process)

@@ -27,22 +27,30 @@ class Place(Part):
     Attributes:
         kind: ``local`` is a process of the machine that launched it, wherever its executors are;
             ``shared`` a thread of such a process, which runs other pipelines as well.
-        server: Kubernetes: address of the API server; None: as the context says.
+        server: Kubernetes: address of the API server; None: as the context says. Databricks:
+            address of the workspace. EMR Serverless: the AWS region.
         context: Kubernetes: context of the client's configuration; None: the current one.
         namespace: Kubernetes: namespace of the driver's pod.
         folder: Shared: the driver's folder on the machine that launched it.
+        application: EMR Serverless: id of the application.
     """
 
-    kind: Literal["local", "shared", "yarn", "kubernetes"] = "local"
+    kind: Literal["local", "shared", "yarn", "kubernetes", "emr-serverless", "databricks"] = "local"
     server: str | None = None
     context: str | None = None
     namespace: str | None = None
     folder: str | None = None
+    application: str | None = None
 
     @property
     def is_cluster(self) -> bool:
-        """Whether the driver runs on YARN or Kubernetes; computed from ``kind``."""
-        return self.kind in ("yarn", "kubernetes")
+        """Whether the driver runs on a cluster or a managed service; computed from ``kind``."""
+        return self.kind in ("yarn", "kubernetes") or self.is_managed
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether the driver runs on EMR Serverless or Databricks; computed from ``kind``."""
+        return self.kind in ("emr-serverless", "databricks")
 
 
 class Launch(Record):

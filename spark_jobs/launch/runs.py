@@ -7,6 +7,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from sources.common.positions import now_ms
@@ -14,7 +15,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.state.generation import Generation
 from sources.state.local_copy import local_path
-from spark_jobs.launch import submit
+from spark_jobs.launch import managed_submit, submit
 from spark_jobs.launch.base import Order, start
 from spark_jobs.launch.choice import launcher_at, place_of
 from spark_jobs.launch.cluster_cli import require_tool
@@ -178,14 +179,20 @@ def _way_of(
         driver = SharedDriver(loaded, Path(place.folder))
         driver.require()
         return lambda log, held: (driver.run(sources, launch_id, log, dict(extra), held), None)
-    command = submit.command(loaded, generation, sources, launch_id)
     scratch = submit.scratch_folder(generation, launch_id)
+    if place.is_managed:
+        request = managed_submit.request_of(loaded, place, scratch, sources, launch_id)
+        command = managed_submit.command(scratch)
+        prepare = partial(managed_submit.prepare, loaded, place, request, scratch)
+    else:
+        command = submit.command(loaded, generation, sources, launch_id)
+        prepare = partial(submit.prepare_scratch, loaded, scratch)
     environment = {**submit.environment(loaded, scratch), **extra}
 
     def start_own(log: Path, descriptors: tuple[int, ...]) -> tuple[int, subprocess.Popen[bytes]]:
         for left in submit.scratch_folders(generation):
             shutil.rmtree(left, ignore_errors=True)
-        submit.prepare_scratch(loaded, scratch)
+        prepare()
         process = start(Order(command, environment, loaded.folder, log, descriptors))
         return process.pid, process
 

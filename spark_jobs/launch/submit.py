@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import re
 import shlex
@@ -35,11 +36,21 @@ _HERE = Path(__file__).parents[1]
 # The jars that Hadoop's clients of a store need, by the schemes of its paths.
 _STORES = {"s3": ("s3://", "s3a://"), "azure": ("abfss://",), "google": ("gs://",)}
 _MODULES = "modules.zip"
+DATABRICKS_ENV = "spark.databricks.driverEnv."
+"""Prefix of properties of this project, which become environment variables of the cluster."""
+# Where the driver gets no environment of this machine, by the scheme of the master.
+_DRIVER_ENV = {
+    "k8s": "spark.kubernetes.driverEnv.",
+    "emr-serverless": "spark.emr-serverless.driverEnv.",
+    "databricks": DATABRICKS_ENV,
+}
 # Prefixes of the properties that give a driver an environment variable; a hint names the first.
 _VARIABLES = {
     "local": (),
     "yarn": ("spark.yarn.appMasterEnv.",),
-    "kubernetes": ("spark.kubernetes.driver.secretKeyRef.", "spark.kubernetes.driverEnv."),
+    "kubernetes": ("spark.kubernetes.driver.secretKeyRef.", _DRIVER_ENV["k8s"]),
+    "emr-serverless": (_DRIVER_ENV["emr-serverless"],),
+    "databricks": (DATABRICKS_ENV,),
 }
 
 # What a driver that lives for seconds and runs no task does without.
@@ -127,9 +138,10 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         conf |= local_conf()
         # The first run fixes this for the life of the checkpoint; Spark's 200 suit a cluster.
         conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
-    elif settings.master.startswith("k8s://"):
-        # Python and this project come with the image; the transform's module is on a volume.
-        for prefix in ("spark.kubernetes.driverEnv.", "spark.executorEnv."):
+    elif (of_driver := _DRIVER_ENV.get(settings.master.partition("://")[0])) is not None:
+        # Python and this project come with the image; the transform's module does, or is on a
+        # volume.
+        for prefix in (of_driver, "spark.executorEnv."):
             conf[f"{prefix}PYTHONPATH"] = os.pathsep.join(map(str, loaded.code))
     else:
         # The same Python and modules for the workers as for the driver.
@@ -157,17 +169,28 @@ def command(
             file refers to; Java or Spark is missing; or a jar can't be downloaded.
     """
     place = place_of(loaded.pipeline.spark)
+    job = job_arguments(loaded, sources, launch_id)
+    scratch = scratch_folder(generation, launch_id)
+    application = application_name(launch_id)
+    return _command(loaded, place, scratch, "job.py", job, application)
+
+
+def job_arguments(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> list[str]:
+    """Return the arguments of the job that reads sources of a pipeline, one after the other.
+
+    Args:
+        loaded: The pipeline.
+        sources: Names of the sources, in order.
+        launch_id: Identifier of the launch.
+    """
     version = version_at(spark_home())
-    job = [
+    return [
         "--pipeline",
         str(loaded.path),
         *(part for name in sources for part in ("--source", name)),
         *("--launch-id", launch_id),
         *(("--spark", version) if version is not None else ()),
     ]
-    scratch = scratch_folder(generation, launch_id)
-    application = application_name(launch_id)
-    return _command(loaded, place, scratch, "job.py", job, application)
 
 
 def shared_command(loaded: LoadedPipeline, scratch: Path, arguments: Sequence[str]) -> list[str]:
@@ -202,21 +225,18 @@ def _command(
     application: str,
 ) -> list[str]:
     """Return the ``spark-submit`` command of one of this project's jobs."""
-    _require_variables(loaded, place)
-    conf = spark_properties(loaded, place, scratch)
-    sets = _sets(loaded)
-    own = [require_jar()] if _uses(loaded, "s3") else []
-    job = str(_HERE / script)
     if place.kind == "kubernetes":
-        # A pod can't get files from this machine.
-        conf = {**_packages(sets), **conf, **kubernetes.conf(application)}
-        job, jars = f"local://{loaded.pipeline.spark.job_file or job}", []
-        if own:
-            # Where the project is installed in the image.
-            place_of_job = PurePosixPath(job.removeprefix("local://")).parent
-            jar = place_of_job / JAR.relative_to(_HERE).as_posix()
-            jars = ["--jars", f"local://{jar}"]
+        conf, job, own_jars = image_parts(loaded, place, scratch)
+        conf |= kubernetes.conf(application)
+        jars = ["--jars", *own_jars] if own_jars else []
     else:
+        _require_variables(loaded, place)
+        conf, sets, job = (
+            spark_properties(loaded, place, scratch),
+            _sets(loaded),
+            str(_HERE / script),
+        )
+        own = [require_jar()] if _uses(loaded, "s3") else []
         conf |= yarn.conf(application) if place.kind == "yarn" else {}
         if place.kind == "local":
             conf = use_archive(spark_home(), resolve("spark"), conf)
@@ -231,6 +251,36 @@ def _command(
         job,
         *arguments,
     ]
+
+
+def image_parts(
+    loaded: LoadedPipeline, place: Place, scratch: Path
+) -> tuple[dict[str, str], str, list[str]]:
+    """Return properties, job and own jars of a driver that gets no files from this machine.
+
+    It finds the project in its container image, and fetches the JVM parts itself.
+
+    Args:
+        loaded: The pipeline.
+        place: Where the driver runs.
+        scratch: Folder for temporary files of the launch.
+
+    Returns:
+        The Spark properties; the job's file; this project's own jars, if the pipeline needs any.
+
+    Raises:
+        InputError: The driver would lack an environment variable that the pipeline's file refers
+            to.
+    """
+    _require_variables(loaded, place)
+    conf = {**_packages(_sets(loaded)), **spark_properties(loaded, place, scratch)}
+    file = loaded.pipeline.spark.job_file or str(_HERE / "job.py")
+    if not _uses(loaded, "s3"):
+        return conf, f"local://{file}", []
+    require_jar()
+    # Where the project is installed in the image.
+    jar = PurePosixPath(file).parent / JAR.relative_to(_HERE).as_posix()
+    return conf, f"local://{file}", [f"local://{jar}"]
 
 
 def analysis_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:

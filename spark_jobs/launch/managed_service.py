@@ -1,0 +1,56 @@
+"""The interface of managed services that run Spark drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from sources.errors import UnavailableError
+from spark_jobs.launch.base import Status
+
+GRACE_S = 20
+"""Seconds that a driver has to end its query, where the service can give it any."""
+
+
+class Service(Protocol):
+    """A service that runs Spark drivers.
+
+    Each method raises :class:`UnavailableError` if the service does not answer, or does not let
+    this process in.
+    """
+
+    name: str
+
+    def submit(self, request: Mapping[str, Any]) -> str:
+        """Start a run, unless one with the request's idempotency token exists; return its id.
+
+        Raises:
+            RunError: The service refused the request; no run was started.
+        """
+
+    def find(self, name: str) -> str | None:
+        """Return the id of the run of this name; None if the service knows no such run."""
+
+    def status(self, run: str) -> Status:
+        """Return the state of a run; ``ended`` if the service does not know it any more."""
+
+    def cancel(self, run: str) -> None:
+        """Ask the service to end a run; no error if it has ended already."""
+
+    def logs(self, run: str, lines: int) -> str:
+        """Return the last lines of a run, or where they are."""
+
+
+def no_answer(service: str, reason: str) -> UnavailableError:
+    """Return the error to raise where a service does not answer, or does not let us in.
+
+    Args:
+        service: Name of the service.
+        reason: What its client reports.
+    """
+    message = (
+        f"{service} does not answer, so it is unknown whether a driver runs there; its client "
+        f"reports: {reason.strip().rstrip('.')}."
+    )
+    hint = "Check address and login of the service on this machine, then repeat what you did."
+    return UnavailableError(message, hint, server=service)

@@ -1,0 +1,131 @@
+"""Hands a driver over to a managed service: ``python -m spark_jobs.launch.managed_submit FILE``.
+
+It takes the place of ``spark-submit``: a process that holds the launch lock until the service has
+the driver, prints into the run's log, and ends.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError, InputError
+from spark_jobs.launch import submit
+from spark_jobs.launch.managed import SUBMITTED, service_at
+from spark_jobs.launch.record import Place, application_name
+
+_FILE = "request.json"
+_OF_SPARK_SUBMIT = ("spark.master", "spark.submit.deployMode")
+_STORES = {"emr-serverless": ("s3://",), "databricks": ("abfss://",)}
+
+
+def request_of(
+    loaded: LoadedPipeline, place: Place, scratch: Path, sources: Sequence[str], launch_id: str
+) -> dict[str, Any]:
+    """Return the request that starts a driver on a managed service; nothing is sent.
+
+    Args:
+        loaded: The pipeline.
+        place: The service.
+        scratch: Folder for temporary files of the launch.
+        sources: Names of the sources, in order.
+        launch_id: Identifier of the launch.
+
+    Raises:
+        InputError: The driver could not reach the state or the target, or would lack an environment
+            variable that the pipeline's file refers to; the service has no field of
+            ``spark.service``; or its Python package is not installed.
+    """
+    _require_stores(loaded, place)
+    conf, file, jars = submit.image_parts(loaded, place, scratch)
+    conf = {name: value for name, value in conf.items() if name not in _OF_SPARK_SUBMIT}
+    arguments = submit.job_arguments(loaded, sources, launch_id)
+    name, declared = application_name(launch_id), loaded.pipeline.spark.service
+    if place.kind == "databricks":
+        return _of_databricks(name, file, arguments, conf, declared)
+    from spark_jobs.launch import emr_serverless
+
+    if jars:
+        conf["spark.jars"] = ",".join(filter(None, (conf.get("spark.jars"), *jars)))
+    return emr_serverless.request(name, [file, *arguments], conf, declared)
+
+
+def prepare(loaded: LoadedPipeline, place: Place, request: dict[str, Any], scratch: Path) -> None:
+    """Make the folder of a launch, with the request for :func:`command`.
+
+    It may hold values of environment variables, so only this user may read it.
+    """
+    submit.prepare_scratch(loaded, scratch)
+    document = {"place": place.model_dump(), "request": request}
+    (scratch / _FILE).write_text(json.dumps(document))
+
+
+def command(scratch: Path) -> list[str]:
+    """Return the command that hands over the driver of a launch with this folder."""
+    return [sys.executable, "-m", __name__, str(scratch / _FILE)]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Send the request of a file, and print the id of the run that it started.
+
+    A request that is sent again, such as after an answer that was lost, starts no second run.
+
+    Returns:
+        Exit status: 0 the service has the driver, 2 it has not, or does not say so.
+    """
+    document = json.loads(Path(arguments[0]).read_text())
+    place = Place.model_validate(document["place"])
+    try:
+        service = service_at(place)
+        sys.stdout.write(SUBMITTED.format(service.submit(document["request"]), service.name) + "\n")
+    except HybridError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 2
+    return 0
+
+
+def _of_databricks(
+    name: str, file: str, arguments: list[str], conf: dict[str, str], declared: dict[str, Any]
+) -> dict[str, Any]:
+    from spark_jobs.launch import databricks
+
+    excluded = conf.pop("spark.jars.excludes").split(",")
+    packages = conf.pop("spark.jars.packages").split(",")
+    conf.pop("spark.jars.ivy")
+    libraries = [
+        {"maven": {"coordinates": each, "exclusions": excluded}} for each in packages if each
+    ]
+    prefix = submit.DATABRICKS_ENV
+    variables = {key: conf.pop(key) for key in list(conf) if key.startswith(prefix)}
+    cluster = declared["new_cluster"]
+    of_cluster = {key.removeprefix(prefix): value for key, value in variables.items()}
+    environment = {**of_cluster, **cluster.get("spark_env_vars", {})}
+    service = {**declared, "new_cluster": {**cluster, "spark_env_vars": environment}}
+    job = [file.removeprefix("local://"), *arguments]
+    return databricks.request(name, job, conf, libraries, service)
+
+
+def _require_stores(loaded: LoadedPipeline, place: Place) -> None:
+    """Refuse a state or a target that a service's driver can't reach, or can't write safely.
+
+    Databricks reads S3 with a client of its own, which does not use this project's log store: of
+    two drivers, one would lose its commits.
+    """
+    schemes = _STORES[place.kind]
+    for field, folder in (("state", loaded.state), ("sink.path", loaded.target)):
+        if not folder.url.startswith(schemes):
+            message = (
+                f"`{field}` is {folder.url}, which a driver of `master: "
+                f"{loaded.pipeline.spark.master}` can't reach, or can't write safely. Nothing was "
+                "started."
+            )
+            hint = f"Use a path that begins with `{schemes[0]}` for state and target."
+            raise InputError(message, hint, field=field, value=folder.url)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -100,7 +100,8 @@ def hours(numbers: Iterable[int]) -> list[tuple[datetime, int, int, float]]:
     events = pa.table({"id": list(numbers)})
     assert events.num_rows
     query = "SELECT id // 60, id % 2, count(*), sum(id / 2) FROM events GROUP BY ALL"
-    rows = duckdb.sql(query).fetchall()
+    with duckdb.connect() as connection:
+        rows = connection.execute(query).fetchall()
     return sorted((moment(hour * 60), odd, n, total) for hour, odd, n, total in rows)
 
 

@@ -109,6 +109,7 @@ lint: install
 bench: install
 	$(BIN)/python -m benchmarks.history --format parquet --rows 50000000
 	$(BIN)/python -m benchmarks.history --format parquet --rows 50000000 --windows
+	$(BIN)/python -m benchmarks.copied --rows 50000000
 	$(BIN)/python -m benchmarks.history --format json
 	$(BIN)/python -m benchmarks.history --format csv
 	$(BIN)/python -m benchmarks.history --format parquet --rows 30000000 --cluster

@@ -42,6 +42,7 @@ _RATIOS = {
     "history-parquet": "History in Parquet to Delta",
     "history-parquet-windows": "History in Parquet to Delta, counts per hour",
     "history-parquet-cluster": "History in Parquet, on a standalone cluster",
+    "history-copied": "History in Parquet whose files are copied, `copy_files`",
     "history-json": "History in JSON lines to Delta",
     "history-json-cluster": "History in JSON lines, on a standalone cluster",
     "history-csv": "History in CSV to Delta",

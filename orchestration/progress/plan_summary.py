@@ -12,6 +12,7 @@ from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.positions import EndPosition
 from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
+from sources.planning.copied_files import CopiedFiles
 from sources.planning.file_plan import FilePlan
 from sources.planning.plan import Plan
 from sources.planning.topic_plan import RangePlan, TopicPlan
@@ -67,12 +68,28 @@ def _files(pipeline: Pipeline, parts: Sequence[FilePlan], files: Mapping[str, in
         for part in parts
         if part.order is not None
     ]
+    sentences += [_copied(part.source, part.copied) for part in parts if part.copied is not None]
     sentences += [
         f"The files of `{part.source}` are a snapshot of {_snapshot(pipeline, taken, part.source)}."
         for part in parts
         if (taken := part.end.snapshot) is not None
     ]
     return sentences
+
+
+def _copied(source: str, copied: CopiedFiles) -> str:
+    """Return the sentence about which files become files of the target as they are."""
+    others = sum(each.files for each in copied.rewritten)
+    if not others:
+        return f"All files of `{source}` are copied into the table as they are."
+    files = f"{copied.files:,} of {counted(copied.files + others, 'file')}"
+    first = copied.rewritten[0]
+    such_as = f"{first.such_as}: {first.why}"
+    return (
+        f"Of `{source}`, {files} ({size(copied.bytes)}) are copied into the table as they are, "
+        "unless they share a micro-batch with one that is not; the rows of the others are written "
+        f"again, such as those of {such_as}."
+    )
 
 
 def _snapshot(pipeline: Pipeline, taken: DatabaseSnapshot, source: str) -> str:

@@ -46,6 +46,7 @@ def plan_tables(made: Plan, seen: Preview) -> list[PlanTable]:
         PlanTable("event times", _event_times(made)),
         PlanTable("rows outside of the bounds", _outside(made)),
         PlanTable("files whose columns differ", _drifted(made)),
+        PlanTable("files whose rows are written again", _rewritten(made)),
         PlanTable("reading order", _order(made)),
         *(table for topic in made.topics for table in _starts(topic)),
         PlanTable("topics", [row for topic in made.topics for row in _settings(topic)]),
@@ -129,6 +130,16 @@ def _drifted(made: Plan) -> list[dict[str, Cell]]:
         for part in made.listed
         for layout in part.layouts
         if layout.files and layout.differences
+    ]
+
+
+def _rewritten(made: Plan) -> list[dict[str, Cell]]:
+    """Return which files can't be copied into the table, and why."""
+    return [
+        {"source": part.source, "files": f"{of.files:,}", "why": of.why, "such as": of.such_as}
+        for part in made.files
+        if part.copied is not None
+        for of in part.copied.rewritten
     ]
 
 

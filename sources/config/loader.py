@@ -167,8 +167,9 @@ class LoadedPipeline:
             Value by field or group of fields, such as ``sources.history.read``.
         """
         pipeline = self.pipeline
-        # The name in a catalog is for readers.
-        sink = pipeline.sink.model_dump(mode="json", exclude_none=True, exclude={"table"})
+        # The name in a catalog is for readers; copied files hold the rows that were read.
+        free = {"table", "copy_files"}
+        sink = pipeline.sink.model_dump(mode="json", exclude_none=True, exclude=free)
         contract: dict[str, object] = {
             "sources": [source.name for source in pipeline.sources],
             "event_time": pipeline.event_time.column,

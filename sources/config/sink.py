@@ -57,6 +57,9 @@ class Sink(Declared):
             Without ``delta.dataSkippingStatsColumns`` files have statistics of ``key``,
             ``sequence`` and columns with times, and with ``mode: merge`` of integers and texts,
             too.
+        copy_files: With ``mode: append`` and a transform that returns every row as it is: Parquet
+            files of history become files of the table as they are, as copies. Files that need a
+            change are rewritten.
 
     """
 
@@ -71,6 +74,7 @@ class Sink(Declared):
     unchanged: str | None = None
     history: str | None = None
     properties: dict[str, str] = Field(default_factory=dict)
+    copy_files: bool = False
 
     @property
     def order(self) -> list[str]:
@@ -96,6 +100,16 @@ class Sink(Declared):
                     f"these may be: {', '.join(_PROPERTIES)}."
                 )
                 raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _copies_what_it_appends(self) -> Sink:
+        if self.copy_files and self.mode != "append":
+            message = (
+                f"`copy_files` has a meaning with `mode: append` only; here it is `mode: "
+                f"{self.mode}`, which looks for each row's key. Remove `copy_files`."
+            )
+            raise ValueError(message)
         return self
 
     @model_validator(mode="after")

@@ -218,6 +218,18 @@ def _read_chunk(
     return Footers(table_of_ranges(ranges), schemas, schema_of)
 
 
+def read_footer(path: str, stores: Stores) -> pq.FileMetaData:
+    """Return the footer of a Parquet file.
+
+    Raises:
+        InputError: The file can't be read.
+    """
+    try:
+        return _metadata(path, stores, _parse_safely)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from None
+
+
 def _metadata(
     path: str, stores: Stores, parse: Callable[[pa.Buffer], pq.FileMetaData]
 ) -> pq.FileMetaData:

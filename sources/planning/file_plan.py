@@ -24,6 +24,7 @@ from sources.files.held_offsets import held_by_columns, held_by_names
 from sources.files.layouts import Layout
 from sources.files.mapped_columns import MappedColumns
 from sources.files.split_table import FileListing, with_later_columns
+from sources.planning.copied_files import CopiedFiles
 from sources.planning.event_times import (
     EventTimes,
     event_range_ms,
@@ -82,6 +83,7 @@ class FilePlan(FoundFiles):
         end: End position of the source, expected once all its files are read.
         table: Folder of a table that is declared by its name; None if a path is declared.
         order: Declared order of arrival; None if the files are read in order of event time.
+        copied: Which files become files of the target as they are; None unless declared.
     """
 
     event_min_ms: int
@@ -89,6 +91,7 @@ class FilePlan(FoundFiles):
     end: EndPosition
     table: str | None = None
     order: ArrivalOrder | None = None
+    copied: CopiedFiles | None = None
 
     @property
     def out_of_orderness(self) -> str:

@@ -18,6 +18,7 @@ from sources.errors import StateError
 from sources.files.split_table import FileListing
 from sources.files.splits import list_source
 from sources.kafka.client import KafkaLog
+from sources.planning.copied_files import plan_copies
 from sources.planning.file_plan import (
     FilePlan,
     FoundFiles,
@@ -201,7 +202,8 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         alike = [listings[part.source].splits for part in plans_alike(pipeline, source, files)]
         part, hints = plan_files(loaded, source, listings[source.name], alike)
         warnings += [*hints, *_reaching_back(source.name, part.event_min_ms, files)]
-        files.append(part)
+        copied = plan_copies(loaded, source, listings[source.name])
+        files.append(part.model_copy(update={"copied": copied}))
     folder = None
     if (last := pipeline.growing_folder) is not None:
         folder, listings[last.name], hints = plan_folder(loaded, last, listings, clock_ms)

@@ -15,6 +15,7 @@ from sources.common.schema import parse_schema
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, SeamError
 from sources.serving import target_of
+from sources.storage.folder import Folder
 from spark_jobs.checkpoint.history_watermark import keep_history_watermark
 from spark_jobs.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.checkpoint.transform_compatibility import Transform, first_batch, record_transform
@@ -26,8 +27,9 @@ from spark_jobs.checkpoint.watermark import (
     judge_seam,
     watermark_of,
 )
+from spark_jobs.query.copied_files import copied_history
 from spark_jobs.query.declaration import QueryDeclaration
-from spark_jobs.query.passed_columns import require_passed_on
+from spark_jobs.query.passed_columns import needs_rows_passed_on, require_passed_on
 from spark_jobs.query.place import PlaceStream, empty_stream
 from spark_jobs.query.user_transform import load_transform
 from spark_jobs.readers.spark_errors import reporting_batch
@@ -35,6 +37,7 @@ from spark_jobs.readers.wrong_rows import keeping_wrong_rows
 from spark_jobs.target import sink
 from spark_jobs.target.added_columns import with_added
 from spark_jobs.target.catalog_entry import CatalogEntry
+from spark_jobs.target.copied_files import CopyingSink
 from spark_jobs.target.history_files import has_history_files, keep_history_files
 from spark_jobs.target.target_guard import TargetGuard
 
@@ -98,7 +101,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     require_extensible(pipeline, rows)
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, _on_no_rows(spark, query))
-    if pipeline.sink.unchanged is not None or pipeline.follows_truncates:
+    if needs_rows_passed_on(pipeline):
         empty = _no_rows(spark, query)
         require_passed_on(pipeline, load_transform(context.loaded)(empty), empty)
     watermark = watermark_of(rows, given, pipeline.event_time.column)
@@ -119,15 +122,9 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
         keep_history_files(generation, path, context.loaded.target)
     if (changed := record_transform(generation, _transform(spark, query))) is not None:
         warnings.append(changed)
-    writer = sink.write_stream(
-        rows,
-        pipeline,
-        path,
-        generation,
-        guard,
-        lambda write: reporting_batch(keeping_wrong_rows(write, pipeline, generation)),
+    writer = _writer(query, rows, path, guard).option(
+        "checkpointLocation", generation.checkpoint.hadoop_path
     )
-    writer = writer.option("checkpointLocation", generation.checkpoint.hadoop_path)
     is_paced = query.is_bounded and stream.interval_ms > 0
     if query.is_bounded and not is_paced:
         writer = writer.trigger(availableNow=True)
@@ -135,6 +132,20 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
         interval_ms = max(stream.interval_ms, _FIRST_MS) if stream.is_first else stream.interval_ms
         writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
     return BuiltQuery(writer, stream, is_paced, guard, watermark is not None, warnings)
+
+
+def _writer(
+    query: QueryDeclaration, rows: DataFrame, target: Folder, guard: TargetGuard
+) -> DataStreamWriter:
+    """Return the writer of the query to its target, without checkpoint and trigger."""
+    pipeline, generation = query.context.pipeline, query.generation
+
+    def reporting(write: sink.BatchFunction) -> sink.BatchFunction:
+        return reporting_batch(keeping_wrong_rows(write, pipeline, generation))
+
+    if (copyable := copied_history(query)) is not None:
+        return CopyingSink(target, generation, copyable, guard).stream(rows, reporting)
+    return sink.write_stream(rows, pipeline, target, generation, guard, reporting)
 
 
 def _judge_watermark(query: QueryDeclaration, watermark: Watermark | None) -> list[str]:

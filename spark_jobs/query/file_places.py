@@ -51,6 +51,9 @@ class PlannedFilesPlace(Place):
         planned: Reader of these files.
         index: Number of its place in the union, from 0.
         rate: Its rate limit if it is read by this run; None if it was read to its end before.
+
+    Attributes:
+        planned: Reader of the files, as given.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class PlannedFilesPlace(Place):
     ) -> None:
         super().__init__(context)
         self._source = source
-        self._planned = planned
+        self.planned = planned
         self._index = index
         self._rate = rate
         self.end = history.end
@@ -86,23 +89,23 @@ class PlannedFilesPlace(Place):
             checkpoint = self._context.generation.checkpoint
             committed = offset_log.committed_offset(checkpoint, self._index)
             # What was read is not read again: its files may be gone.
-            entries = offset_log.position_in_plan(committed, self._planned.entries)
-            self._planned.require_unchanged(entries)
+            entries = offset_log.position_in_plan(committed, self.planned.entries)
+            self.planned.require_unchanged(entries)
             # A drained source has nothing to wait for, but a last micro-batch without data.
             if not self.is_drained(committed):
-                interval = planned_interval_ms(self._rate, self._planned)
-        self._planned.prepare()
+                interval = planned_interval_ms(self._rate, self.planned)
+        self.planned.prepare()
         if self._rate is None:
-            self._planned.complete(spark)
-        return PlaceStream(self._planned.stream(spark), interval)
+            self.planned.complete(spark)
+        return PlaceStream(self.planned.stream(spark), interval)
 
     def is_drained(self, committed: Any) -> bool:
         """Return whether every planned split was read and committed."""
-        return offset_log.is_drained(committed, len(self._planned.entries))
+        return offset_log.is_drained(committed, len(self.planned.entries))
 
     def reached(self, committed: Any) -> Reached:
         """Return the splits, rows and highest event time of the plan up to a committed offset."""
-        return reached_in_plan(self._planned, committed)
+        return reached_in_plan(self.planned, committed)
 
     def next_round(self) -> Round | None:
         """Plan another round, that is a further listing, if the topic that follows calls for one.

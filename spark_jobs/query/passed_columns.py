@@ -22,13 +22,21 @@ from spark_jobs.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, nu
 
 # Nodes that keep every row, as it is but for the columns that a projection adds or leaves out.
 _KEEPS_ROWS = {"Project", "SubqueryAlias", "EventTimeWatermark", "ResolvedHint"}
+_REORDERS = {"Project", "SubqueryAlias"}
+
+
+def needs_rows_passed_on(pipeline: Pipeline) -> bool:
+    """Return whether :func:`require_passed_on` may refuse a transform of the pipeline."""
+    sink = pipeline.sink
+    return sink.unchanged is not None or pipeline.follows_truncates or sink.copy_files
 
 
 def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> None:
     """Refuse a transform that drops changes, or uses a value that a change may lack.
 
     Without ``sink.unchanged`` no change may lack a value, and without ``on_truncate: follow`` none
-    lacks a key: nothing is refused then.
+    lacks a key: nothing is refused then. With ``sink.copy_files`` every row and column has to be
+    passed on, under its name: the rows of a file that is copied are not evaluated.
 
     Args:
         pipeline: The pipeline.
@@ -38,6 +46,8 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
     Raises:
         InputError: Contains the column, or the operation that drops rows.
     """
+    if pipeline.sink.copy_files:
+        _require_identity(pipeline, rows, given)
     if pipeline.sink.unchanged is None and not pipeline.follows_truncates:
         return
     name, marks = pipeline.transform.name, _marks(pipeline)
@@ -64,6 +74,29 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
         is_other = column.name() in long.values() and number_of(column) not in long
         if is_other or (column.name() in marks and number_of(column) not in given_numbers):
             _refuse(name, f"returns another column `{column.name()}`", str(column.name()))
+
+
+def _require_identity(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> None:
+    """Refuse a transform that does more than to put the columns into another order."""
+    analyzed, leaf = analyzed_plan(rows), analyzed_plan(given)
+    others = [kind for node in _nodes(analyzed, leaf) if (kind := kind_of(node)) not in _REORDERS]
+    what = f"does more than that (`{others[0]}` in Spark's plan)" if others else None
+    own = {number_of(column): str(column.name()) for column in each_of(leaf.output())}
+    made = {number_of(column): str(column.name()) for column in each_of(analyzed.output())}
+    if what is None and own != made:
+        differing = {*own.items()} ^ {*made.items()}
+        what = f"changes or leaves out column `{min(name for _, name in differing)}`"
+    if what is None:
+        return
+    message = (
+        f"`sink.copy_files` needs a transform that returns every row and column as it is; "
+        f"`transform: {pipeline.transform.name}` {what}."
+    )
+    hint = (
+        "Remove `sink.copy_files`: the rows of history are then computed and written. Or let the "
+        "transform return its argument. Nothing was read or written."
+    )
+    raise InputError(message, hint, field="sink.copy_files", value=pipeline.transform.name)
 
 
 def _marks(pipeline: Pipeline) -> set[str]:

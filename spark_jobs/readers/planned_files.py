@@ -26,6 +26,7 @@ from sources.config.rate_limit import Batch
 from sources.config.rules import NO_RULES, RowRules
 from sources.errors import InputError
 from sources.files.split_table import changed_splits
+from sources.files.whole_files import JudgedFile, judge_files
 from sources.formats.deleted_rows import count_deleted
 from sources.planning.file_plan import FoundFiles, read_splits
 from sources.state.generation import Generation
@@ -149,17 +150,39 @@ class PlannedSource:
         """
         return self._entries.reached(entries)
 
-    def require_unchanged(self, entries_done: int = 0) -> None:
+    @property
+    def columns_inside(self) -> pa.Schema:
+        """Columns that its files hold: without partition columns."""
+        return pa.schema([field for field in self._read if field.name not in self._partitions])
+
+    def judge(self, first: int, stop: int) -> list[JudgedFile]:
+        """Find which files of some log entries could be files of the target as they are.
+
+        Args:
+            first: Number of the first entry.
+            stop: Number of the entry after the last. Each entry is a file.
+
+        Raises:
+            InputError: A file can't be read.
+        """
+        splits = self._entries.splits().slice(first, stop - first)
+        column, names = self._event_time.column, self._partitions
+        return [*judge_files(self._source, column, splits, self._read, names, self._stores)]
+
+    def require_unchanged(self, entries_done: int = 0, stop: int | None = None) -> None:
         """Refuse to read files that differ from what was planned.
 
         Args:
             entries_done: Number of log entries that were read already: their files may be gone.
+            stop: Number of the log entry before which to end; None for all of them.
 
         Raises:
             InputError: A planned file is missing or was rewritten; the message names up to five.
         """
         done, _, _ = self.reached(entries_done)
         every = self._entries.splits()
+        if stop is not None:
+            every = every.slice(0, self.reached(stop)[0])
         to_read = every.filter(pc.is_in(every["path"], every["path"].slice(done).unique()))
         changed = changed_splits(to_read, self._stores)
         if changed:

@@ -100,11 +100,11 @@ def files(
     **fields: Any,
 ) -> FilePlan:
     """Return the plan of a bounded source of files."""
-    order = fields.pop("order", None)
+    more = {name: fields.pop(name, None) for name in ("order", "copied")}
     found = dict(folder(source, **fields))
     until = until or end(source)
     return FilePlan.model_validate(
-        {**found, "event_min_ms": since_ms, "disorder_ms": 0, "end": until, "order": order}
+        {**found, "event_min_ms": since_ms, "disorder_ms": 0, "end": until, **more}
     )
 
 

@@ -11,6 +11,7 @@ from orchestration.progress.plan_preview import Preview
 from orchestration.progress.plan_summary import summary
 from orchestration.progress.plan_tables import plan_tables
 from sources.config.pipeline import Pipeline
+from sources.planning.copied_files import CopiedFiles, RewrittenFiles
 from sources.planning.plan import Plan
 from tests.orchestration.progress.plan_case import (
     FILES,
@@ -64,6 +65,21 @@ def test_the_usual_plan_in_full() -> None:
 )
 def test_what_is_read_from_files(part: Any, text: str) -> None:
     assert text in told(pipeline(), plan(part, topic()))
+
+
+def test_which_files_are_copied_is_said_with_the_reason_why_others_are_not() -> None:
+    copied = CopiedFiles(files=273, bytes=6_400_000)
+    made = plan(files(copied=copied), topic())
+    assert "All files of `history` are copied into the table as they are." in told(pipeline(), made)
+    others = [RewrittenFiles(why="it is encoded", files=3, such_as="in/a.parquet")]
+    made = plan(files(copied=CopiedFiles(files=270, bytes=6_000_000, rewritten=others)), topic())
+    said = told(pipeline(), made)
+    assert "Of `history`, 270 of 273 files (6.0 MB) are copied into the table as they are" in said
+    assert "such as those of in/a.parquet: it is encoded." in said
+    seen = Preview.model_construct(schemas={}, files={}, previous=None, changes=[])
+    (table,) = [each for each in plan_tables(made, seen) if "written again" in each.title]
+    assert [row["files"] for row in table.rows] == ["3"]
+    assert Plan.model_validate_json(made.model_dump_json()) == made
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from spark_jobs.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, nu
 
 # Nodes that keep every row, as it is but for the columns that a projection adds or leaves out.
 _KEEPS_ROWS = {"Project", "SubqueryAlias", "EventTimeWatermark", "ResolvedHint"}
+# Nodes that keep every row and every value.
 _REORDERS = {"Project", "SubqueryAlias"}
 
 

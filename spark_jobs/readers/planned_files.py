@@ -188,9 +188,10 @@ class PlannedSource:
         if changed:
             shown = "\n    ".join(changed[:_SHOWN])
             more = f"\n    and {len(changed) - _SHOWN:,} more" if len(changed) > _SHOWN else ""
+            what = "query was not started" if stop is None else "micro-batch was not written"
             message = (
                 f"Source `{self._source.name}` changed since it was planned:\n    {shown}{more}\n"
-                "The query was not started: the table would lack planned rows, or hold others."
+                f"The {what}: the table would lack planned rows, or hold others."
             )
             hint = (
                 "Restore these files as they were planned and run the pipeline again "

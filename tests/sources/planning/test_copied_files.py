@@ -29,8 +29,8 @@ def write(path: Path, *minutes: int, kind: pa.DataType = TIMESTAMP) -> None:
     pq.write_table(pa.table({"id": list(minutes), "at": at}), path)
 
 
-def copied(folder: Path, sink: dict[str, Any] | None = None, **changes: Any) -> CopiedFiles | None:
-    """What the plan of a history with these fields says."""
+def declared(folder: Path, sink: dict[str, Any], **changes: Any) -> LoadedPipeline:
+    """A pipeline whose history has these fields."""
     names = ("event_time", "rules", "sample")
     fields = {name: changes.pop(name) for name in names if name in changes}
     source = {"type": "files", "name": "history", "path": "in", "format": "parquet", **changes}
@@ -40,16 +40,20 @@ def copied(folder: Path, sink: dict[str, Any] | None = None, **changes: Any) -> 
             "event_time": "at",
             "sources": [source],
             "transform": "none:none",
-            "sink": {"path": "out", "mode": "append", "key": ["id"], "copy_files": True}
-            | (sink or {}),
+            "sink": {"path": "out", "mode": "append", "key": ["id"], "copy_files": True, **sink},
             "state": "state",
             **fields,
         }
     )
-    loaded = LoadedPipeline(folder / "p.yaml", pipeline)
-    (declared,) = pipeline.sources
-    assert isinstance(declared, FileSource)
-    return plan_copies(loaded, declared, list_source(loaded, declared))
+    return LoadedPipeline(folder / "p.yaml", pipeline)
+
+
+def copied(folder: Path, sink: dict[str, Any] | None = None, **changes: Any) -> CopiedFiles | None:
+    """What the plan of a history with these fields says."""
+    loaded = declared(folder, sink or {}, **changes)
+    (source,) = loaded.pipeline.sources
+    assert isinstance(source, FileSource)
+    return plan_copies(loaded, source, list_source(loaded, source))
 
 
 def test_files_that_need_a_change_are_named_with_the_reason(tmp_path: Path) -> None:
@@ -137,6 +141,11 @@ def test_a_range_of_the_table_and_a_sample_of_its_rows_can_be_computed_all_the_s
     assert found is not None
     assert (found.files, len(found.rewritten)) == (0, 1)
     assert copied(tmp_path, sample={"share": 0.5, "by": ["id"]}) is None
+
+
+def test_copying_can_be_declared_and_removed_while_a_generation_is_in_use(tmp_path: Path) -> None:
+    without = declared(tmp_path, {"copy_files": False})
+    assert declared(tmp_path, {}).contract() == without.contract()
 
 
 def test_only_rows_that_are_added_can_be_copied(tmp_path: Path) -> None:

@@ -84,9 +84,9 @@ def test_files_are_copied_rewritten_and_continued_by_the_topic(
         with path.open("r+b") as file:
             file.write(bytes(100))
     files = DeltaTable(str(out)).file_uris()
-    (found,) = duckdb.sql(
-        f"SELECT count(*), count(DISTINCT id), sum(id), sum(v) FROM read_parquet({files})"
-    ).fetchall()
+    query = f"SELECT count(*), count(DISTINCT id), sum(id), sum(v) FROM read_parquet({files})"
+    with duckdb.connect() as connection:
+        (found,) = connection.execute(query).fetchall()
     total = sum(range(2000))
     assert found == (2000, 2000, total, total / 2)
     rows = spark.read.format("delta").load(str(out))

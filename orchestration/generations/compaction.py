@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from orchestration.display import size
 from orchestration.generations.merge_turn import between_merges
-from orchestration.generations.ranges import history_files
+from orchestration.generations.range_history import history_files
 from orchestration.generations.switch_lock import in_turn
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline

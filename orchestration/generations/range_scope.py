@@ -1,45 +1,25 @@
-"""What a time range covers: the files that have its rows, and whether it can be recomputed."""
+"""What a time range covers, and whether it can be recomputed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 from orchestration.display import duration
 from orchestration.generations.range_windows import RERUN, final_time, windows_by
 from sources.common.positions import EndPosition, iso, to_ms
-from sources.config.file_options import TimeRange
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
-from sources.files.split_table import FileListing
-from sources.files.splits import list_source
-from sources.files.time_range import EmptyRangeError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.planning.event_windows import EventWindows, Interval
 from sources.serving import require_in_service
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
 from spark_jobs.target.event_range import Range
-
-
-class RangePart(NamedTuple):
-    """The part of a range that one source of files covers.
-
-    Attributes:
-        source: The source.
-        since, until: The part: from ``since`` on, before ``until``.
-        listing: The splits that may have rows of it, as the files are now.
-    """
-
-    source: FileSource
-    since: datetime
-    until: datetime
-    listing: FileListing
 
 
 @dataclass(frozen=True)
@@ -51,12 +31,15 @@ class RangeScope:
         windows: The windows by which the transform groups rows: the range has those that start in
             it. None if it passes on single rows.
         read: Event times of the rows of history that the rows of the range are computed from.
+        order: Columns that order the versions of a row, of which the table has the latest one;
+            empty if rows are not merged one by one.
     """
 
     since: datetime
     until: datetime
     windows: EventWindows | None
     read: Interval
+    order: Sequence[str] = ()
 
     @property
     def why(self) -> str | None:
@@ -92,9 +75,10 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
     Raises:
         InputError: The range is empty, or ends after the time through which history is complete, or
             after windows to which the live run may have added rows.
-        StateError: A range can't be recomputed on its own (rows that are merged without windows, a
-            transform that keeps other state than windows of event time, or a bounded topic),
-            history is not read to its end yet, or another generation serves in this one's place.
+        StateError: A range can't be recomputed on its own (rows that are merged without an order
+            of versions, or with deletes, a transform that keeps other state than windows of event
+            time, or a bounded topic), history is not read to its end yet, or another generation
+            serves in this one's place.
     """
     pipeline, generation = context.pipeline, context.generation
     if since >= until:
@@ -104,7 +88,7 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
     known = read_transforms(generation)
     is_stateful = bool(known and known[-1].operators)
     if known and not is_stateful:
-        _require_append(pipeline)
+        _require_versions(pipeline)
     require_in_service(context.loaded, generation)
     ends = [
         _require_end(context, source)
@@ -114,27 +98,34 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
     windows = windows_by(context) if is_stateful else None
     if windows is not None:
         return _scope_of_windows(context, ends, windows, since, until)
-    _require_append(pipeline)
+    _require_versions(pipeline)
     if ends and ends[-1].source == last_files(context.loaded).name:
         _require_complete(context, ends[-1], since, until)
-    return RangeScope(since, until, None, Interval(since, until))
+    order = pipeline.sink.order
+    return RangeScope(since, until, None, Interval(since, until), order)
 
 
-def _require_append(pipeline: Pipeline) -> None:
-    """Refuse a pipeline that merges single rows."""
+def _require_versions(pipeline: Pipeline) -> None:
+    """Refuse a pipeline that merges single rows whose latest versions a range does not tell."""
     sink = pipeline.sink
     if sink.mode == "append":
         return
-    is_copy = sink.deleted is not None
-    why = (
-        "an earlier change of a row may lie before the range, and a later one in the topic"
-        if is_copy
-        else "the version of a row before the range would have to come back where the files of the "
-        "range lack it now"
-    )
+    if not sink.order:
+        why = "without `sink.sequence` it is unknown which version of a row is the latest"
+    elif sink.deleted is not None or pipeline.follows_truncates:
+        why = (
+            "rows that were deleted are not in the table, so it is unknown whether a change of the "
+            "range came after"
+        )
+    elif sink.unchanged is not None:
+        why = f"values that `sink.unchanged: {sink.unchanged}` names may be of changes before it"
+    elif any(source.snapshot is not None for source in pipeline.file_sources):
+        why = "its files are a snapshot of a database, whose rows are of one moment"
+    else:
+        return
     message = (
-        f"Pipeline `{pipeline.name}` merges rows by key (`sink.mode: {sink.mode}`) without windows "
-        f"of event time, so a range of its target is not the result of a range of its files: {why}."
+        f"Pipeline `{pipeline.name}` merges rows by key (`sink.mode: {sink.mode}`), and a range of "
+        f"its target is not the result of a range of its files: {why}."
     )
     raise StateError(message, RERUN, pipeline=pipeline.name, field="sink.mode")
 
@@ -228,63 +219,6 @@ def last_files(loaded: LoadedPipeline) -> FileSource:
         IndexError: It has none.
     """
     return [each for each in loaded.pipeline.sources if isinstance(each, FileSource)][-1]
-
-
-def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterator[RangePart]:
-    """Yield the part of a range of event times that each bounded source of files covers.
-
-    Sources whose files have no rows of the range are left out.
-
-    Args:
-        loaded: The pipeline.
-        since: The first event time of the range.
-        until: The first event time after it.
-
-    Raises:
-        InputError: No file matches a source's globs, or a file can't be read.
-        UnavailableError: The store does not answer.
-    """
-    for source in loaded.pipeline.sources:
-        if not isinstance(source, FileSource) or source.discovery_interval is not None:
-            continue
-        declared = source.time_range
-        begin = since if declared.since is None else max(since, declared.since)
-        end = until if declared.until is None else min(until, declared.until)
-        if begin >= end:
-            continue
-        limits = TimeRange.model_construct(since=begin, until=end)
-        try:
-            listing = list_source(loaded, source.model_copy(update={"time_range": limits}))
-        except EmptyRangeError:
-            continue
-        yield RangePart(source, begin, end, listing)
-
-
-def parts_in(context: PipelineContext, scope: RangeScope) -> list[RangePart]:
-    """Return the part of what a range reads that each bounded source of files covers.
-
-    Args:
-        context: The serving generation.
-        scope: What the range covers.
-
-    Raises:
-        InputError: As :func:`parts_of`.
-        StateError: A window would be computed from the rows of two sources, and dropped or kept by
-            what it contains after the first of them.
-        UnavailableError: The store does not answer.
-    """
-    parts = list(parts_of(context.loaded, scope.read.since, scope.read.until))
-    if scope.windows is None or not scope.windows.is_selective or len(parts) <= 1:
-        return parts
-    names = " and ".join(f"`{part.source.name}`" for part in parts)
-    message = (
-        f"Rows from {shown(scope.read.since)} until {shown(scope.read.until)} are in the sources "
-        f"{names}, which are read one after the other, and the transform selects windows by what "
-        "they contain: one that is selected after the first source, and would not be after the "
-        "last, would stay."
-    )
-    hint = "Choose ranges whose windows lie in one of the sources."
-    raise StateError(message, hint, pipeline=context.pipeline.name, field="since")
 
 
 def shown(moment: datetime) -> str:

@@ -1,13 +1,14 @@
 """Backfill of a time range: its rows are recomputed from the files while the live run continues.
 
 The chain's own code reads the files of the range, as a pipeline of their own, into a table next to
-the target; then one commit replaces the rows of history in the range by the rows of that table.
+the target; then one commit replaces the rows of the range by the rows of that table: those of
+history, all windows, or the versions that are not newer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,39 +17,22 @@ import pyarrow.compute as pc
 from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
 from orchestration.display import size
 from orchestration.generations.merge_turn import between_merges
-from orchestration.generations.range_scope import (
-    RangeScope,
-    last_files,
-    parts_in,
-    require_fit,
-    shown,
-)
+from orchestration.generations.range_history import RANGES, REMOVED, RemovedFiles, history_files
+from orchestration.generations.range_parts import parts_in
+from orchestration.generations.range_scope import RangeScope, last_files, require_fit, shown
 from orchestration.generations.range_side import side_pipeline
 from orchestration.generations.range_windows import final_time
 from orchestration.generations.switch_lock import HeldSwitch, in_turn
-from orchestration.requested_state import read_requested
 from sources.common.counting import counted
-from sources.common.positions import Record
 from sources.config.loader import LoadedPipeline
-from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import target_of
 from sources.state.action_log import recorded
 from sources.storage.folder import Folder
-from spark_jobs.target.delta_table import open_table, paths_of
-from spark_jobs.target.history_files import HistoryFiles, has_history_files, read_history_files
-from spark_jobs.target.replace_range import Replaced, Replacement
-
-_FOLDER = "ranges"
-_REMOVED = "removed-files.json"
-
-
-class RemovedFiles(Record):
-    """Files of history that a replacement removes from the target; written before it does."""
-
-    paths: list[str]
+from spark_jobs.target.replace_range import Replaced, Replacement, Turn
+from spark_jobs.target.replace_versions import VersionsReplacement
 
 
 @dataclass(frozen=True)
@@ -92,8 +76,9 @@ class RangeResult:
     def text(self) -> str:
         """What was replaced, in a sentence; computed."""
         live, scope = self.replaced.kept_live, self.scope
-        kept = f"; {counted(live, 'row')} of the live run kept" if live else ""
-        kind = " of history" if scope.windows is None else ""
+        whose = "that are newer" if scope.order else "of the live run"
+        kept = f"; {counted(live, 'row')} {whose} kept" if live else ""
+        kind = " of history" if scope.windows is None and not scope.order else ""
         return (
             f"From {shown(scope.since)} until {shown(scope.until)}: "
             f"{counted(self.replaced.removed, 'row')}{kind} replaced by "
@@ -159,7 +144,7 @@ def _backfill(
     with turn():
         # Refused now, not after the files were read.
         held.note("1 of 2: computing the rows of the range from the files")
-    folder = generation.folder(f"{_FOLDER}/{run_id}")
+    folder = generation.folder(f"{RANGES}/{run_id}")
     if scope.why is not None:
         say(scope.why)
     side = side_pipeline(context, folder, scope)
@@ -170,24 +155,40 @@ def _backfill(
     else:
         run_chain(ChainRun(side, _Lines(say), rest_requested=True))
     held.note("2 of 2: replacing the range in the table")
-    target = target_of(context.loaded, generation.name)
-    replacement = Replacement(
-        table=target,
-        side=None if side is None else side.target,
-        where=scope.where(context.pipeline.event_time.column),
-        history=history_files(context, target) if scope.windows is None else None,
-        key=context.pipeline.sink.key,
-        transaction=f"{generation.info.transaction_id}-range-{run_id}",
-        scratch=folder.folder("scratch"),
-        turn=turn,
-    )
-    done = replacement.run(lambda paths: folder.replace(_REMOVED, RemovedFiles(paths=paths)))
+    replacement = _replacement(context, scope, folder, side, turn)
+    done = replacement.run(lambda paths: folder.replace(REMOVED, RemovedFiles(paths=paths)))
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()
     replaced = done or Replaced(0, 0, 0)
     result = RangeResult(scope, generation.name, replaced)
     say(result.text)
     return result
+
+
+def _replacement(
+    context: PipelineContext,
+    scope: RangeScope,
+    folder: Folder,
+    side: LoadedPipeline | None,
+    turn: Turn,
+) -> Replacement:
+    """Return the replacement of a range by the rows that its pipeline has computed."""
+    generation, sink = context.generation, context.pipeline.sink
+    target = target_of(context.loaded, generation.name)
+    is_appended = scope.windows is None and not scope.order
+    given: dict[str, Any] = {
+        "table": target,
+        "side": None if side is None else side.target,
+        "where": scope.where(context.pipeline.event_time.column),
+        "history": history_files(context, target) if is_appended else None,
+        "key": sink.key,
+        "transaction": f"{generation.info.transaction_id}-range-{folder.name}",
+        "scratch": folder.folder("scratch"),
+        "turn": turn,
+    }
+    if scope.order:
+        return VersionsReplacement(**given, order=scope.order)
+    return Replacement(**given)
 
 
 def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
@@ -255,27 +256,3 @@ class _Lines(Observer):
         if isinstance(step, PlanStep):
             splits = sum(part.splits for part in outcome.value.files)
             self._say(f"{counted(splits, 'split is', 'splits are')} to be read.")
-
-
-def history_files(context: PipelineContext, target: Folder) -> HistoryFiles:
-    """Return which files of the target hold history: all of them until a stream starts.
-
-    Args:
-        context: The serving generation.
-        target: Folder of the table that it writes to.
-
-    Raises:
-        InputError: The table can't be read.
-        StateError: The stream was requested, but has not started yet; or the state is damaged.
-    """
-    generation, last = context.generation, context.pipeline.sources[-1]
-    opened = open_table(target)
-    # In this order: a stream that was not requested by now has written nothing that was read.
-    is_all_there_is = last.boundedness is Boundedness.BOUNDED or read_requested(generation) is None
-    if is_all_there_is and not has_history_files(generation):
-        return HistoryFiles(set(paths_of(opened)), set())
-    found = read_history_files(generation, opened)
-    ranges = generation.folder(_FOLDER)
-    documents = (ranges.read(name, RemovedFiles) for name in ranges.names(f"*/{_REMOVED}"))
-    removed = {path for each in documents if each is not None for path in each.paths}
-    return replace(found, gone=found.gone | removed)

@@ -8,11 +8,11 @@ in the range, too, files with live rows are not touched.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -32,8 +32,6 @@ from spark_jobs.target.history_files import RANGE_FILE, HistoryFiles
 from spark_jobs.target.key_match import without_keys
 
 _TRIES = 10
-# The first attempt, from 0, during which nobody else writes.
-_UNHINDERED = 2
 _PAUSE_S = 0.2
 Turn = Callable[[], AbstractContextManager[object]]
 """What keeps other writers out while its context lasts."""
@@ -46,12 +44,16 @@ class Replaced(NamedTuple):
         removed: Rows in the range that were removed: those of history, or all.
         written: Recomputed rows that replace them.
         kept_live: Recomputed rows that were not written, since a row of the live run with the same
-            key is in the range; that row stays.
+            key is in the range, or a newer version of the row is in the table; that row stays.
     """
 
     removed: int
     written: int
     kept_live: int
+
+
+Rewritten = tuple[list[AddAction], list[dict[str, Any]], Replaced]
+"""Files to be added, beside those in the scratch folder; files to be removed; numbers of rows."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,9 @@ class Replacement:
     scratch: Folder
     turn: Turn = nullcontext
 
+    # The first attempt, from 0, during which nobody else writes.
+    _UNHINDERED: ClassVar[int] = 2
+
     def run(self, before_commit: Callable[[list[str]], None]) -> Replaced | None:
         """Replace the range in one commit; try up to 10 times if other writers commit first.
 
@@ -99,7 +104,7 @@ class Replacement:
                 files at each attempt. The table is unchanged then.
         """
         for number in range(_TRIES):
-            is_alone = number >= _UNHINDERED
+            is_alone = number >= self._UNHINDERED
             with self.turn() if is_alone else nullcontext():
                 opened = open_table(self.table)
                 if opened.transaction_version(self.transaction) is not None:
@@ -143,37 +148,7 @@ class Replacement:
                 "whole table: `hybrid rerun P`."
             )
             raise InputError(message, hint, table=self.table.url, column=self.where.column)
-        rows = pa.table(opened.get_add_actions()).to_pylist()
-        old, live = self._concerned(rows)
-        read = _Reader(opened)
-        live_keys = self._live_keys(read, live)
-        removed = written = kept_live = 0
-        touched = []
-        for row in old:
-            held = read.rows(row)
-            inside = self.where.holds(held)
-            if not pc.any(inside).as_py():
-                continue
-            touched.append(row)
-            removed += pc.sum(inside).as_py()
-            self._write(opened, scratch, held.filter(pc.invert(inside)))
-        adds: list[AddAction] = []
-        if self.side is not None:
-            side = open_table(self.side)
-            recomputed = _Reader(side)
-            for row in pa.table(side.get_add_actions()).to_pylist():
-                if live_keys is None and self.history is not None:
-                    written += row["num_records"]
-                    adds.append(self._bring(self.side, row))
-                    continue
-                made = new = recomputed.rows(row)
-                if self.history is None:
-                    made = new = made.filter(self.where.holds(made))
-                if live_keys is not None:
-                    new = without_keys(made, live_keys)
-                written += new.num_rows
-                kept_live += made.num_rows - new.num_rows
-                self._write(opened, scratch, new)
+        adds, touched, counts = self._rewrite(opened, scratch)
         if is_delta_table(scratch):
             rewritten = pa.table(open_table(scratch).get_add_actions()).to_pylist()
             adds += [self._bring(scratch, row) for row in rewritten]
@@ -188,7 +163,42 @@ class Replacement:
                 partition_by=opened.metadata().partition_columns,
                 commit_properties=once,
             )
-        return Replaced(removed, written, kept_live)
+        return counts
+
+    def _rewrite(self, opened: DeltaTable, scratch: Folder) -> Rewritten:
+        """Write the rows that stay in files that are removed, and the recomputed ones."""
+        rows = pa.table(opened.get_add_actions()).to_pylist()
+        old, live = self._concerned(rows)
+        read = FileReader(opened)
+        live_keys = self._live_keys(read, live)
+        removed = written = kept_live = 0
+        touched = []
+        for row in old:
+            held = read.rows(row)
+            inside = self.where.holds(held)
+            if not pc.any(inside).as_py():
+                continue
+            touched.append(row)
+            removed += pc.sum(inside).as_py()
+            self._write(opened, scratch, held.filter(pc.invert(inside)))
+        adds: list[AddAction] = []
+        if self.side is not None:
+            side = open_table(self.side)
+            recomputed = FileReader(side)
+            for row in pa.table(side.get_add_actions()).to_pylist():
+                if live_keys is None and self.history is not None:
+                    written += row["num_records"]
+                    adds.append(self._bring(self.side, row))
+                    continue
+                made = new = recomputed.rows(row)
+                if self.history is None:
+                    made = new = made.filter(self.where.holds(made))
+                if live_keys is not None:
+                    new = without_keys(made, live_keys)
+                written += new.num_rows
+                kept_live += made.num_rows - new.num_rows
+                self._write(opened, scratch, new)
+        return adds, touched, Replaced(removed, written, kept_live)
 
     def _concerned(
         self, rows: list[dict[str, Any]]
@@ -216,7 +226,7 @@ class Replacement:
             [row for row in concerned if row["path"] not in of_history],
         )
 
-    def _live_keys(self, read: _Reader, live: list[dict[str, Any]]) -> pa.Table | None:
+    def _live_keys(self, read: FileReader, live: list[dict[str, Any]]) -> pa.Table | None:
         tables = (read.rows(row) for row in live)
         found = [rows.filter(self.where.holds(rows)).select(list(self.key)) for rows in tables]
         keys = pa.concat_tables(found) if found else None
@@ -242,20 +252,29 @@ class Replacement:
         return add_action(row, name)
 
 
-class _Reader:
-    """Reader of a table, file by file."""
+class FileReader:
+    """Reader of a Delta table, file by file.
+
+    Args:
+        table: The table.
+    """
 
     def __init__(self, table: DeltaTable) -> None:
         self._all = table.to_pyarrow_dataset()
         self._files = {fragment.path: fragment for fragment in self._all.get_fragments()}
 
-    def rows(self, row: dict[str, Any]) -> pa.Table:
-        """Return the rows of a file, partition columns included."""
+    def rows(self, row: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:
+        """Return the rows of a file, partition columns included.
+
+        Args:
+            row: The file's row in ``DeltaTable.get_add_actions``.
+            columns: Names of the columns to read; None for all.
+        """
         fragment = self._files[unquote(row["path"])]
         single = FileSystemDataset(
             [fragment], self._all.schema, self._all.format, self._all.filesystem
         )
-        return single.to_table()
+        return single.to_table(columns=None if columns is None else list(columns))
 
 
 def _remove(row: dict[str, Any], now_ms: int) -> RemoveAction:

@@ -200,20 +200,33 @@ def test_other_state_is_refused_with_the_reason_and_the_way_out(
     assert "hybrid rerun P" in refused.hint
 
 
+SINGLE = {"path": "out", "mode": "merge", "key": ["id"]}
+WATERMARK = "a watermark of 1 hour on at"
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({}, "the version of a row before the range would have to come back"),
-        ({"sequence": "v", "deleted": "gone"}, "an earlier change of a row may lie before"),
+        ({}, "without `sink.sequence` it is unknown which version of a row is the latest"),
+        ({"sequence": "v", "deleted": "gone"}, "rows that were deleted are not in the table"),
+        ({"sequence": "v", "unchanged": "kept"}, "values that `sink.unchanged: kept` names"),
     ],
 )
-def test_single_rows_that_are_merged_are_refused_with_the_reason(
+def test_single_rows_that_are_merged_without_an_order_are_refused_with_the_reason(
     tmp_path: Path, more: dict[str, Any], told: str
 ) -> None:
-    case = ScopeCase(tmp_path, sink={"path": "out", "mode": "merge", "key": ["id"], **more})
-    case.known(None, operators="a watermark of 1 hour on at").ended()
+    case = ScopeCase(tmp_path, sink={**SINGLE, **more}).known(None, operators=WATERMARK).ended()
+    assert "merges rows by key (`sink.mode: merge`), and a range" in case.refused().message
     assert told in case.refused().message
-    assert "without windows of event time" in case.refused().message
+
+
+def test_single_rows_that_are_merged_in_order_have_ranges(tmp_path: Path) -> None:
+    case = ScopeCase(tmp_path, sink={**SINGLE, "sequence": ["at", "v"]})
+    scope = case.known(None, operators=WATERMARK).ended().fit(3, 5)
+    assert (scope.order, scope.read, scope.why) == (["at", "v"], (at(3), at(5)), None)
+    side = declared(case, scope)
+    assert side["sink"]["sequence"] == ["at", "v"]
+    assert "batch" not in side["sources"][0]
 
 
 def test_history_that_is_not_read_yet_has_no_ranges(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from feeds.position import Position
 from feeds.record import FeedRecord
 from orchestration.audit.kept_audit import KeptAudit
-from orchestration.generations.ranges import RemovedFiles
+from orchestration.generations.range_history import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RefusedRestart, RequestedState, Watch
 from orchestration.supervision.slot_watch import SlotWatch

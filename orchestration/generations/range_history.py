@@ -1,0 +1,48 @@
+"""Which files of the table hold history, and which ones replacements of ranges have removed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestration.requested_state import read_requested
+from sources.common.positions import Record
+from sources.hybrid import Boundedness
+from sources.planning.context import PipelineContext
+from sources.storage.folder import Folder
+from spark_jobs.target.delta_table import open_table, paths_of
+from spark_jobs.target.history_files import HistoryFiles, has_history_files, read_history_files
+
+RANGES = "ranges"
+"""Folder of a generation with a folder for each backfill."""
+REMOVED = "removed-files.json"
+"""Name of the document :class:`RemovedFiles` in the folder of a backfill."""
+
+
+class RemovedFiles(Record):
+    """Files of history that a replacement removes from the target; written before it does."""
+
+    paths: list[str]
+
+
+def history_files(context: PipelineContext, target: Folder) -> HistoryFiles:
+    """Return which files of the target hold history: all of them until a stream starts.
+
+    Args:
+        context: The serving generation.
+        target: Folder of the table that it writes to.
+
+    Raises:
+        InputError: The table can't be read.
+        StateError: The stream was requested, but has not started yet; or the state is damaged.
+    """
+    generation, last = context.generation, context.pipeline.sources[-1]
+    opened = open_table(target)
+    # In this order: a stream that was not requested by now has written nothing that was read.
+    is_all_there_is = last.boundedness is Boundedness.BOUNDED or read_requested(generation) is None
+    if is_all_there_is and not has_history_files(generation):
+        return HistoryFiles(set(paths_of(opened)), set())
+    found = read_history_files(generation, opened)
+    ranges = generation.folder(RANGES)
+    documents = (ranges.read(name, RemovedFiles) for name in ranges.names(f"*/{REMOVED}"))
+    removed = {path for each in documents if each is not None for path in each.paths}
+    return replace(found, gone=found.gone | removed)

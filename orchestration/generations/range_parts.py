@@ -1,0 +1,89 @@
+"""The files that have the rows which recomputing a range reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from orchestration.generations.range_scope import RangeScope, shown
+from sources.config.file_options import TimeRange
+from sources.config.file_source import FileSource
+from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
+from sources.files.split_table import FileListing
+from sources.files.splits import list_source
+from sources.files.time_range import EmptyRangeError
+from sources.planning.context import PipelineContext
+
+
+class RangePart(NamedTuple):
+    """The part of a range that one source of files covers.
+
+    Attributes:
+        source: The source.
+        since, until: The part: from ``since`` on, before ``until``.
+        listing: The splits that may have rows of it, as the files are now.
+    """
+
+    source: FileSource
+    since: datetime
+    until: datetime
+    listing: FileListing
+
+
+def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterator[RangePart]:
+    """Yield the part of a range of event times that each bounded source of files covers.
+
+    Sources whose files have no rows of the range are left out.
+
+    Args:
+        loaded: The pipeline.
+        since: The first event time of the range.
+        until: The first event time after it.
+
+    Raises:
+        InputError: No file matches a source's globs, or a file can't be read.
+        UnavailableError: The store does not answer.
+    """
+    for source in loaded.pipeline.sources:
+        if not isinstance(source, FileSource) or source.discovery_interval is not None:
+            continue
+        declared = source.time_range
+        begin = since if declared.since is None else max(since, declared.since)
+        end = until if declared.until is None else min(until, declared.until)
+        if begin >= end:
+            continue
+        limits = TimeRange.model_construct(since=begin, until=end)
+        try:
+            listing = list_source(loaded, source.model_copy(update={"time_range": limits}))
+        except EmptyRangeError:
+            continue
+        yield RangePart(source, begin, end, listing)
+
+
+def parts_in(context: PipelineContext, scope: RangeScope) -> list[RangePart]:
+    """Return the part of what a range reads that each bounded source of files covers.
+
+    Args:
+        context: The serving generation.
+        scope: What the range covers.
+
+    Raises:
+        InputError: As :func:`parts_of`.
+        StateError: A window would be computed from the rows of two sources, and dropped or kept by
+            what it contains after the first of them.
+        UnavailableError: The store does not answer.
+    """
+    parts = list(parts_of(context.loaded, scope.read.since, scope.read.until))
+    if scope.windows is None or not scope.windows.is_selective or len(parts) <= 1:
+        return parts
+    names = " and ".join(f"`{part.source.name}`" for part in parts)
+    message = (
+        f"Rows from {shown(scope.read.since)} until {shown(scope.read.until)} are in the sources "
+        f"{names}, which are read one after the other, and the transform selects windows by what "
+        "they contain: one that is selected after the first source, and would not be after the "
+        "last, would stay."
+    )
+    hint = "Choose ranges whose windows lie in one of the sources."
+    raise StateError(message, hint, pipeline=context.pipeline.name, field="since")

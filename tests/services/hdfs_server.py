@@ -13,12 +13,12 @@ from services.process import HOST, end, free_ports, last_lines, spawn
 from spark_jobs.jvm.jar_sets import JarSet, excludes
 from spark_jobs.jvm.jars import obtain
 from spark_jobs.jvm.java import require_java
-from spark_jobs.jvm.spark_version import spark_home
+from spark_jobs.jvm.spark_version import installed_parts, spark_home
 from tests.services.processes import wait_for
 
 # All that it depends on is in PySpark's own jars, at the same version.
 SERVER = JarSet(
-    packages=("org.apache.hadoop:hadoop-client-minicluster:3.5.0",),
+    packages=(f"org.apache.hadoop:hadoop-client-minicluster:{installed_parts().hadoop}",),
     excludes=(*excludes("spark").split(","), "commons-logging:commons-logging"),
 )
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

@@ -13,6 +13,7 @@ import pytest
 from sources.errors import InputError
 from spark_jobs.jvm.jar_sets import SETS, JarSet, excludes, packages
 from spark_jobs.jvm.jars import resolve, resolve_sets
+from spark_jobs.jvm.spark_version import installed_parts
 from tests.spark_jobs.jvm.tiny_repository import (
     Server,
     add,
@@ -159,14 +160,14 @@ def test_a_handed_in_folder_without_jars_is_named_with_how_to_fill_it(
 def test_a_set_that_nobody_declared_is_refused_with_those_that_are() -> None:
     with pytest.raises(
         InputError,
-        match=r"`nothing`.*azure, broker, connect, connect-mariadb, google, msk, s3, spark",
+        match=r"`nothing`.*azure, broker, connect, connect-mariadb, .*s3, spark",
     ):
         resolve("nothing")
 
 
 def test_a_cluster_gets_the_packages_without_the_pin_that_it_can_not_express() -> None:
     wanted = packages("spark").split(",")
-    assert "io.delta:delta-spark_4.2_2.13:4.4.0" in wanted
+    assert installed_parts().delta in wanted
     assert all(coordinate.count(":") == 2 for coordinate in wanted)
     assert "token-provider" not in packages("spark")
     assert "org.slf4j:*" in excludes("spark").split(",")
@@ -180,7 +181,7 @@ def test_a_cluster_leaves_out_what_any_of_the_sets_does() -> None:
 
 def test_s3_comes_without_the_bundle_of_the_whole_sdk() -> None:
     assert "software.amazon.awssdk:bundle" in excludes("s3").split(",")
-    assert "software.amazon.awssdk:sts:2.35.4" in packages("s3").split(",")
+    assert f"software.amazon.awssdk:sts:{installed_parts().aws_sdk}" in packages("s3").split(",")
 
 
 def test_several_sets_come_in_the_order_that_they_were_asked_for(

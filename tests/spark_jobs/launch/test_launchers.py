@@ -23,6 +23,7 @@ from sources.errors import InputError, RunError, StateError, UnavailableError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
 from spark_jobs.jvm.jar_sets import excludes, packages
+from spark_jobs.jvm.spark_version import installed_parts
 from spark_jobs.jvm.storage_jar import CONF, JAR
 from spark_jobs.launch import driver_state, kubernetes, submit, yarn
 from spark_jobs.launch.base import Status
@@ -348,6 +349,9 @@ class TestCommands:
         assert command[command.index("--jars") + 1] == "/jars/spark.jar,/jars/azure.jar"
         assert not any("s3cr3t" in part for part in command)
 
+    @pytest.mark.skipif(
+        "google" in installed_parts().lacks, reason="this Hadoop has no client of it"
+    )
     @pytest.mark.parametrize(
         ("variable", "expected"),
         [

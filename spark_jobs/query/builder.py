@@ -11,15 +11,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sources.common.positions import iso, now_ms
-from sources.common.schema import parse_schema
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, SeamError
 from sources.serving import target_of
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint.history_watermark import keep_history_watermark
 from spark_jobs.checkpoint.kept_event_times import require_no_watermark_on
-from spark_jobs.checkpoint.transform_compatibility import Transform, first_batch, record_transform
-from spark_jobs.checkpoint.transform_shape import Shape, digest
+from spark_jobs.checkpoint.transform_compatibility import first_batch, record_transform
+from spark_jobs.checkpoint.transform_shape import Shape
 from spark_jobs.checkpoint.watermark import (
     Watermark,
     judge_arrival,
@@ -29,8 +28,9 @@ from spark_jobs.checkpoint.watermark import (
 )
 from spark_jobs.query.copied_files import copied_history
 from spark_jobs.query.declaration import QueryDeclaration
+from spark_jobs.query.described_transform import describe_transform, no_rows, on_no_rows
 from spark_jobs.query.passed_columns import needs_rows_passed_on, require_passed_on
-from spark_jobs.query.place import PlaceStream, empty_stream
+from spark_jobs.query.place import PlaceStream
 from spark_jobs.query.user_transform import load_transform
 from spark_jobs.readers.spark_errors import reporting_batch
 from spark_jobs.readers.wrong_rows import keeping_wrong_rows
@@ -100,9 +100,9 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     require_replayable(pipeline, _replayed(query), rows)
     require_extensible(pipeline, rows)
     if pipeline.event_time.outside == "keep":
-        require_no_watermark_on(pipeline.event_time.column, _on_no_rows(spark, query))
+        require_no_watermark_on(pipeline.event_time.column, on_no_rows(spark, context))
     if needs_rows_passed_on(pipeline):
-        empty = _no_rows(spark, query)
+        empty = no_rows(spark, context)
         require_passed_on(pipeline, load_transform(context.loaded)(empty), empty)
     watermark = watermark_of(rows, given, pipeline.event_time.column)
     warnings = _judge_watermark(query, watermark)
@@ -120,7 +120,10 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
         if not has_history_files(generation):
             keep_history_watermark(generation)
         keep_history_files(generation, path, context.loaded.target)
-    if (changed := record_transform(generation, _transform(spark, query))) is not None:
+    transform = describe_transform(
+        spark, context, first_batch(generation), _reached_in_words(query)
+    )
+    if (changed := record_transform(generation, transform)) is not None:
         warnings.append(changed)
     writer = _writer(query, rows, path, guard).option(
         "checkpointLocation", generation.checkpoint.hadoop_path
@@ -180,33 +183,6 @@ def _union(query: QueryDeclaration, streams: list[PlaceStream]) -> DataFrame:
         for each in streams
     ]
     return reduce(DataFrame.unionByName, parts)
-
-
-def _transform(spark: SparkSession, query: QueryDeclaration) -> Transform:
-    """Describe the transform by what it makes of a stream of the plan's columns."""
-    context = query.context
-    shape = Shape(_on_no_rows(spark, query))
-    return Transform(
-        name=context.pipeline.transform.name,
-        first_batch=first_batch(query.generation),
-        reached=_reached_in_words(query),
-        code=load_transform(context.loaded).digest(),
-        plan=digest("\n".join(shape.lines)),
-        operators=shape.operators,
-        spark=spark.version,
-    )
-
-
-def _on_no_rows(spark: SparkSession, query: QueryDeclaration) -> DataFrame:
-    """Return what the transform makes of an empty stream with the columns that it sees."""
-    result: DataFrame = load_transform(query.context.loaded)(_no_rows(spark, query))
-    return result
-
-
-def _no_rows(spark: SparkSession, query: QueryDeclaration) -> DataFrame:
-    """Return an empty stream with the columns that the transform sees."""
-    columns = parse_schema(query.context.pipeline.current(query.plan.columns_by_name))
-    return empty_stream(spark, query.generation, columns)
 
 
 def require_replayable(pipeline: Pipeline, replayed: Sequence[str], rows: DataFrame) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from orchestration import lineage
+from orchestration.changed_columns.begin import plan_changed_columns
 from orchestration.requested_state import (
     RequestedState,
     in_words,
@@ -117,6 +118,7 @@ def plan(loaded: LoadedPipeline) -> Plan:
         require_belonging(loaded, context.generation)
     drop = None if outdated is None else partial(drop_unread, loaded, outdated)
     with TransformCheck(loaded) as check:
+        plan_changed_columns(loaded, check.process, is_outdated=outdated is not None)
         if context is None or not context.is_planned:
             # Spark comes up while files are listed.
             check.start()

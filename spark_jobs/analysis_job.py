@@ -1,6 +1,7 @@
 """Process that answers questions which only Spark can, while a plan is made.
 
-How a transform's result looks, and where tables are that are declared by their names. Started by
+How a transform's result looks, how two of them differ, and where tables are that are declared by
+their names. Started by
 :mod:`spark_jobs.launch.spark_process`, which writes requests to stdin and reads answers from
 stdout; each is JSON in one line.
 """
@@ -14,11 +15,13 @@ import tempfile
 from pydantic import TypeAdapter
 from pyspark.sql import SparkSession
 
+from sources.changed_columns.documents import ColumnsAnswer, ColumnsRequest
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
 from sources.planning.table_places import PlacesAnswer, PlacesRequest
 from sources.planning.transform_analysis import AnalysisAnswer, AnalysisRequest
 from sources.storage.folder import Folder
+from spark_jobs.changed_columns.difference import compare_transforms
 from spark_jobs.jvm.storage_jar import use_own_classes
 from spark_jobs.query.analysis import analyze
 from spark_jobs.readers.catalog_table import place_of
@@ -31,11 +34,14 @@ def main() -> None:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         spark = SparkSession.builder.getOrCreate()
         use_own_classes(spark)
-        requests = TypeAdapter[AnalysisRequest | PlacesRequest](AnalysisRequest | PlacesRequest)
+        kinds = AnalysisRequest | PlacesRequest | ColumnsRequest
+        requests = TypeAdapter[AnalysisRequest | PlacesRequest | ColumnsRequest](kinds)
         for line in sys.stdin:
             request = requests.validate_json(line)
             if isinstance(request, PlacesRequest):
                 answers.write(_places(spark, request).model_dump_json())
+            elif isinstance(request, ColumnsRequest):
+                answers.write(_difference(spark, request).model_dump_json())
             else:
                 answers.write(_analysis(spark, request).model_dump_json())
             answers.write("\n")
@@ -57,6 +63,14 @@ def _places(spark: SparkSession, request: PlacesRequest) -> PlacesAnswer:
     except HybridError as error:
         return PlacesAnswer(refusal=error.report())
     return PlacesAnswer(places=places)
+
+
+def _difference(spark: SparkSession, request: ColumnsRequest) -> ColumnsAnswer:
+    try:
+        before, now = load_pipeline(request.before), load_pipeline(request.now)
+        return ColumnsAnswer(difference=compare_transforms(spark, before, now, request.given))
+    except HybridError as error:
+        return ColumnsAnswer(refusal=error.report())
 
 
 if __name__ == "__main__":

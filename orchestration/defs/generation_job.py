@@ -10,6 +10,7 @@ from pydantic import Field
 
 from orchestration.attribution import acting_user
 from orchestration.audit.compare_generations import GenerationComparison, compare_generations
+from orchestration.changed_columns.begin import begin_changed_columns
 from orchestration.defs import generation_metadata, job_texts
 from orchestration.defs.assets import (
     ACTION_TAG,
@@ -25,6 +26,7 @@ from orchestration.defs.table_checks import COMPARED, no_candidate, report_table
 from orchestration.defs.ways import say_in
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard, rerun
+from sources.changed_columns.documents import read_changed_columns
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.reruns import Rerun
 from sources.generations import begin
@@ -67,6 +69,11 @@ class GenerationForm(dg.Config):
         default=Promote.NEVER,
         description="RERUN: NEVER leaves the promotion to a person; CHECKS promotes once it has "
         "caught up, is healthy and has enough rows.",
+    )
+    only_changed: bool = Field(
+        default=False,
+        description="NEW: take the serving rows, and compute only the columns that the transform "
+        "changes.",
     )
     rows_at_least: float = Field(
         default=0.99,
@@ -127,11 +134,14 @@ def _form(loaded: LoadedPipeline, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _new(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
-    made = begin(loaded, acting_user(context.run.tags, form.by))
+    by = acting_user(context.run.tags, form.by)
+    made = begin_changed_columns(loaded, by) if form.only_changed else begin(loaded, by)
+    columns = read_changed_columns(made)
+    what = "" if columns is None else f": {columns.in_words}"
     name = loaded.pipeline.name
     context.log.info(
-        f"Generation {made.name} has begun. Materialize the job `{name}` to compute its table; "
-        f"then launch this job with COMPARE, and with PROMOTE."
+        f"Generation {made.name} has begun{what}. Materialize the job `{name}` to compute its "
+        f"table; then launch this job with COMPARE, and with PROMOTE."
     )
 
 

@@ -97,6 +97,8 @@ def _counterpart(words: list[str], command: str, loaded: LoadedPipeline) -> str:
     rest = words[len(name.split()) :]
     given = rest[1:] if rest and _PLACEHOLDER.fullmatch(rest[0]) else rest
     action = name.removeprefix("generation ")
+    if name == "generation new" and given == ["--only-changed"]:
+        return f"the job `{generation_name(loaded)}` with the action NEW and `only_changed`"
     is_general = bool(given) and given[0] not in ("--by", "--generation")
     if name == "step" and len(given) == 1:
         return f"the asset `{loaded.pipeline.name}/{given[0]}`"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
+from orchestration.changed_columns.saving import saving_in_words
 from orchestration.progress.earlier import earlier_generations, read_earlier
 from orchestration.progress.estimate import Estimate, estimate
 from orchestration.progress.plan_summary import summary
@@ -43,7 +44,8 @@ class Preview(BaseModel):
     """Preview of a plan.
 
     Attributes:
-        summary: The plan in plain sentences, as Markdown.
+        summary: The plan in plain sentences, as Markdown; of a generation that computes only
+            changed columns, what it reads and writes against a full rerun.
         files: Number of files of each file source, by its name.
         estimate: How long its bounded sources will take.
         schemas: For each column, its Spark SQL type by source; a source that lacks it is left out.
@@ -89,8 +91,9 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
         ),
         None,
     )
+    saved = saving_in_words(loaded, generation, plan)
     return Preview(
-        summary=summary(pipeline, plan, files, target, expected),
+        summary=saved or summary(pipeline, plan, files, target, expected),
         files=files,
         estimate=expected,
         schemas=_side_by_side(_columns(plan)),

@@ -7,10 +7,12 @@ import threading
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from sources.changed_columns.documents import is_unfinished
 from sources.common.counting import counted
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from sources.planning.rounds import Round
+from spark_jobs.driver.changed_columns import run_changed_columns
 from spark_jobs.driver.late_rows import require_no_late_rows
 from spark_jobs.driver.reporter import Reporter
 from spark_jobs.driver.retention_guard import RetentionGuard
@@ -39,6 +41,8 @@ def run_bounded(
 ) -> int:
     """Read a bounded source to its end, rounds included, and record its end position.
 
+    A generation that computes only changed columns takes the rows of the serving one instead.
+
     The query is built again for each round (a further listing of the source's files), and
     whenever another rate limit is in force. What an earlier run committed is not read again.
 
@@ -64,6 +68,9 @@ def run_bounded(
             the watermark than is declared.
         StreamingQueryException: The query failed in Spark.
     """
+    if is_unfinished(context.generation):
+        is_done = run_changed_columns(spark, context, reporter, stop)
+        return FINISHED if is_done else INCOMPLETE
     while True:
         with reporter.at_work():
             require_no_late_rows(context)

@@ -13,6 +13,7 @@ from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
 from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
+from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch.record import record_switch
 
 
@@ -34,7 +35,10 @@ def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
         if topic is not None:
             log = KafkaLog(topic)
             hand_over(context, topic, log)
-            require_sound(context, topic, log)
+            place = context.pipeline.hybrid_source().index(name)
+            # What was read already, for the rows that a generation has taken over, may be deleted.
+            if not offset_log.reached(context.generation.checkpoint, place):
+                require_sound(context, topic, log)
         record_switch(context.generation, launch_id, name)
     except HybridError as error:
         sys.stderr.write(f"This driver ends without reading source `{name}`: {error}\n")

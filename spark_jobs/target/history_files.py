@@ -7,7 +7,7 @@ and counts once the table has a commit of that number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,8 +81,20 @@ def keep_history_files(generation: Generation, table: Folder, target: Folder) ->
         inside = table.name_in(target)
         names = paths_of(open_table(table))
         paths = names if inside is None else [f"{inside}/{name}" for name in names]
-        table_of_paths = pa.table({_COLUMN: pa.array(paths, pa.string())})
-        write_state_table(generation, _NAME, table_of_paths)
+        record_history_files(generation, paths)
+
+
+def record_history_files(generation: Generation, paths: Sequence[str]) -> None:
+    """Record files as those of history, in place of what was recorded before.
+
+    Args:
+        generation: State of the generation.
+        paths: Their paths, as the log of the target names them or will name them.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    write_state_table(generation, _NAME, pa.table({_COLUMN: pa.array(paths, pa.string())}))
 
 
 def has_history_files(generation: Generation) -> bool:

@@ -11,6 +11,7 @@ from orchestration.generations.range_history import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RefusedRestart, RequestedState, Watch
 from orchestration.supervision.slot_watch import SlotWatch
+from sources.changed_columns.documents import ChangedColumns, PinnedVersion
 from sources.common.positions import EndPosition, Record, StartPosition
 from sources.config.bad_records import BadRecordCount
 from sources.config.loader import KeptDefinition
@@ -54,6 +55,7 @@ KINDS: list[type[Record]] = [
     Approval,
     BadRecordCount,
     Barrier,
+    ChangedColumns,
     ColumnsLog,
     CompactedFiles,
     Crossing,
@@ -75,6 +77,7 @@ KINDS: list[type[Record]] = [
     Launch,
     LeaseRecord,
     Ledger,
+    PinnedVersion,
     Plan,
     PlannedBy,
     Position,

@@ -1,0 +1,1 @@
+"""Tests of `orchestration.changed_columns`."""

@@ -120,6 +120,8 @@ bench: install
 	$(BIN)/python -m benchmarks.keys --in-memory
 	$(BIN)/python -m benchmarks.switch
 	$(BIN)/python -m benchmarks.partitions
+	$(BIN)/python -m benchmarks.new_column --format json
+	$(BIN)/python -m benchmarks.new_column --format parquet
 	$(BIN)/python -m benchmarks.upkeep
 	$(BIN)/python -m benchmarks.planning
 	$(BIN)/python -m benchmarks.topic_range

@@ -107,7 +107,8 @@ def _sums(table: str) -> tuple[Any, ...]:
         'SELECT count(*), sum(id), sum(epoch_us("at")::HUGEINT), '
         "sum(hash(id, v0, v1, total, product)::HUGEINT) FROM read_parquet($files)"
     )
-    found = duckdb.execute(query, {"files": files}).fetchone()
+    with duckdb.connect() as connection:
+        found = connection.execute(query, {"files": files}).fetchone()
     return () if found is None else found
 
 

@@ -57,8 +57,10 @@ def test_columns_are_replaced_added_and_dropped_for_every_reader(
     }
     read = pq.read_table(tmp_path / "c").select(list(expected)).to_pydict()
     assert read == pa.table(expected).to_pydict()
-    by_duckdb = duckdb.sql(f"SELECT id, v, nested, w FROM read_parquet('{tmp_path / 'c'}')")
-    assert by_duckdb.to_arrow_table().to_pydict() == pa.table(expected).to_pydict()
+    with duckdb.connect() as connection:
+        query = f"SELECT id, v, nested, w FROM read_parquet('{tmp_path / 'c'}')"
+        by_duckdb = connection.execute(query).to_arrow_table()
+    assert by_duckdb.to_pydict() == pa.table(expected).to_pydict()
     assert spark.read.parquet(str(tmp_path / "c")).agg({"w": "sum"}).first() == (1_499_500,)
     groups = pq.read_metadata(tmp_path / "c")
     assert [groups.row_group(n).num_rows for n in range(3)] == [400, 400, 200]

@@ -76,15 +76,22 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
         InputError: The range is empty, or ends after the time through which history is complete, or
             after windows to which the live run may have added rows.
         StateError: A range can't be recomputed on its own (rows that are merged without an order
-            of versions, or with deletes, a transform that keeps other state than windows of event
-            time, or a bounded topic), history is not read to its end yet, or another generation
-            serves in this one's place.
+            of versions, or with deletes, or all of whose versions are kept; a transform that keeps
+            other state than windows of event time, or a bounded topic), history is not read to its
+            end yet, or another generation serves in this one's place.
     """
     pipeline, generation = context.pipeline, context.generation
     if since >= until:
         message = f"The range from {shown(since)} until {shown(until)} is empty."
         hint = "Choose an `until` that is later than `since`."
         raise InputError(message, hint, pipeline=pipeline.name, field="until")
+    if pipeline.sink.history is not None:
+        message = (
+            f"The table of pipeline `{pipeline.name}` has every version of a row "
+            f"(`sink.history: {pipeline.sink.history}`), and where one ends is said by versions "
+            "beyond the range."
+        )
+        raise StateError(message, RERUN, pipeline=pipeline.name, field="sink.history")
     known = read_transforms(generation)
     is_stateful = bool(known and known[-1].operators)
     if known and not is_stateful:

@@ -220,6 +220,13 @@ def test_single_rows_that_are_merged_without_an_order_are_refused_with_the_reaso
     assert told in case.refused().message
 
 
+def test_a_table_with_every_version_of_a_row_has_no_ranges(tmp_path: Path) -> None:
+    case = ScopeCase(tmp_path, sink={**SINGLE, "sequence": "v", "history": "at"}).ended()
+    error = case.refused()
+    assert "has every version of a row (`sink.history: at`)" in error.message
+    assert "hybrid rerun" in error.hint
+
+
 def test_single_rows_that_are_merged_in_order_have_ranges(tmp_path: Path) -> None:
     case = ScopeCase(tmp_path, sink={**SINGLE, "sequence": ["at", "v"]})
     scope = case.known(None, operators=WATERMARK).ended().fit(3, 5)

@@ -407,5 +407,6 @@ def _statistics(rows: int, event_time: str | None, low: int | None, high: int | 
 
 
 def _moment(micros: int) -> str:
-    moment = datetime.fromtimestamp(micros // 1_000_000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros // 1000 % 1000:03d}Z"
+    # Not by `strftime`, which writes years before 1000 with fewer digits.
+    moment = datetime.fromtimestamp(micros // 1_000_000, UTC).replace(tzinfo=None)
+    return f"{moment.isoformat(timespec='seconds')}.{micros // 1000 % 1000:03d}Z"

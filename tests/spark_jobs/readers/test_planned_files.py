@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,11 @@ from tests.e2e.case import moment
 ROWS = [10, 70, 30, 40, 5]
 
 
-def planned(folder: Path, **changes: Any) -> PlannedSource:
+def planned(folder: Path, event_time: Any = "at", **changes: Any) -> PlannedSource:
     history = {"type": "files", "name": "h", "path": "in/*", "batch": {"files": 2}, **changes}
     document = {
         "name": "p",
-        "event_time": "at",
+        "event_time": event_time,
         "sources": [history],
         "transform": "transforms:identity",
         "sink": {"path": "out", "mode": "append", "key": ["id"]},
@@ -110,3 +112,14 @@ def test_a_changed_batch_of_parquet_applies_at_once(tmp_path: Path) -> None:
         pq.write_table(table, tmp_path / "in" / f"{at}")
     planned(tmp_path, format="parquet").prepare()
     assert largest(tmp_path, format="parquet", batch={"files": 5}).files == 5
+
+
+def test_statistics_have_years_of_four_digits(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    times = pa.array([datetime(999, 1, 2, 3, 4, 5, 6789, UTC)], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"id": [1], "at": times}), tmp_path / "in" / "0")
+    bounds = {"column": "at", "not_before": "0001-01-02T00:00:00Z"}
+    planned(tmp_path, bounds, format="parquet").prepare()
+    (log,) = (tmp_path / "state").rglob("_delta_log/*0.json")
+    (add,) = (each["add"] for each in map(json.loads, log.open()) if "add" in each)
+    assert json.loads(add["stats"])["minValues"] == {"at": "0999-01-02T03:04:05.006Z"}

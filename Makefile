@@ -122,6 +122,7 @@ bench: install
 	$(BIN)/python -m benchmarks.partitions
 	$(BIN)/python -m benchmarks.new_column --format json
 	$(BIN)/python -m benchmarks.new_column --format parquet
+	$(BIN)/python -m benchmarks.skew
 	$(BIN)/python -m benchmarks.upkeep
 	$(BIN)/python -m benchmarks.planning
 	$(BIN)/python -m benchmarks.topic_range

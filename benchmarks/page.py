@@ -23,6 +23,7 @@ from benchmarks.databases_page import databases_section
 from benchmarks.flink.page import flink_section
 from benchmarks.lake_page import lake_section
 from benchmarks.record import FOLDER
+from benchmarks.skew_page import skew_section
 
 _DOCS = Path(__file__).parents[1] / "docs"
 PAGE = _DOCS / "benchmarks.md"
@@ -128,7 +129,7 @@ def page_of(found: Mapping[str, Document]) -> str:
     """Return the text of the page, in Markdown, for results by name of the benchmark."""
     parts = [_HEAD, *_ratios(found), *flink_section(found, _table), *_profiles(found)]
     parts += [*_curves(found), *_switch(found), *columns_section(found, _table)]
-    parts += [*lake_section(found, _table)]
+    parts += [*skew_section(found, _table), *lake_section(found, _table)]
     parts += [*_fixed(found), *_soak(found), *_kills(found)]
     parts += [*databases_section(found, _table)]
     parts += _machines(found)

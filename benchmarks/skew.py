@@ -91,7 +91,7 @@ def _measure(folder: Path, servers: str, options: argparse.Namespace) -> dict[st
     labels = _labels(options.labels, options.days)
     tables = {
         "live": _live(folder, servers, batch),
-        "event time": _history(folder, "event-time", {}),
+        "event time": _history(folder, "event_time", {}),
         "arrival": _history(
             folder, "arrival", {"order": {"arrival": "arrived", "every": f"{_EVERY_S} s"}}
         ),

@@ -33,7 +33,8 @@ from services.broker import LocalBroker, create_topic
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 
-_BEGIN_S = 1_700_000_400
+# A whole number of intervals, so that those of arrival begin with micro-batches of the live run.
+_BEGIN_S = 944_444 * 1800
 _EVERY_S = 1800
 _KEYS = 50
 _SEED = 24
@@ -69,8 +70,8 @@ class _Events:
 def main() -> None:
     """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=400_000)
-    parser.add_argument("--days", type=int, default=4)
+    parser.add_argument("--events", type=int, default=96_000)
+    parser.add_argument("--days", type=int, default=1)
     parser.add_argument("--labels", type=int, default=100_000)
     parser.add_argument("--late", type=float, default=0.1, help="share of events that come late")
     options = parser.parse_args()
@@ -132,7 +133,6 @@ def _write(folder: Path, events: _Events) -> None:
     """Write the events as files of a day each, by the time of their arrival."""
     (folder / "in").mkdir()
     day = (events.arrived_us - events.arrived_us[0]) // 86_400_000_000
-    offset = np.arange(len(day))
     for each in np.unique(day):
         of_day = day == each
         columns = {
@@ -140,8 +140,6 @@ def _write(folder: Path, events: _Events) -> None:
             "at": pa.array(events.at_us[of_day], pa.timestamp("us", "UTC")),
             "v": pa.array(events.value[of_day], pa.int64()),
             "arrived": pa.array(events.arrived_us[of_day], pa.timestamp("us", "UTC")),
-            "p": pa.array(np.zeros(int(of_day.sum())), pa.int32()),
-            "o": pa.array(offset[of_day], pa.int64()),
         }
         pq.write_table(pa.table(columns), folder / "in" / f"{each:03}.parquet")
 
@@ -189,7 +187,6 @@ def _history(folder: Path, name: str, order: dict[str, Any]) -> LoadedPipeline:
         "name": "history",
         "path": "in/*.parquet",
         "format": "parquet",
-        "offsets": {"partition": "p", "offset": "o"},
         **order,
     }
     return _pipeline(folder, name, source)

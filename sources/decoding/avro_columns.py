@@ -21,6 +21,7 @@ from sources.decoding.batch_cursor import (
     Mask,
     floats,
     lists_of,
+    structs_of,
     zigzag,
 )
 
@@ -231,13 +232,7 @@ class Record(Type):
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         """Decode the next Avro record of each selected value, as :meth:`Type.read` does."""
         found = {name: each.read(batch, where) for name, each in self.fields}
-        if self.kind is None:
-            return None
-        arrays = [
-            pa.nulls(len(batch), field.type) if (array := found.get(field.name)) is None else array
-            for field in self.kind
-        ]
-        return pa.StructArray.from_arrays(arrays, fields=list(self.kind))
+        return None if self.kind is None else structs_of(len(batch), found, self.kind)
 
     def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
         """Decode all Avro records of a batch into structs.

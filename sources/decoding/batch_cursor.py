@@ -6,7 +6,7 @@ undecided: it is left to the per-record decoder, which alone decides whether it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from decimal import Context, Decimal
 from typing import Any
@@ -299,12 +299,7 @@ class Batch:
             One struct for each value of the batch; a null struct where the value is undecided, so
             that the caller decodes that value on its own.
         """
-        arrays = [
-            pa.nulls(len(self), field.type) if (array := decoded.get(field.name)) is None else array
-            for field in columns
-        ]
-        mask = pa.array(~self.is_sure)
-        return pa.StructArray.from_arrays(arrays, fields=list(columns), mask=mask)
+        return structs_of(len(self), decoded, columns, pa.array(~self.is_sure))
 
     def skip(self, count: Int64Array | np.int64, where: Mask) -> tuple[Int64Array, Int64Array]:
         """Move each selected cursor forward by a number of bytes.
@@ -320,6 +315,28 @@ class Batch:
         self.require(fits, where)
         self._cursors = np.where(where & fits, after, before)
         return before, self._cursors
+
+
+def structs_of(
+    length: int,
+    decoded: Mapping[str, pa.Array | None],
+    fields: Iterable[pa.Field],
+    mask: pa.BooleanArray | None = None,
+) -> pa.StructArray:
+    """Return structs of their decoded fields.
+
+    Args:
+        length: Number of structs.
+        decoded: Arrays of this length, by name; a field without one is null in all structs.
+        fields: Fields of the structs, in order.
+        mask: Which structs are null; None if none is.
+    """
+    every = list(fields)
+    arrays = [
+        pa.nulls(length, field.type) if (array := decoded.get(field.name)) is None else array
+        for field in every
+    ]
+    return pa.StructArray.from_arrays(arrays, fields=every, mask=mask)
 
 
 def lists_of(length: int, items: Items, kind: pa.DataType) -> pa.Array:

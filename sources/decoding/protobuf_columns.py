@@ -23,6 +23,7 @@ from sources.decoding.batch_cursor import (
     Mask,
     as_mask,
     floats,
+    structs_of,
     zigzag,
 )
 
@@ -229,13 +230,7 @@ class Struct(Inner):
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         """Decode the next message."""
         found = self.fields(batch, where)
-        if self.kind is None:
-            return None
-        arrays = [
-            pa.nulls(len(batch), field.type) if (array := found.get(field.name)) is None else array
-            for field in self.kind
-        ]
-        return pa.StructArray.from_arrays(arrays, fields=list(self.kind))
+        return None if self.kind is None else structs_of(len(batch), found, self.kind)
 
 
 @dataclass(frozen=True)

@@ -160,8 +160,19 @@ def _plain(value: int, kind: pa.DataType) -> int | str:
     """Return a number of a footer in the form that Delta's log has."""
     if pa.types.is_date(kind):
         return (_EPOCH.date() + timedelta(days=value)).isoformat()
-    if pa.types.is_timestamp(kind):
-        # Delta keeps milliseconds, and allows for the truncated rest when it skips files.
-        moment = _EPOCH + timedelta(milliseconds=value // 1000)
-        return f"{moment.isoformat(timespec='milliseconds')}Z"
-    return value
+    return moment_in_log(value) if pa.types.is_timestamp(kind) else value
+
+
+def moment_in_log(micros: int) -> str:
+    """Return a time in the form that the statistics of Delta's log have.
+
+    Delta keeps milliseconds, and allows for the truncated rest when it skips files.
+
+    Args:
+        micros: Microseconds since 1970, in UTC.
+
+    Raises:
+        OverflowError: The year is before 1, or after 9999.
+    """
+    moment = _EPOCH + timedelta(milliseconds=micros // 1000)
+    return f"{moment.isoformat(timespec='milliseconds')}Z"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +27,7 @@ from sources.errors import InputError
 from sources.files.split_table import changed_splits
 from sources.files.whole_files import JudgedFile, judge_files
 from sources.formats.deleted_rows import count_deleted
+from sources.formats.table_file import moment_in_log
 from sources.planning.file_plan import FoundFiles, read_splits
 from sources.state.generation import Generation
 from sources.storage.partitions import values_of
@@ -401,12 +401,5 @@ def _statistics(rows: int, event_time: str | None, low: int | None, high: int | 
     """Return Delta's statistics of a file as JSON; event times are in microseconds, if known."""
     if event_time is None or low is None or high is None:
         return json.dumps({"numRecords": rows})
-    # Delta keeps milliseconds, and allows for the truncated rest when it skips files.
-    least, most = {event_time: _moment(low)}, {event_time: _moment(high)}
+    least, most = {event_time: moment_in_log(low)}, {event_time: moment_in_log(high)}
     return json.dumps({"numRecords": rows, "minValues": least, "maxValues": most})
-
-
-def _moment(micros: int) -> str:
-    # Not by `strftime`, which writes years before 1000 with fewer digits.
-    moment = datetime.fromtimestamp(micros // 1_000_000, UTC).replace(tzinfo=None)
-    return f"{moment.isoformat(timespec='seconds')}.{micros // 1000 % 1000:03d}Z"

@@ -89,11 +89,10 @@ def merge_versions(
     try:
         # Evaluate the batch even if Delta will skip the MERGE: otherwise Spark finds the state of
         # the operators above uncommitted and fails.
-        timeless, earliest, lowest, *limits = new.agg(
+        timeless, earliest, lowest = new.agg(
             F.count_if(F.col(VALID_FROM).isNull()),
             F.unix_micros(F.min(VALID_FROM)),
             F.min_by(comparable(new, sink.order[0]), order(sink.order)),
-            *KeyRange(new, sink.row_key).limits,
         ).first() or (0, None, None)
         _require_times(timeless, str(sink.history), target)
         there = new.sparkSession.read.format("delta").load(target.hadoop_path)
@@ -118,7 +117,8 @@ def merge_versions(
         changed = ended.where(is_changed).drop(_IS_NEW, _BEFORE).persist()
         try:
             keys = KeyRange(changed, sink.row_key)
-            limits = list(changed.agg(F.count(F.lit(1)), *keys.limits).first() or ())[1:]
+            # An aggregate of nothing is none: a key may have no column with limits.
+            _, *limits = changed.agg(F.count(F.lit(1)), *keys.limits).first() or (0,)
             merge_once(
                 changed,
                 target,

@@ -96,8 +96,10 @@ def backfill(
 ) -> RangeResult:
     """Recompute a range of the target from the files as they are now.
 
-    Rows of history in the range are replaced in one commit; rows that the live run wrote are kept.
-    Until that is done no promotion or rollback begins, and other backfills of the table wait.
+    The rows of the range are replaced in one commit: of single rows those of history, while those
+    that the live run wrote are kept; of windows all that start in the range; of rows that are
+    merged in order the versions that are not newer. Until that is done no promotion or rollback
+    begins, and other backfills of the table wait.
 
     Args:
         loaded: The pipeline.
@@ -115,8 +117,8 @@ def backfill(
         InputError: The range is empty or ends after the time through which history is complete,
             the target has no column of the event time, or a file can't be read.
         StateError: Nothing was planned yet, a range of this pipeline can't be recomputed on its
-            own (``sink.mode: merge``, a transform that keeps state, or a bounded topic), history
-            is not read to its end yet, or a promotion, rollback or discard is under way.
+            own (:func:`.range_scope.require_fit`), history is not read to its end yet, or a
+            promotion, rollback or discard is under way.
         RunError: The Spark run that reads the files failed; the target is not changed.
         UnavailableError: The store does not answer.
     """

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.kept_definitions import kept_folder
+from sources.config.loader import LoadedPipeline
+from sources.kept_definitions import kept_declaration
 from sources.planning.context import PipelineContext
 from sources.state.generation import read_generation
-from sources.state.local_copy import local_copy
 
 
 def kept_context(loaded: LoadedPipeline, generation: str) -> PipelineContext:
@@ -20,5 +19,5 @@ def kept_context(loaded: LoadedPipeline, generation: str) -> PipelineContext:
         StateError: The generation is gone, or its kept definition is.
         InputError: Its kept definition is not valid any more.
     """
-    kept = local_copy(kept_folder(loaded, generation)) / loaded.path.name
-    return PipelineContext(load_pipeline(kept), read_generation(loaded.state, generation))
+    kept = kept_declaration(loaded, generation)
+    return PipelineContext(kept, read_generation(loaded.state, generation))

@@ -31,7 +31,7 @@ from spark_jobs.changed_columns.state import keep_history
 from spark_jobs.checkpoint.transform_compatibility import record_transform
 from spark_jobs.query.described_transform import describe_transform, on_no_rows
 from spark_jobs.run_state.target_record import TargetRecord
-from spark_jobs.target.delta_table import open_table
+from spark_jobs.target.delta_table import commit_files, open_table
 from spark_jobs.target.sink import prepare_table
 from spark_jobs.target.table_snapshot import TableSnapshot, read_snapshot
 
@@ -164,16 +164,9 @@ class NewTable:
         reached = f"as {self.serving.generation.name} up to micro-batch {pinned.batch}"
         record_transform(generation, describe_transform(spark, context, 0, reached))
         prepare_table(context.pipeline.sink, self.folder, on_no_rows(spark, context), generation)
-        opened = open_table(self.folder)
         own = Transaction(f"{generation.info.transaction_id}-columns", 1)
         done = [Transaction(pinned.query, pinned.batch), own]
-        opened.create_write_transaction(
-            list(adds),
-            "append",
-            opened.schema(),
-            partition_by=opened.metadata().partition_columns,
-            commit_properties=CommitProperties(app_transactions=done),
-        )
+        commit_files(open_table(self.folder), adds, CommitProperties(app_transactions=done))
 
 
 def _statistics(file: TableFile, others: set[str]) -> str:

@@ -231,11 +231,8 @@ def _command(
         jars = ["--jars", *own_jars] if own_jars else []
     else:
         _require_variables(loaded, place)
-        conf, sets, job = (
-            spark_properties(loaded, place, scratch),
-            _sets(loaded),
-            str(_HERE / script),
-        )
+        conf, sets = spark_properties(loaded, place, scratch), _sets(loaded)
+        job = str(_HERE / script)
         own = [require_jar()] if _uses(loaded, "s3") else []
         conf |= yarn.conf(application) if place.kind == "yarn" else {}
         if place.kind == "local":

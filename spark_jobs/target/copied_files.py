@@ -12,10 +12,11 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable, Transaction
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -26,7 +27,7 @@ from sources.state.generation import Generation
 from sources.storage.documents import copy_apart
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.target.delta_table import commit_once, missing_file, open_table
+from spark_jobs.target.delta_table import commit_files, commit_once, missing_file, open_table
 from spark_jobs.target.table_properties import STATISTICS
 from spark_jobs.target.target_guard import TargetGuard
 
@@ -117,16 +118,7 @@ class CopyingSink:
         adds = self._copy(files, table)
         # Looked at after the copies were made: they hold what was planned.
         self._history.require_unchanged(batch_id)
-
-        def commit(properties: CommitProperties) -> None:
-            table.create_write_transaction(
-                adds,
-                "append",
-                table.schema(),
-                partition_by=table.metadata().partition_columns,
-                commit_properties=properties,
-            )
-
+        commit = partial(commit_files, table, adds)
         commit_once(commit, self._target, Transaction(query_id, batch_id))
 
     def _copy(self, files: Sequence[JudgedFile], table: DeltaTable) -> list[AddAction]:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from sources.errors import InputError, StateError
 from sources.storage.delta import delta_table
@@ -111,9 +111,25 @@ def commit_once(
 
 def commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
     """Make a commit without rows, for the sake of its transaction."""
-    partitions = table.metadata().partition_columns
+    commit_files(table, [], properties)
+
+
+def commit_files(
+    table: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
+) -> None:
+    """Add files to a table, and remove others from it, in one commit.
+
+    Args:
+        table: The table.
+        actions: What the commit lists.
+        properties: Transactions and further properties of the commit.
+    """
     table.create_write_transaction(
-        [], "append", table.schema(), partition_by=partitions, commit_properties=properties
+        list(actions),
+        "append",
+        table.schema(),
+        partition_by=table.metadata().partition_columns,
+        commit_properties=properties,
     )
 
 

@@ -26,7 +26,7 @@ from sources.common.counting import counted
 from sources.errors import InputError, StateError
 from sources.storage.delta import is_delta_table
 from sources.storage.folder import Folder
-from spark_jobs.target.delta_table import add_action, bring, open_table
+from spark_jobs.target.delta_table import add_action, bring, commit_files, open_table
 from spark_jobs.target.event_range import Range
 from spark_jobs.target.history_files import RANGE_FILE, HistoryFiles
 from spark_jobs.target.key_match import without_keys
@@ -156,13 +156,7 @@ class Replacement:
         now_ms = int(time.time() * 1000)
         once = CommitProperties(app_transactions=[Transaction(self.transaction, 1)])
         with turn():
-            opened.create_write_transaction(
-                [*adds, *(_remove(row, now_ms) for row in touched)],
-                "append",
-                opened.schema(),
-                partition_by=opened.metadata().partition_columns,
-                commit_properties=once,
-            )
+            commit_files(opened, [*adds, *(_remove(row, now_ms) for row in touched)], once)
         return counts
 
     def _rewrite(self, opened: DeltaTable, scratch: Folder) -> Rewritten:

@@ -50,7 +50,7 @@ from sources.planning.context import PipelineContext
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.target.delta_table import open_table
-from spark_jobs.target.take_over import prepare
+from spark_jobs.target.ownership.take_over import prepare
 
 _BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 _FOLDERS = 100

@@ -28,7 +28,7 @@ from sources.ledger import Ledger
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
-from spark_jobs.target.belonging import require_belonging
+from spark_jobs.target.ownership.belonging import require_belonging
 
 T = TypeVar("T")
 

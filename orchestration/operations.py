@@ -54,7 +54,7 @@ from spark_jobs.launch.unread import drop_unread, find_outdated
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
-from spark_jobs.target.belonging import require_belonging
+from spark_jobs.target.ownership.belonging import require_belonging
 
 Source = FileSource | KafkaSource
 

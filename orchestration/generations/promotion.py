@@ -27,7 +27,7 @@ from sources.planning.context import PipelineContext
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_waiting
 from sources.state.action_log import begin_action, end_action
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
-from spark_jobs.target.belonging import is_committed, require_belonging
+from spark_jobs.target.ownership.belonging import is_committed, require_belonging
 
 _STEPS = 5
 _STEPS_OF_ABORT = 3

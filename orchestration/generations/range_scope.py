@@ -19,7 +19,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.event_windows import EventWindows, Interval
 from sources.serving import require_in_service
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
-from spark_jobs.target.event_range import Range
+from spark_jobs.target.ranges.event_range import Range
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,11 @@ from sources.storage.delta_log import LOG, has_log
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
-from spark_jobs.target.belonging import SWITCHES, epoch_id, is_committed, require_servable
 from spark_jobs.target.delta_table import NO_MORE, open_table, transactions_of
-from spark_jobs.target.starts import adopt
+from spark_jobs.target.ownership.belonging import SWITCHES, epoch_id, is_committed, require_servable
+from spark_jobs.target.ownership.starts import adopt
+from spark_jobs.target.ownership.take_over import OutdatedError, TakeOver, prepare
 from spark_jobs.target.table_snapshot import read_snapshot
-from spark_jobs.target.take_over import OutdatedError, TakeOver, prepare
 from spark_jobs.target.unlisted_files import delete_unlisted, forget_log
 
 _BEFORE_FIRST = -1

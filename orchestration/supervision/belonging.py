@@ -13,8 +13,8 @@ from sources.kept_definitions import in_service
 from sources.state.action_log import recorded
 from sources.state.generation import Generation
 from spark_jobs.run_state.target_record import AcceptedChange
-from spark_jobs.target.belonging import TargetSide, require_belonging
-from spark_jobs.target.starts import accept
+from spark_jobs.target.ownership.belonging import TargetSide, require_belonging
+from spark_jobs.target.ownership.starts import accept
 
 
 def find_refusal(loaded: LoadedPipeline, generation: Generation) -> ErrorReport | None:

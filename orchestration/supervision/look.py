@@ -24,7 +24,7 @@ from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
 from spark_jobs.run_state.target_record import was_requested
 from spark_jobs.run_state.wrong_rows import read_wrong_rows
-from spark_jobs.target.belonging import require_belonging
+from spark_jobs.target.ownership.belonging import require_belonging
 
 
 class Look(NamedTuple):

@@ -26,7 +26,7 @@ from spark_jobs.query.followed_topic import Prepared
 from spark_jobs.readers.spark_errors import report_of
 from spark_jobs.readers.unreadable_file import is_of_store
 from spark_jobs.run_state.lock import QueryLock
-from spark_jobs.target.belonging import require_belonging
+from spark_jobs.target.ownership.belonging import require_belonging
 
 
 def only_session() -> SparkSession:

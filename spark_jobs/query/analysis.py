@@ -42,7 +42,7 @@ from spark_jobs.query.window_lengths import NoWindowsError
 from spark_jobs.query.windows import event_windows
 from spark_jobs.readers.row_rules import require_evaluable
 from spark_jobs.target.added_columns import table_schema
-from spark_jobs.target.merge_changes import target_rows
+from spark_jobs.target.merging.changes import target_rows
 from spark_jobs.target.sink import require_columns
 
 _HINT = "Correct the transform, then plan again: `hybrid plan P`. Nothing was read or written."

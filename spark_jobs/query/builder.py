@@ -39,7 +39,7 @@ from spark_jobs.target.added_columns import with_added
 from spark_jobs.target.catalog_entry import CatalogEntry
 from spark_jobs.target.copied_files import CopyingSink
 from spark_jobs.target.history_files import has_history_files, keep_history_files
-from spark_jobs.target.target_guard import TargetGuard
+from spark_jobs.target.ownership.guard import TargetGuard
 
 # Number of partitions that a message lists one by one.
 _SHOWN = 8

@@ -1,4 +1,4 @@
-"""The target Delta table: appending, merging, deleting, adding columns, replacing ranges.
+"""The target Delta table: creating it, appending, copying files, adding columns.
 
 Belongs here: every write to the target. Does not belong here: what the rows are (`query`).
 """

@@ -16,9 +16,9 @@ from sources.errors import StateError
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.target.commit_log import CommitLog
-from spark_jobs.target.merge_clauses import When, of_source
-from spark_jobs.target.merge_keys import Match
-from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.merging.clauses import When, of_source
+from spark_jobs.target.merging.keys import Match
+from spark_jobs.target.merging.once import merge_once
 
 _NAME = "columns.json"
 

@@ -29,9 +29,9 @@ from sources.cuts.barrier import (
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import commit_nothing, commit_once, open_table, version_of
-from spark_jobs.target.merge_changes import merge_changes
-from spark_jobs.target.target_guard import TargetGuard
-from spark_jobs.target.truncation import Truncation
+from spark_jobs.target.merging.changes import merge_changes
+from spark_jobs.target.merging.truncation import Truncation
+from spark_jobs.target.ownership.guard import TargetGuard
 
 _PATIENCE_S = 5.0
 """Seconds that a micro-batch waits for the position of a barrier."""

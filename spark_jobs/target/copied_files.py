@@ -28,8 +28,8 @@ from sources.storage.documents import copy_apart
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.target.delta_table import commit_files, commit_once, missing_file, open_table
+from spark_jobs.target.ownership.guard import TargetGuard
 from spark_jobs.target.table_properties import STATISTICS
-from spark_jobs.target.target_guard import TargetGuard
 
 _AT_ONCE = 16
 _Write = Callable[[DataFrame, int], None]

@@ -24,21 +24,21 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint.transform_shape import Shape
 from spark_jobs.run_state.lock import table_turn
-from spark_jobs.target import unchanged_values
 from spark_jobs.target.added_columns import follow_columns, table_schema
 from spark_jobs.target.barriers import Barriers
-from spark_jobs.target.belonging import TargetSide, require_owner
-from spark_jobs.target.merge_changes import merge_changes, target_rows
-from spark_jobs.target.merge_clauses import When, of_source, quoted
-from spark_jobs.target.merge_keys import KeyRange
-from spark_jobs.target.merge_once import merge_once
-from spark_jobs.target.row_versions import merge_versions, require_validity
-from spark_jobs.target.small_batches import SmallBatches
-from spark_jobs.target.small_merge import SmallMerge, bytes_of
-from spark_jobs.target.starts import announce
+from spark_jobs.target.merging import unchanged_values
+from spark_jobs.target.merging.changes import merge_changes, target_rows
+from spark_jobs.target.merging.clauses import When, of_source, quoted
+from spark_jobs.target.merging.keys import KeyRange
+from spark_jobs.target.merging.once import merge_once
+from spark_jobs.target.merging.row_versions import merge_versions, require_validity
+from spark_jobs.target.merging.small_batches import SmallBatches
+from spark_jobs.target.merging.small_merge import SmallMerge, bytes_of
+from spark_jobs.target.merging.truncation import Truncation
+from spark_jobs.target.ownership.belonging import TargetSide, require_owner
+from spark_jobs.target.ownership.guard import TargetGuard, confirm, epoch_transaction
+from spark_jobs.target.ownership.starts import announce
 from spark_jobs.target.table_properties import missing_properties, table_properties
-from spark_jobs.target.target_guard import TargetGuard, confirm, epoch_transaction
-from spark_jobs.target.truncation import Truncation
 from spark_jobs.target.widened_columns import widen_columns
 
 BatchFunction = Callable[[DataFrame, int], None]

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from sources.config.sink import Sink
-from spark_jobs.target.merge_clauses import quoted
+from spark_jobs.target.merging.clauses import quoted
 
 STATISTICS = "delta.dataSkippingStatsColumns"
 """Property of a Delta table: the columns of which files have statistics."""

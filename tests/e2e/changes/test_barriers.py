@@ -14,9 +14,9 @@ from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_bar
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
 from spark_jobs.target.barriers import Barriers
-from spark_jobs.target.merge_changes import merge_changes
+from spark_jobs.target.merging.changes import merge_changes
+from spark_jobs.target.ownership.guard import TargetGuard
 from spark_jobs.target.sink import prepare_table
-from spark_jobs.target.target_guard import TargetGuard
 from tests.e2e.changes.test_changes import SCHEMA, Change, gone, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.long]

@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 from sources.config.sink import Sink
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.target import deletes
-from spark_jobs.target.merge_changes import merge_changes
+from spark_jobs.target.merging import deletes
+from spark_jobs.target.merging.changes import merge_changes
+from spark_jobs.target.merging.truncation import Truncation
 from spark_jobs.target.sink import prepare_table
-from spark_jobs.target.truncation import Truncation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

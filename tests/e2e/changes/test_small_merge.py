@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 from sources.config.sink import Sink
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.target import small_merge
-from spark_jobs.target.merge_clauses import When, of_source
-from spark_jobs.target.merge_keys import Match
-from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.merging import small_merge
+from spark_jobs.target.merging.clauses import When, of_source
+from spark_jobs.target.merging.keys import Match
+from spark_jobs.target.merging.once import merge_once
+from spark_jobs.target.merging.small_merge import SmallMerge
 from spark_jobs.target.sink import merge, prepare_table
-from spark_jobs.target.small_merge import SmallMerge
 from spark_jobs.target.table_properties import STATISTICS
 from tests.e2e.changes.test_changes import Target, gone, up
 

@@ -28,9 +28,9 @@ from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.driver.bounded_run import FINISHED, INCOMPLETE, run_bounded
 from spark_jobs.driver.reporter import Reporter
-from spark_jobs.target.belonging import TargetSide
-from spark_jobs.target.starts import accept
-from spark_jobs.target.take_over import prepare
+from spark_jobs.target.ownership.belonging import TargetSide
+from spark_jobs.target.ownership.starts import accept
+from spark_jobs.target.ownership.take_over import prepare
 from tests.e2e.case import TRANSFORMS, moment
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD

@@ -21,7 +21,7 @@ from sources.storage.folder import Folder
 from sources.storage.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from spark_jobs.jvm.storage_jar import CONF, use_own_classes
-from spark_jobs.target.take_over import OutdatedError, prepare
+from spark_jobs.target.ownership.take_over import OutdatedError, prepare
 from tests.services.processes import wait_for
 from tests.services.s3_server import LOGIN, client, s3_server, tell
 

@@ -18,9 +18,9 @@ from sources.kept_definitions import keep_definition
 from sources.serving import OWNER, target_of
 from sources.state.generation import Generation
 from sources.storage.delta import delta_table
-from spark_jobs.target.belonging import TargetSide
-from spark_jobs.target.starts import announce
-from spark_jobs.target.target_guard import confirm, epoch_transaction
+from spark_jobs.target.ownership.belonging import TargetSide
+from spark_jobs.target.ownership.guard import confirm, epoch_transaction
+from spark_jobs.target.ownership.starts import announce
 from tests.services.lake import Edit
 
 END = datetime(2024, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from orchestration.chain import ChainRun
 from orchestration.generations import ranges
 from sources.config.loader import LoadedPipeline
-from spark_jobs.target.replace_range import Replacement
+from spark_jobs.target.ranges.replace_range import Replacement
 from tests.orchestration.generations.generation_case import GenerationCase
 
 RULES = {"sound": {"check": "v > 0", "on_violation": "drop"}}

@@ -29,8 +29,8 @@ from sources.serving import Switch
 from sources.state.action_log import read_actions
 from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import table_turn
-from spark_jobs.target.belonging import require_belonging
 from spark_jobs.target.history_files import keep_history_files
+from spark_jobs.target.ownership.belonging import require_belonging
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, two
 from tests.spark_jobs.target.target_case import TargetCase

@@ -139,7 +139,7 @@ import sources.decoding.changes.reader, sources.decoding.changes.envelopes
 import sources.files.format_registry
 import spark_jobs.readers.bad_records, spark_jobs.readers.planned_files
 import spark_jobs.readers.parse_records, spark_jobs.query.streaming_query
-import spark_jobs.target.replace_range
+import spark_jobs.target.ranges.replace_range
 from orchestration.cli.main import main
 main()
 """

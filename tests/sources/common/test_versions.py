@@ -47,7 +47,7 @@ from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.run_state.wrong_rows import WrongRows
 from spark_jobs.target.added_columns import ColumnsLog
 from spark_jobs.target.history_files import CompactedFiles
-from spark_jobs.target.truncation import Truncated
+from spark_jobs.target.merging.truncation import Truncated
 
 KINDS: list[type[Record]] = [
     Action,

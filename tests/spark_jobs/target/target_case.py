@@ -9,9 +9,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from sources.serving import owner_properties
-from spark_jobs.target.belonging import TargetSide
-from spark_jobs.target.starts import announce
-from spark_jobs.target.target_guard import TargetGuard, confirm, epoch_transaction
+from spark_jobs.target.ownership.belonging import TargetSide
+from spark_jobs.target.ownership.guard import TargetGuard, confirm, epoch_transaction
+from spark_jobs.target.ownership.starts import announce
 from tests.e2e.case import moment
 from tests.orchestration.supervision.live_case import LiveCase
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from spark_jobs.target.small_merge import copied
+from spark_jobs.target.merging.small_merge import copied
 
 
 def without_offsets() -> pa.Array:

@@ -22,7 +22,6 @@ from sources.storage.documents import LocalDocuments
 from sources.storage.folder import Folder
 from spark_jobs.target.commit_log import CommitLog
 from spark_jobs.target.delta_table import open_table, paths_of
-from spark_jobs.target.event_range import Range
 from spark_jobs.target.history_files import (
     NO_HISTORY,
     HistoryFiles,
@@ -30,7 +29,8 @@ from spark_jobs.target.history_files import (
     keep_history_files,
     read_history_files,
 )
-from spark_jobs.target.replace_range import Replaced, Replacement
+from spark_jobs.target.ranges.event_range import Range
+from spark_jobs.target.ranges.replace_range import Replaced, Replacement
 from spark_jobs.target.table_snapshot import read_snapshot
 from spark_jobs.target.upkeep import small_files
 from spark_jobs.target.upkeep.compaction import Compaction

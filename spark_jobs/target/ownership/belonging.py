@@ -31,7 +31,6 @@ from spark_jobs.run_state.target_record import (
     missing_documents,
     read_target_record,
 )
-from spark_jobs.target import refusals
 from spark_jobs.target.commit_log import (
     Commit,
     CommitLog,
@@ -39,6 +38,7 @@ from spark_jobs.target.commit_log import (
     foreign_changes,
 )
 from spark_jobs.target.delta_table import open_table, transactions_of
+from spark_jobs.target.ownership import refusals
 
 SWITCHES = "hybrid.switch"
 """Delta application id of promotions and rollbacks; its version is the time of the last one."""

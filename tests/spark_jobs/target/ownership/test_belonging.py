@@ -14,14 +14,14 @@ from sources.errors import StateError
 from sources.serving import OWNER, owner_properties
 from sources.storage.folder import Folder
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
-from spark_jobs.target.belonging import epoch_id, require_belonging
 from spark_jobs.target.delta_table import NO_MORE, open_table, paths_of, transactions_of
-from spark_jobs.target.event_range import Range
 from spark_jobs.target.history_files import HistoryFiles
-from spark_jobs.target.replace_range import Replaced, Replacement
-from spark_jobs.target.starts import adopt, announce
-from spark_jobs.target.take_over import prepare
-from spark_jobs.target.target_guard import confirm
+from spark_jobs.target.ownership.belonging import epoch_id, require_belonging
+from spark_jobs.target.ownership.guard import confirm
+from spark_jobs.target.ownership.starts import adopt, announce
+from spark_jobs.target.ownership.take_over import prepare
+from spark_jobs.target.ranges.event_range import Range
+from spark_jobs.target.ranges.replace_range import Replaced, Replacement
 from tests.e2e.case import moment
 from tests.spark_jobs.target.target_case import QUERY, SCHEMA, TargetCase
 

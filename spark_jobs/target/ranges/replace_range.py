@@ -27,9 +27,9 @@ from sources.errors import InputError, StateError
 from sources.storage.delta import is_delta_table
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import add_action, bring, commit_files, open_table
-from spark_jobs.target.event_range import Range
 from spark_jobs.target.history_files import RANGE_FILE, HistoryFiles
-from spark_jobs.target.key_match import without_keys
+from spark_jobs.target.merging.key_match import without_keys
+from spark_jobs.target.ranges.event_range import Range
 
 _TRIES = 10
 _PAUSE_S = 0.2

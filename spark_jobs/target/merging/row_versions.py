@@ -19,10 +19,10 @@ from sources.config.sink import VALID_FROM, VALID_TO, Sink
 from sources.errors import InputError
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.target.deletes import comparable, order
-from spark_jobs.target.merge_clauses import When, column, of_source, quoted
-from spark_jobs.target.merge_keys import KeyRange
-from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.merging.clauses import When, column, of_source, quoted
+from spark_jobs.target.merging.deletes import comparable, order
+from spark_jobs.target.merging.keys import KeyRange
+from spark_jobs.target.merging.once import merge_once
 
 _IS_NEW = "__is_new"
 _BEFORE = "__valid_to_before"

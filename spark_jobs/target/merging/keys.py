@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from spark_jobs.target.merge_clauses import column
+from spark_jobs.target.merging.clauses import column
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = 1000

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sources.storage.folder import Folder
-from spark_jobs.target.event_range import Range
-from spark_jobs.target.replace_range import Replaced, Replacement
+from spark_jobs.target.ranges.event_range import Range
+from spark_jobs.target.ranges.replace_range import Replaced, Replacement
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
 
@@ -116,7 +116,7 @@ def test_merges_that_come_first_again_and_again_are_kept_out_in_the_end(tmp_path
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tests.spark_jobs.target.test_replace_windows import replacement
+from tests.spark_jobs.target.ranges.test_replace_windows import replacement
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)

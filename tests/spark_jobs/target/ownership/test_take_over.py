@@ -16,8 +16,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import NO_MORE, transactions_of, version_of
+from spark_jobs.target.ownership.take_over import OutdatedError, prepare
 from spark_jobs.target.table_snapshot import data_files, read_snapshot
-from spark_jobs.target.take_over import OutdatedError, prepare
 
 AT = datetime(2024, 3, 1, 12, 30, 0, 123456, tzinfo=UTC)
 

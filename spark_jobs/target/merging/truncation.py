@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.positions import Record
 from sources.config.sink import Sink
 from sources.state.generation import Generation
-from spark_jobs.target.merge_clauses import When, column
+from spark_jobs.target.merging.clauses import When, column
 
 _NAME = "truncated.json"
 

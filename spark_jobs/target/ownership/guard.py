@@ -11,11 +11,11 @@ from deltalake import CommitProperties, Transaction
 from sources.storage.delta import is_delta_table
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.run_state.target_record import TargetRecord
-from spark_jobs.target import refusals
-from spark_jobs.target.belonging import TargetSide, epoch_id
 from spark_jobs.target.commit_log import Commit, CommitLog, foreign_changes
 from spark_jobs.target.delta_table import commit_nothing, commit_once, open_table
-from spark_jobs.target.starts import verified
+from spark_jobs.target.ownership import refusals
+from spark_jobs.target.ownership.belonging import TargetSide, epoch_id
+from spark_jobs.target.ownership.starts import verified
 
 RECORD_S = 60.0
 
@@ -36,7 +36,7 @@ def confirm(side: TargetSide, record: TargetRecord) -> TargetGuard:
 
     Args:
         side: The generation and its target, which exists.
-        record: The announced start (:func:`spark_jobs.target.starts.announce`).
+        record: The announced start (:func:`spark_jobs.target.ownership.starts.announce`).
 
     Returns:
         The guard of the query that is about to start.

@@ -20,7 +20,7 @@ from sources.common.counting import counted
 from sources.errors import StateError
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import open_table
-from spark_jobs.target.replace_range import FileReader, Replaced, Replacement, Rewritten
+from spark_jobs.target.ranges.replace_range import FileReader, Replaced, Replacement, Rewritten
 
 _AT = "__at"
 
@@ -85,7 +85,7 @@ class VersionsReplacement(Replacement):
     def _compare(self, held: pa.Table, made: pa.Table) -> tuple[pa.Array, pa.Array]:
         """Return which rows of a file go, and which recomputed ones are older than a row of it.
 
-        Equal is what MERGE takes as equal (:mod:`spark_jobs.target.key_match`).
+        Equal is what MERGE takes as equal (:mod:`spark_jobs.target.merging.key_match`).
         """
         # It takes long to import, and most pipelines append.
         import duckdb  # noqa: PLC0415

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from sources.errors import StateError
 from sources.storage.folder import Folder
-from spark_jobs.target.event_range import Range
-from spark_jobs.target.replace_range import Replaced
-from spark_jobs.target.replace_versions import VersionsReplacement
+from spark_jobs.target.ranges.event_range import Range
+from spark_jobs.target.ranges.replace_range import Replaced
+from spark_jobs.target.ranges.replace_versions import VersionsReplacement
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
 ORDER = ("major", "minor")

@@ -33,8 +33,8 @@ from pyspark.sql.types import (
 from sources.storage.delta import delta_table
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import commit_nothing, commit_once
-from spark_jobs.target.merge_clauses import When, quoted
-from spark_jobs.target.merge_keys import Match
+from spark_jobs.target.merging.clauses import When, quoted
+from spark_jobs.target.merging.keys import Match
 from spark_jobs.target.table_properties import SAME_STATISTICS, STATISTICS, with_same_statistics
 
 MOST_ROWS = 250_000
@@ -89,7 +89,7 @@ def merge_small(
     small: SmallMerge,
     transaction: Transaction,
 ) -> bool:
-    """Merge rows into a Delta table as :func:`spark_jobs.target.merge_once.merge_once` does.
+    """Merge rows into a Delta table as :func:`spark_jobs.target.merging.once.merge_once` does.
 
     Args:
         rows: The rows.

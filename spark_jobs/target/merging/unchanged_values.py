@@ -19,7 +19,7 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, Struct
 from sources.config.sink import Sink
 from sources.errors import InputError
 from sources.storage.folder import Folder
-from spark_jobs.target.merge_clauses import of_source, quoted
+from spark_jobs.target.merging.clauses import of_source, quoted
 
 TYPE = MapType(StringType(), StringType())
 """Type of the column ``sink.unchanged``."""

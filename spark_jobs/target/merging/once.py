@@ -8,9 +8,9 @@ from deltalake import Transaction
 from pyspark.sql import DataFrame
 
 from sources.storage.folder import Folder
-from spark_jobs.target.merge_clauses import When, spark_sql
-from spark_jobs.target.merge_keys import Match
-from spark_jobs.target.small_merge import SmallMerge, merge_small
+from spark_jobs.target.merging.clauses import When, spark_sql
+from spark_jobs.target.merging.keys import Match
+from spark_jobs.target.merging.small_merge import SmallMerge, merge_small
 
 _PREFIX = "spark.databricks.delta.write."
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
-from spark_jobs.target.event_range import Range
 from spark_jobs.target.history_files import NO_HISTORY, HistoryFiles
-from spark_jobs.target.replace_range import Replaced, Replacement
+from spark_jobs.target.ranges.event_range import Range
+from spark_jobs.target.ranges.replace_range import Replaced, Replacement
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
 Rows = dict[int, tuple[int, str]]  # id: (hour since the beginning, value)

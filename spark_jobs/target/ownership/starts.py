@@ -16,10 +16,10 @@ from spark_jobs.run_state.target_record import (
     documents_of,
     read_target_record,
 )
-from spark_jobs.target import refusals
-from spark_jobs.target.belonging import TargetSide, epoch_id, examine, require
 from spark_jobs.target.commit_log import RESTORE
 from spark_jobs.target.delta_table import open_table, paths_of
+from spark_jobs.target.ownership import refusals
+from spark_jobs.target.ownership.belonging import TargetSide, epoch_id, examine, require
 
 
 def announce(side: TargetSide) -> TargetRecord:

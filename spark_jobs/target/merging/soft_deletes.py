@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.config.sink import Sink
-from spark_jobs.target.merge_clauses import quoted
+from spark_jobs.target.merging.clauses import quoted
 
 SEEN = "__seen"
 """Column of a change: of a delete, the sequence of the change whose values it has got; or null."""

@@ -1,7 +1,8 @@
 """Merging changes into the target in the order of their sequence, in whatever order they arrive.
 
 A row of the target keeps the sequence of the change that wrote it, and only a change that is not
-older replaces it. A removed row can't keep its sequence: :mod:`spark_jobs.target.deletes` does.
+older replaces it. A removed row can't keep its sequence: :mod:`spark_jobs.target.merging.deletes`
+does.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.config.sink import Sink
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.target.deletes import Deletes, comparable, order
-from spark_jobs.target.merge_clauses import When, column, of_source, quoted
-from spark_jobs.target.merge_keys import KeyRange
-from spark_jobs.target.merge_once import merge_once
-from spark_jobs.target.row_versions import with_validity
-from spark_jobs.target.small_merge import SmallMerge, bytes_of
-from spark_jobs.target.soft_deletes import SEEN, with_values_before
-from spark_jobs.target.truncation import Truncation
-from spark_jobs.target.unchanged_values import (
+from spark_jobs.target.merging.clauses import When, column, of_source, quoted
+from spark_jobs.target.merging.deletes import Deletes, comparable, order
+from spark_jobs.target.merging.keys import KeyRange
+from spark_jobs.target.merging.once import merge_once
+from spark_jobs.target.merging.row_versions import with_validity
+from spark_jobs.target.merging.small_merge import SmallMerge, bytes_of
+from spark_jobs.target.merging.soft_deletes import SEEN, with_values_before
+from spark_jobs.target.merging.truncation import Truncation
+from spark_jobs.target.merging.unchanged_values import (
     ValueByValue,
     lacks_key,
     latest_values,

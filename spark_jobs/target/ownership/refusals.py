@@ -1,6 +1,6 @@
 """Errors for a checkpoint, state and target that do not belong together: what was lost, what to do.
 
-Only the texts are here; :mod:`spark_jobs.target.belonging` decides.
+Only the texts are here; :mod:`spark_jobs.target.ownership.belonging` decides.
 """
 
 from __future__ import annotations

@@ -77,6 +77,19 @@ def watermark_ms(checkpoint: Folder, batch_id: int) -> int:
     return int(json.loads(_lines(checkpoint, batch_id)[1])["batchWatermarkMs"])
 
 
+def clock_ms(checkpoint: Folder, batch_id: int) -> int:
+    """Return the time that a micro-batch has for ``current_timestamp``, in ms since 1970.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        batch_id: Number of the micro-batch.
+
+    Raises:
+        StateError: The micro-batch's file is missing.
+    """
+    return int(json.loads(_lines(checkpoint, batch_id)[1])["batchTimestampMs"])
+
+
 def _lines(checkpoint: Folder, batch_id: int) -> list[str]:
     """Return the lines of a micro-batch's offset file, or refuse that it is missing."""
     name = f"offsets/{batch_id}"

@@ -29,15 +29,21 @@ from spark_jobs.checkpoint.watermark import (
 from spark_jobs.query.copied_files import copied_history
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.described_transform import describe_transform, no_rows, on_no_rows
-from spark_jobs.query.passed_columns import needs_rows_passed_on, require_passed_on
+from spark_jobs.query.direct_rows import direct_query
+from spark_jobs.query.passed_columns import (
+    columns_passed_on,
+    needs_rows_passed_on,
+    require_passed_on,
+)
 from spark_jobs.query.place import PlaceStream
 from spark_jobs.query.user_transform import load_transform
 from spark_jobs.readers.spark_errors import reporting_batch
 from spark_jobs.readers.wrong_rows import keeping_wrong_rows
 from spark_jobs.target import sink
 from spark_jobs.target.added_columns import with_added
+from spark_jobs.target.appending.copied_files import CopyingSink
+from spark_jobs.target.appending.direct_sink import DirectSink
 from spark_jobs.target.catalog_entry import CatalogEntry
-from spark_jobs.target.copied_files import CopyingSink
 from spark_jobs.target.history_files import has_history_files, keep_history_files
 from spark_jobs.target.ownership.guard import TargetGuard
 
@@ -125,7 +131,8 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     )
     if (changed := record_transform(generation, transform)) is not None:
         warnings.append(changed)
-    writer = _writer(query, rows, path, guard).option(
+    direct = direct_query(query, streams, columns_passed_on(rows, given), path, guard)
+    writer = _writer(query, rows, path, guard, direct).option(
         "checkpointLocation", generation.checkpoint.hadoop_path
     )
     is_paced = query.is_bounded and stream.interval_ms > 0
@@ -138,7 +145,11 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
 
 
 def _writer(
-    query: QueryDeclaration, rows: DataFrame, target: Folder, guard: TargetGuard
+    query: QueryDeclaration,
+    rows: DataFrame,
+    target: Folder,
+    guard: TargetGuard,
+    direct: tuple[DirectSink, DataFrame] | None,
 ) -> DataStreamWriter:
     """Return the writer of the query to its target, without checkpoint and trigger."""
     pipeline, generation = query.context.pipeline, query.generation
@@ -148,6 +159,9 @@ def _writer(
 
     if (copyable := copied_history(query)) is not None:
         return CopyingSink(target, generation, copyable, guard).stream(rows, reporting)
+    if direct is not None:
+        direct_sink, written = direct
+        return direct_sink.stream(written, reporting)
     return sink.write_stream(rows, pipeline, target, generation, guard, reporting)
 
 

@@ -17,7 +17,7 @@ from spark_jobs.readers.planned_files import PlannedSource
 
 
 class CopiedHistory:
-    """History of one bounded run, whose files :mod:`spark_jobs.target.copied_files` may copy.
+    """History of one bounded run, whose files the target may get as copies.
 
     Args:
         query: Declaration of the query.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -14,7 +15,7 @@ from sources.planning.file_plan import FoundFiles
 from sources.planning.rounds import History, Round, next_round
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.history import Planned
-from spark_jobs.query.place import Place, PlaceStream, Reached
+from spark_jobs.query.place import DirectStream, Place, PlaceStream, Reached
 from spark_jobs.readers.planned_files import PlannedSource
 
 # How often Delta's source looks for discovered files in a folder's log.
@@ -39,6 +40,16 @@ def reached_in_plan(planned: Planned, committed: Any) -> Reached:
     entries = offset_log.position_in_plan(committed, planned.entries)
     splits, rows, event_time_ms = planned.reached(entries)
     return Reached(splits=splits, rows=rows, event_time_ms=event_time_ms)
+
+
+def direct_files(spark: SparkSession, planned: PlannedSource) -> DirectStream | None:
+    """Return the stream of planned files for tasks to write; None if Spark has to see the rows.
+
+    Args:
+        spark: The Spark session.
+        planned: The files.
+    """
+    return DirectStream(partial(planned.written, spark)) if planned.can_be_written else None
 
 
 class PlannedFilesPlace(Place):
@@ -97,7 +108,8 @@ class PlannedFilesPlace(Place):
         self.planned.prepare()
         if self._rate is None:
             self.planned.complete(spark)
-        return PlaceStream(self.planned.stream(spark), interval)
+        direct = direct_files(spark, self.planned)
+        return PlaceStream(self.planned.stream(spark), interval, direct=direct)
 
     def is_drained(self, committed: Any) -> bool:
         """Return whether every planned split was read and committed."""
@@ -161,7 +173,8 @@ class GrowingFolderPlace(Place):
         entries = offset_log.position_in_plan(committed, self._planned.entries)
         self._planned.require_unchanged(entries)
         self._planned.prepare()
-        return PlaceStream(self._planned.stream(spark), self._interval_ms())
+        rows, direct = self._planned.stream(spark), direct_files(spark, self._planned)
+        return PlaceStream(rows, self._interval_ms(), direct=direct)
 
     def reached(self, committed: Any) -> Reached:
         """Return the splits, rows and highest event time of the files up to a committed offset."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,11 +17,22 @@ from sources.planning.context import PipelineContext
 from sources.planning.key_of_changes import keep_key, known_key
 from sources.planning.topic_range import seam_end_after
 from sources.state.generation import Generation
+from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.history import EarlierSources
+from spark_jobs.query.place import DirectStream
 from spark_jobs.query.seam import Seam
+from spark_jobs.readers.bad_records import staging_folder
+from spark_jobs.readers.direct_records import can_be_written, write_records
+from spark_jobs.readers.direct_rows import RowWriters
 from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import stream_topics, with_new_partitions
-from spark_jobs.readers.parse_records import parse_values, record_columns
+from spark_jobs.readers.parse_records import (
+    parse_values,
+    reads_times_as_arrow,
+    record_columns,
+    records_of,
+    rows_of,
+)
 
 FIRST_OFFSETS = 200_000
 """Highest number of offsets in the first micro-batch."""
@@ -86,6 +97,30 @@ class FollowedTopic:
             raw, self.source, self.columns, self.generation, self.event_time, self.rules
         )
         return rows if self._filter is None else self._filter.apply(rows)
+
+    def direct(self, spark: SparkSession) -> DirectStream | None:
+        """Return the topic's stream for tasks to write; None if Spark has to see its rows.
+
+        Spark has to as long as the seam is filtered, or if it alone can parse the records.
+        """
+        can_be = can_be_written(self.source, self.columns) and reads_times_as_arrow(spark)
+        rules = self.rules
+        if not can_be or self._filter is not None or rules.rules or rules.sample is not None:
+            return None
+
+        def written(writers: RowWriters) -> DataFrame:
+            raw = stream_topics(spark, self.source, self.partitions, self.max_offsets)
+            records = records_of(raw, self.source, self.columns)
+            return write_records(records, self.source, self.columns, self.event_time, writers)
+
+        return DirectStream(written, self._left)
+
+    def _left(self, records: DataFrame, batch_id: int) -> DataFrame:
+        """Return the rows of the records of a micro-batch that its tasks did not write."""
+        clock_ms = offset_log.clock_ms(self.generation.checkpoint, batch_id)
+        staging = staging_folder(self.generation, self.source.name)
+        checks = (replace(self.event_time, clock_ms=clock_ms), self.rules, staging)
+        return rows_of(records, self.source, self.columns, self.generation, checks)
 
     def prepare(self, spark: SparkSession) -> Prepared:
         """Build the DataFrame now, for a query that is started later.

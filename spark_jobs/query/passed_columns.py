@@ -77,6 +77,26 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
             _refuse(name, f"returns another column `{column.name()}`", str(column.name()))
 
 
+def columns_passed_on(rows: DataFrame, given: DataFrame) -> list[str] | None:
+    """Return the columns that a transform passes on, in order, if it does nothing else.
+
+    Args:
+        rows: DataFrame that the transform returns.
+        given: DataFrame that it was called with.
+
+    Returns:
+        Names of columns, all of which ``given`` has; None if the transform computes, renames,
+        filters or keeps anything.
+    """
+    analyzed, leaf = analyzed_plan(rows), analyzed_plan(given)
+    if any(kind_of(node) not in _REORDERS for node in _nodes(analyzed, leaf)):
+        return None
+    own = {number_of(column): str(column.name()) for column in each_of(leaf.output())}
+    made = [(number_of(column), str(column.name())) for column in each_of(analyzed.output())]
+    is_passed = all(own.get(number) == name for number, name in made)
+    return [name for _, name in made] if is_passed else None
+
+
 def _require_identity(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> None:
     """Refuse a transform that does more than to put the columns into another order."""
     analyzed, leaf = analyzed_plan(rows), analyzed_plan(given)

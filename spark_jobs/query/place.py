@@ -9,6 +9,7 @@ chain has a fixed place, whichever of them is read. The kinds of places are in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,7 +26,23 @@ from sources.planning.rounds import Round
 from sources.planning.topic_plan import TopicPlan
 from sources.storage.folder import Folder
 from spark_jobs.query.seam import Seam
+from spark_jobs.readers.direct_rows import RowWriters
 from spark_jobs.readers.select import select_columns
+
+
+@dataclass(frozen=True)
+class DirectStream:
+    """A stream whose rows the tasks that read them can write themselves.
+
+    Attributes:
+        written: Returns the stream of what tasks tell of the rows that they write, and of records
+            that they leave, if they may leave some.
+        left: Computes the rows of the records that tasks have left, of a micro-batch with a
+            number; None if they leave none.
+    """
+
+    written: Callable[[RowWriters], DataFrame]
+    left: Callable[[DataFrame, int], DataFrame] | None = None
 
 
 @dataclass(frozen=True)
@@ -39,12 +56,14 @@ class PlaceStream:
             the stream.
         is_first: Whether the query reads one small micro-batch only, so that it is committed soon,
             although very much waits.
+        direct: The same rows, for tasks to write; None if Spark has to see each of them.
     """
 
     rows: DataFrame
     interval_ms: int = 0
     filtering: bool = False
     is_first: bool = False
+    direct: DirectStream | None = None
 
 
 @dataclass(frozen=True)

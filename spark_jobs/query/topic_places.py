@@ -181,7 +181,7 @@ class FollowedTopicPlace(Place):
             self._seam if filtering else None,
         )
         rows = topic.rows(spark, self._prepared)
-        return PlaceStream(rows, interval, filtering, is_first)
+        return PlaceStream(rows, interval, filtering, is_first, topic.direct(spark))
 
     def reached(self, committed: Any) -> Reached:
         """Return the first offset not yet read of each partition, by a committed offset."""

@@ -54,28 +54,28 @@ class EventTimeCheck:
     declared: EventTime
     clock_ms: int | None = None
 
-    def needed(self, *, is_streaming: bool) -> list[str]:
+    def needed(self, *, is_staged: bool) -> list[str]:
         """Return the columns of a record that :meth:`apply` needs next to its place."""
-        if not is_streaming or self.declared.outside in ("fail", "keep"):
+        if not is_staged or self.declared.outside in ("fail", "keep"):
             return []
         return [*RECORD] if self.declared.outside == "quarantine" else [TIME]
 
-    def apply(self, rows: DataFrame, staging: Folder) -> DataFrame:
+    def apply(self, rows: DataFrame, staging: Folder | None) -> DataFrame:
         """Return the rows whose event time counts, and those without an event time.
 
         Under ``outside: fail`` any other row fails the query with an :class:`InputError` that has
         topic, partition, offset, the time and the bounds. Under ``drop`` and ``quarantine`` it is
-        left out, and a stream stages it (:mod:`spark_jobs.readers.bad_records`).
+        left out, and staged (:mod:`spark_jobs.readers.bad_records`).
 
         Args:
             rows: Rows with the event-time column, ``LOG_COLUMNS`` and the columns that
                 :meth:`needed` names.
-            staging: Folder in which a stream stages the source's bad records.
+            staging: Folder in which the source's bad records are staged; None if nothing is.
         """
         if self.declared.outside == "keep":
             return rows
         always = unmovable()
-        if rows.isStreaming and self.declared.outside != "fail":
+        if staging is not None and self.declared.outside != "fail":
             return without_staged(rows, F.when(self._is_outside & always, self._staged), staging)
         outside = F.lit(False)
         if self.declared.outside == "fail":
@@ -85,7 +85,7 @@ class EventTimeCheck:
         return rows.select("*", marked.alias(_MARK)).where(_MARK).drop(_MARK)
 
     @property
-    def _bounds_ms(self) -> tuple[Column, Column]:
+    def bounds_ms(self) -> tuple[Column, Column]:
         """The lowest and the highest time that count, both inclusive, in Unix milliseconds."""
         low, high = self.declared.bounds_ms(self.clock_ms or 0)
         if self.declared.not_after is None and self.clock_ms is None:
@@ -96,13 +96,13 @@ class EventTimeCheck:
     @property
     def _is_outside(self) -> Column:
         """Whether a row's event time is outside of the bounds; never null."""
-        low, high = self._bounds_ms
+        low, high = self.bounds_ms
         time = F.unix_millis(F.col(self.declared.column))
         return F.coalesce((time < low) | (time > high), F.lit(False))
 
     @property
     def _reason(self) -> Column:
-        low, high = (F.date_format(F.timestamp_millis(bound), _SHOWN) for bound in self._bounds_ms)
+        low, high = (F.date_format(F.timestamp_millis(bound), _SHOWN) for bound in self.bounds_ms)
         time = F.date_format(F.col(self.declared.column), _SHOWN)
         parts = ["the event time `", self.declared.column, "` is ", time, ", but only times from "]
         return F.concat(

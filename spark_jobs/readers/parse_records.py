@@ -129,11 +129,36 @@ def parse_values(
         InputError: The schema of the values can't be obtained, ``select`` does not fit it, or Spark
             can't evaluate a rule.
     """
-    staging = staging_folder(generation, source.name)
-    is_streaming = raw.isStreaming
+    staging = staging_folder(generation, source.name) if raw.isStreaming else None
+    records = records_of(raw, source, read)
+    return rows_of(records, source, read, generation, (event_time, rules, staging))
+
+
+def rows_of(
+    records: DataFrame,
+    source: KafkaSource,
+    read: Mapping[str, str],
+    generation: Generation,
+    checks: tuple[EventTimeCheck, RowRules, Folder | None],
+) -> DataFrame:
+    """Return the source's columns of each record, as :func:`parse_values` does.
+
+    Args:
+        records: From :func:`records_of`, in a stream or in a part of its micro-batch.
+        source: The declaration.
+        read: Names and types of all columns of a record, before ``select``.
+        generation: State of the generation.
+        checks: Check of the event times, rules, and the folder in which the tasks of a micro-batch
+            stage bad records; None if they do not.
+
+    Raises:
+        InputError: As for :func:`parse_values`.
+    """
+    event_time, rules, staging = checks
+    is_staged = staging is not None
     needed = [
-        *event_time.needed(is_streaming=is_streaming),
-        *needed_of_record(rules, is_streaming=is_streaming),
+        *event_time.needed(is_staged=is_staged),
+        *needed_of_record(rules, is_streaming=is_staged),
     ]
     extra = list(dict.fromkeys(needed))
     watch = key = None
@@ -142,29 +167,29 @@ def parse_values(
         watch = RepairWatch(generation, source.name, unchanged)
         if (identified := known_key(generation, source)) is not None:
             key = KeyCheck(RecordKeys(source), identified)
-    rows = _parsed(raw, source, read, staging, extra, Watches(watch, key))
+    rows = _parsed(records, source, read, staging, extra, Watches(watch, key))
     columns = parse_schema(source.selected(read))
     rows = select_columns(rows, source.selection, columns, [*LOG_COLUMNS, *extra])
     rows = within_sample(event_time.apply(rows, staging), rules)
-    place = place_in_log(rules, is_streaming=is_streaming)
+    place = place_in_log(rules, is_streaming=is_staged)
     return leave_out(rows, rules, place, staging).drop(*extra)
 
 
 def _parsed(
-    raw: DataFrame,
+    records: DataFrame,
     source: KafkaSource,
     columns: Mapping[str, str],
-    staging: Folder,
+    staging: Folder | None,
     extra: Sequence[str],
     watches: Watches,
 ) -> DataFrame:
     """Return all columns of each record that can be read, before ``select``, and the extra ones.
 
     Args:
-        raw: Records as Spark's Kafka source returns them.
+        records: From :func:`records_of`.
         source: The declaration.
         columns: Names and types of all columns of a record.
-        staging: Folder in which a stream stages bad records.
+        staging: Folder in which bad records are staged; None if they are not.
         extra: Those of :data:`RECORD` that are returned, too.
         watches: What is looked at besides the values.
     """
@@ -172,7 +197,7 @@ def _parsed(
     of_value = source.value_schema(columns)
     kinds = {name: columns[name] for name in [*source.record_columns, *of_value.names]}
     remove: Step | None = None
-    if raw.isStreaming and source.on_bad_record != "fail":
+    if staging is not None and source.on_bad_record != "fail":
         bad = whole_record if source.on_bad_record == "quarantine" else place_of_record
         if watch is not None and bad is place_of_record:
             bad = place_and_key
@@ -180,7 +205,6 @@ def _parsed(
     row_ddl = f"{_LOG_DDL}, {ddl(parse_schema(kinds))}"
     extra_ddl = "".join(f", {name} {_RECORD_TYPES[name]}" for name in extra)
     returned = [*LOG_COLUMNS, *columns, *extra]
-    records = _records(raw, source, columns)
     if source.format == "debezium":
         # A tombstone follows a delete, for compaction; it holds no information of its own.
         records = records.where(F.col(VALUE).isNotNull())
@@ -208,8 +232,14 @@ def _parsed(
     return good.select(*LOG_COLUMNS, *(marked.columns[name].alias(name) for name in columns))
 
 
-def _records(raw: DataFrame, source: KafkaSource, columns: Mapping[str, str]) -> DataFrame:
-    """Return position, included columns, and the record itself."""
+def records_of(raw: DataFrame, source: KafkaSource, columns: Mapping[str, str]) -> DataFrame:
+    """Return position, included columns, and the record itself: ``LOG_COLUMNS`` to ``RECORD``.
+
+    Args:
+        raw: Records as Spark's Kafka source returns them.
+        source: The declaration.
+        columns: Names and types of all columns of a record, before ``select``.
+    """
     texts = _text_keys(source, columns)
     included = [
         (F.col(what).cast("string") if name in texts else F.col(what)).alias(name)
@@ -265,7 +295,7 @@ def _parse(
     """Parse JSON, or take bytes as they are.
 
     Args:
-        records: From :func:`_records`.
+        records: From :func:`records_of`.
         source: The declaration.
         columns: Names and types of all columns of a record.
         of_value: Columns of the value.
@@ -281,7 +311,7 @@ def _parse(
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = F.from_json(F.col(VALUE).cast("string"), schema, options)
     row = F.col(_ROW)
-    if supports_schema(of_value) and _reads_times_as_arrow(records.sparkSession):
+    if supports_schema(of_value) and reads_times_as_arrow(records.sparkSession):
         is_read = F.col(_DECIDED)
         wrong = _wrong(source, columns, is_read=is_read)
         of_bad, of_good = needed
@@ -318,7 +348,7 @@ def _any_of(wrong: list[tuple[Column, str]]) -> Column:
     return reduce(lambda left, right: left | right, (condition for condition, _ in wrong))
 
 
-def _reads_times_as_arrow(spark: SparkSession) -> bool:
+def reads_times_as_arrow(spark: SparkSession) -> bool:
     """Return whether Spark's settings for timestamps are those that Arrow follows."""
     policy = spark.conf.get("spark.sql.legacy.timeParserPolicy")
     return spark.conf.get("spark.sql.session.timeZone") == "UTC" and policy != "LEGACY"

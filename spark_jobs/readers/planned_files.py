@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.positions import bounds_us
 from sources.common.schema import ddl, parse_schema
 from sources.config.event_time import EventTime
+from sources.config.file_options import TimeRange
 from sources.config.file_source import FileSource
 from sources.config.rate_limit import Batch
 from sources.config.rules import NO_RULES, RowRules
@@ -30,9 +31,11 @@ from sources.formats.deleted_rows import count_deleted
 from sources.formats.table_file import moment_in_log
 from sources.planning.file_plan import FoundFiles, read_splits
 from sources.state.generation import Generation
+from sources.storage.folder import Folder
 from sources.storage.partitions import values_of
 from sources.storage.stores import Stores
 from spark_jobs.readers.bad_records import staging_folder
+from spark_jobs.readers.direct_rows import RowWriters
 from spark_jobs.readers.drifted_columns import (
     as_one,
     lacking_columns,
@@ -54,6 +57,7 @@ from spark_jobs.readers.row_rules import (
     within_sample,
 )
 from spark_jobs.readers.select import select_columns
+from spark_jobs.readers.spark_errors import Step
 from spark_jobs.readers.split_reader import PLACES, split_reader
 from spark_jobs.readers.staged_listings import folder_to_stage
 
@@ -279,6 +283,36 @@ class PlannedSource:
         # Splits were grouped by the same limits when the log was written.
         return self._rows(spark, self._log.stream(spark, 1))
 
+    @property
+    def can_be_written(self) -> bool:
+        """Whether tasks can write rows as they read them, without another look at a row by Spark.
+
+        So it is where Python workers parse the files, and nothing is computed, chosen or checked
+        afterwards.
+        """
+        source, rules = self._source, self._rules
+        return (
+            not source.is_read_by_spark
+            and source.schema_drift is None
+            and not source.selection.expressions
+            and source.time_range == TimeRange()
+            and not rules.rules
+            and rules.sample is None
+        )
+
+    def written(self, spark: SparkSession, writers: RowWriters) -> DataFrame:
+        """Return a stream of what tasks tell of the rows that they write, in planned order.
+
+        Only if :attr:`can_be_written`. Files and bad rows are treated as by :meth:`stream`.
+
+        Args:
+            spark: The Spark session.
+            writers: How tasks write.
+        """
+        entries = self._spread(spark, self._log.stream(spark, 1))
+        read = self._reader(self._read, self._staging)
+        return entries.mapInArrow(writers.after(read), ddl(writers.told))
+
     def batch(self, spark: SparkSession) -> DataFrame:
         """Return all rows of the source as a batch; call :meth:`prepare` before.
 
@@ -309,13 +343,10 @@ class PlannedSource:
         rows, kept = entries, [*BOUNDS.names, *places]
         if not self._source.is_read_by_spark:
             kept = [*places]
-            # Round robin: a hash of the ranks would give some tasks twice the splits of others.
-            tasks = 2 * spark.sparkContext.defaultParallelism
-            spread = entries.repartitionById(tasks, F.col("rank").cast("int"))
             staging = self._staging if entries.isStreaming else None
             returned = pa.schema([*self._read, *(PLACES if places else [])])
-            read = split_reader(returned, self._source, self._event_time, self._stores, staging)
-            rows = spread.mapInArrow(read, ddl(returned))
+            read = self._reader(returned, staging)
+            rows = self._spread(spark, entries).mapInArrow(read, ddl(returned))
         elif not self._may_have_outside:
             rows, kept = rows.drop(*BOUNDS.names), [*places]
         if self._source.schema_drift is not None:
@@ -331,6 +362,15 @@ class PlannedSource:
         if time_range.until is not None:
             rows = rows.where(at.isNull() | (at < F.lit(time_range.until)))
         return within_sample(rows, self._rules)
+
+    def _spread(self, spark: SparkSession, entries: DataFrame) -> DataFrame:
+        """Divide splits among tasks."""
+        # Round robin: a hash of the ranks would give some tasks twice the splits of others.
+        tasks = 2 * spark.sparkContext.defaultParallelism
+        return entries.repartitionById(tasks, F.col("rank").cast("int"))
+
+    def _reader(self, returned: pa.Schema, staging: Folder | None) -> Step:
+        return split_reader(returned, self._source, self._event_time, self._stores, staging)
 
     @property
     def _may_have_outside(self) -> bool:

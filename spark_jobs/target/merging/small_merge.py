@@ -35,6 +35,7 @@ from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import commit_nothing, commit_once
 from spark_jobs.target.merging.clauses import When, quoted
 from spark_jobs.target.merging.keys import Match
+from spark_jobs.target.protocol import is_plain
 from spark_jobs.target.table_properties import SAME_STATISTICS, STATISTICS, with_same_statistics
 
 MOST_ROWS = 250_000
@@ -42,9 +43,6 @@ MOST_ROWS = 250_000
 _MOST_BYTES = 64 * 2**20
 """Bytes of a micro-batch's texts, and of the files that may be written again."""
 _COMPARABLE = (*SAME_STATISTICS, DecimalType)
-_FEATURES = {"appendOnly", "invariants", "timestampNtz"}
-_PLAIN_WRITER = 2
-_BY_FEATURES = 7
 
 
 class SmallMerge(NamedTuple):
@@ -125,8 +123,6 @@ def merge_small(
     except DeltaError as error:
         sys.stderr.write(f"Spark merges, as Delta's Rust library can't: {error}\n")
         return False
-    # Spark's checksum of a Delta checkpoint that Rust may just have replaced.
-    target.delete("_delta_log/._last_checkpoint.crc")
     return True
 
 
@@ -137,16 +133,12 @@ def _is_recorded(table: DeltaTable, transaction: Transaction) -> bool:
 
 def _has_plain_log(table: DeltaTable) -> bool:
     """Return whether the table has none of the features, nor statistics, that are Spark's."""
-    protocol, properties = table.protocol(), table.metadata().configuration
-    is_known = protocol.min_writer_version <= _PLAIN_WRITER or (
-        protocol.min_writer_version == _BY_FEATURES
-        and _FEATURES.issuperset(protocol.writer_features or [])
-    )
+    properties = table.metadata().configuration
     columns = StructType.fromJson(json.loads(table.schema().to_json()))
     # Names with a comma are cut alike on both sides.
     able = ",".join(with_same_statistics(columns)).split(",")
     listed = properties.get(STATISTICS, "").split(",")
-    return is_known and set(listed) <= set(able)
+    return is_plain(table) and set(listed) <= set(able)
 
 
 def _touched_bytes(table: DeltaTable, ranges: Mapping[str, tuple[int, int]]) -> int:

@@ -34,8 +34,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 KILL = """
 import os, signal
 from pathlib import Path
-from spark_jobs.target import copied_files
-commit_once, commits = copied_files.commit_once, []
+from spark_jobs.target.appending import append_once
+commit_once, commits = append_once.commit_once, []
 
 def die_or_commit(*args):
     commits.append(args)
@@ -45,7 +45,7 @@ def die_or_commit(*args):
         os.kill(os.getpid(), signal.SIGKILL)
     commit_once(*args)
 
-copied_files.commit_once = die_or_commit
+append_once.commit_once = die_or_commit
 """
 
 

@@ -12,11 +12,10 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
-from deltalake import DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -27,9 +26,9 @@ from sources.state.generation import Generation
 from sources.storage.documents import copy_apart
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.target.delta_table import commit_files, commit_once, missing_file, open_table
+from spark_jobs.target.appending.append_once import append_once, columns_with_statistics
+from spark_jobs.target.delta_table import missing_file
 from spark_jobs.target.ownership.guard import TargetGuard
-from spark_jobs.target.table_properties import STATISTICS
 
 _AT_ONCE = 16
 _Write = Callable[[DataFrame, int], None]
@@ -95,37 +94,31 @@ class CopyingSink:
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Add the rows of a micro-batch to the target in one commit, once.
 
-        The commit has the transaction that Delta's own streaming sink gives it, (query id, number
-        of the micro-batch), so either of them may write the next micro-batch, or this one again.
-
         Raises:
             InputError: A file can't be read, or was changed since it was planned.
             StateError: The target lacks micro-batches, or holds later ones.
             CommitFailedError: Another process has written this micro-batch.
         """
         self._guard.before(batch_id)
-        query_id = str(offset_log.query_id(self._generation.checkpoint))
         files = self._history.files(batch_id)
         if files is None:
+            query_id = str(offset_log.query_id(self._generation.checkpoint))
             options = {"txnAppId": query_id, "txnVersion": str(batch_id)}
             writer = batch.write.format("delta").mode("append").options(**options)
             writer.save(self._target.hadoop_path)
             return
-        table = open_table(self._target)
-        written = table.transaction_version(query_id)
-        if written is not None and written >= batch_id:
-            return
-        adds = self._copy(files, table)
-        # Looked at after the copies were made: they hold what was planned.
-        self._history.require_unchanged(batch_id)
-        commit = partial(commit_files, table, adds)
-        commit_once(commit, self._target, Transaction(query_id, batch_id))
+
+        def copies(table: DeltaTable) -> list[AddAction]:
+            made = self._copy(files, table)
+            # Looked at after the copies were made: they hold what was planned.
+            self._history.require_unchanged(batch_id)
+            return made
+
+        append_once(self._target, self._generation, batch_id, copies)
 
     def _copy(self, files: Sequence[JudgedFile], table: DeltaTable) -> list[AddAction]:
         """Copy files into the table's folder; return the actions that add them to the table."""
-        columns = self._history.columns
-        named = table.metadata().configuration.get(STATISTICS)
-        names = columns.names if named is None else [each.strip("` ") for each in named.split(",")]
+        columns, names = self._history.columns, columns_with_statistics(table)
         now_ms = int(time.time() * 1000)
 
         def one(file: JudgedFile) -> AddAction:

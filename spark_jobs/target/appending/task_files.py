@@ -1,0 +1,136 @@
+"""Parquet files of the target that the tasks which read rows write themselves, as whole columns.
+
+Spark writes Parquet row by row; what Python workers have parsed it gets through a pipe before. A
+task that writes the columns as it has them needs neither. A file counts once the driver's commit
+names it. Those of a task that fails, or of a driver that dies before the commit, are in no log, and
+VACUUM removes them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sources.formats.table_file import statistics
+from sources.storage.folder import Folder
+
+PATH, SIZE, STATISTICS = "__path", "__size", "__statistics"
+FILES = pa.schema([(PATH, pa.string()), (SIZE, pa.int64()), (STATISTICS, pa.string())])
+"""What the driver has to know of a file: name in the table's folder, bytes, Delta's statistics."""
+CODECS = ("snappy", "gzip", "zstd", "uncompressed")
+"""Values of ``spark.sql.parquet.compression.codec`` that can be written."""
+_GROUP_BYTES = 64 << 20
+_FILE_BYTES = 128 << 20
+
+
+@dataclass(frozen=True)
+class TaskFiles:
+    """How tasks write the files of a target.
+
+    Attributes:
+        folder: The table's folder.
+        columns: Columns of the table, which has no partitions, in its order.
+        statistics: Columns of which files have statistics.
+        codec: How files are compressed: one of :data:`CODECS`.
+    """
+
+    folder: Folder
+    columns: pa.Schema
+    statistics: Sequence[str]
+    codec: str = "snappy"
+
+    def writer(self) -> TaskFileWriter:
+        """Return the writer of one task; call it inside the task."""
+        return TaskFileWriter(self)
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write all rows of a task, for ``mapInArrow``; yield the files as :data:`FILES`.
+
+        Args:
+            batches: Rows; they may have further columns.
+
+        Raises:
+            StateError: A file can't be written.
+        """
+        writer = self.writer()
+        for batch in batches:
+            yield from writer.add(batch)
+        yield from writer.close()
+
+
+class TaskFileWriter:
+    """Writer of the rows of one task.
+
+    Args:
+        files: What to write, and where.
+    """
+
+    def __init__(self, files: TaskFiles) -> None:
+        self._files = files
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._buffer: pa.BufferOutputStream | None = None
+        self._parquet: pq.ParquetWriter | None = None
+
+    def add(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Add rows; yield the files that are complete by then, as :data:`FILES`.
+
+        Args:
+            rows: Rows that have the table's columns; others are left out.
+
+        Raises:
+            StateError: A file can't be written.
+        """
+        columns = self._files.columns
+        if not rows.num_rows:
+            return
+        arrays = [rows.column(field.name).cast(field.type) for field in columns]
+        self._held.append(pa.RecordBatch.from_arrays(arrays, schema=columns))
+        self._held_bytes += self._held[-1].nbytes
+        if self._held_bytes >= _GROUP_BYTES:
+            self._write_group()
+            if self._buffer is not None and self._buffer.tell() >= _FILE_BYTES:
+                yield self._finish()
+
+    def close(self) -> Iterator[pa.RecordBatch]:
+        """Write the rest; yield the last file, if there is one.
+
+        Raises:
+            StateError: A file can't be written.
+        """
+        if self._held:
+            self._write_group()
+        if self._parquet is not None:
+            yield self._finish()
+
+    def _write_group(self) -> None:
+        if self._parquet is None:
+            self._buffer = pa.BufferOutputStream()
+            codec = self._files.codec
+            self._parquet = pq.ParquetWriter(
+                self._buffer,
+                self._files.columns,
+                compression="none" if codec == "uncompressed" else codec,
+                # As Spark writes decimals; and without a second schema, in Arrow's terms.
+                store_decimal_as_integer=True,
+                store_schema=False,
+            )
+        self._parquet.write_table(pa.Table.from_batches(self._held, self._files.columns))
+        self._held, self._held_bytes = [], 0
+
+    def _finish(self) -> pa.RecordBatch:
+        """Write the file into the table's folder; return its entry."""
+        assert self._parquet is not None
+        assert self._buffer is not None
+        self._parquet.close()
+        data = self._buffer.getvalue()
+        self._parquet = self._buffer = None
+        files, name = self._files, f"part-{uuid.uuid4().hex}.parquet"
+        footer = pq.read_metadata(pa.BufferReader(data))
+        files.folder.called("target folder").replace_bytes(name, data.to_pybytes())
+        values = [name, data.size, statistics(footer, files.columns, files.statistics)]
+        return pa.RecordBatch.from_arrays([pa.array([value]) for value in values], schema=FILES)

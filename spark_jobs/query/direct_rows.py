@@ -20,7 +20,7 @@ from spark_jobs.query.place import PlaceStream
 from spark_jobs.readers.direct_rows import RowWriters
 from spark_jobs.target.appending.append_once import columns_with_statistics
 from spark_jobs.target.appending.direct_sink import DirectSink
-from spark_jobs.target.appending.task_files import CODECS, FILES, TaskFiles
+from spark_jobs.target.appending.task_files import CODECS, FILES, LEFT, TaskFiles
 from spark_jobs.target.delta_table import open_table
 from spark_jobs.target.ownership.guard import TargetGuard
 from spark_jobs.target.protocol import is_plain
@@ -56,7 +56,7 @@ def direct_query(
         return None
     kinds = {name: rows.schema[name].dataType.simpleString() for name in columns}
     files = TaskFiles(target, parse_schema(kinds), columns_with_statistics(table), codec)
-    writers = RowWriters(files.writer, FILES)
+    writers = RowWriters(files.writer, FILES, LEFT)
     # The places of the other sources have no row to read.
     parts = [
         direct.written(writers)

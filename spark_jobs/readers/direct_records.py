@@ -53,7 +53,8 @@ def write_records(
 ) -> DataFrame:
     """Return what tasks tell of the records that they write, and the records that they leave.
 
-    A row has either the columns of ``writers.told``, or those of ``records``; the others are null.
+    A row has either columns of ``writers.told``, or those of ``records``; the others are null. A
+    task that leaves records tells their number in a row of its own.
 
     Args:
         records: From :func:`spark_jobs.readers.parse_records.records_of`, of a source for which
@@ -97,14 +98,18 @@ class _Reader:
     returned: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = self.writers.writer()
+        writer, left = self.writers.writer(), 0
         for batch in batches:
             rows, good = self._rows(batch)
             if not good.all():
-                yield self._filled(batch.filter(pa.array(~good)))
+                others = batch.filter(pa.array(~good))
+                left += len(others)
+                yield self._filled(others)
                 rows = rows.filter(pa.array(good))
             yield from map(self._filled, writer.add(rows))
         yield from map(self._filled, writer.close())
+        if left:
+            yield self._filled(pa.RecordBatch.from_pydict({self.writers.left: [left]}))
 
     def _rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask]:
         """Return the records with the columns of their values, and which of them are good."""

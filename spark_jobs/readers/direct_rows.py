@@ -28,10 +28,12 @@ class RowWriters:
     Attributes:
         writer: Returns the writer of a task; called inside it.
         told: Columns of what a writer tells.
+        left: That of them in which the number of records is told that a task did not write.
     """
 
     writer: Callable[[], RowWriter]
     told: pa.Schema
+    left: str
 
     def after(self, read: Step) -> Step:
         """Return a function for ``mapInArrow`` that writes the rows which another one returns."""

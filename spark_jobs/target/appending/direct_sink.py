@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -16,7 +16,7 @@ from sources.common.schema import ddl
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.target.appending.append_once import append_once
-from spark_jobs.target.appending.task_files import FILES, PATH, SIZE, STATISTICS, TaskFiles
+from spark_jobs.target.appending.task_files import FILES, LEFT, PATH, SIZE, STATISTICS, TaskFiles
 from spark_jobs.target.ownership.guard import TargetGuard
 
 _Write = Callable[[DataFrame, int], None]
@@ -31,8 +31,8 @@ class DirectSink:
         generation: Generation that owns the target.
         guard: Refuses a micro-batch that does not follow what the target holds.
         files: How tasks write.
-        left: Computes the rows of the records of a micro-batch that its tasks have left: those
-            rows of the stream that tell no file. None if tasks leave none.
+        left: Computes the rows of the records of a micro-batch that its tasks have left, which the
+            stream has as they are. None if tasks leave none.
     """
 
     target: Folder
@@ -70,22 +70,21 @@ class DirectSink:
     def _written(self, batch: DataFrame, batch_id: int) -> list[AddAction]:
         """Let tasks write a micro-batch; return the actions that add its files to the table."""
         if self.left is None:
-            return _actions(batch)
+            return _actions(batch.collect())
         # Tasks write once; then the records that they left are looked at.
         batch = batch.persist()
         try:
-            has_path = F.col(PATH).isNotNull()
-            actions = _actions(batch.where(has_path))
-            rest = batch.where(~has_path).drop(*FILES.names)
-            if not rest.isEmpty():
-                rows = self.left(rest, batch_id)
-                actions += _actions(rows.mapInArrow(self.files.write, ddl(FILES)))
-            return actions
+            is_told = F.col(PATH).isNotNull() | F.col(LEFT).isNotNull()
+            told = batch.where(is_told).select(*FILES.names).collect()
+            if any(row[LEFT] for row in told):
+                rows = self.left(batch.where(~is_told).drop(*FILES.names), batch_id)
+                told += rows.mapInArrow(self.files.write, ddl(FILES)).collect()
+            return _actions(told)
         finally:
             batch.unpersist()
 
 
-def _actions(written: DataFrame) -> list[AddAction]:
+def _actions(told: Sequence[Row]) -> list[AddAction]:
     now_ms = int(time.time() * 1000)
     return [
         AddAction(
@@ -96,5 +95,6 @@ def _actions(written: DataFrame) -> list[AddAction]:
             data_change=True,
             stats=row[STATISTICS],
         )
-        for row in written.select(*FILES.names).collect()
+        for row in told
+        if row[PATH] is not None
     ]

@@ -18,9 +18,12 @@ import pyarrow.parquet as pq
 from sources.formats.table_file import statistics
 from sources.storage.folder import Folder
 
-PATH, SIZE, STATISTICS = "__path", "__size", "__statistics"
-FILES = pa.schema([(PATH, pa.string()), (SIZE, pa.int64()), (STATISTICS, pa.string())])
-"""What the driver has to know of a file: name in the table's folder, bytes, Delta's statistics."""
+PATH, SIZE, STATISTICS, LEFT = "__path", "__size", "__statistics", "__left"
+FILES = pa.schema(
+    [(PATH, pa.string()), (SIZE, pa.int64()), (STATISTICS, pa.string()), (LEFT, pa.int64())]
+)
+"""What a task tells: of each file its name in the table's folder, bytes and Delta's statistics; and
+in one more row how many records it has left to Spark, if any."""
 CODECS = ("snappy", "gzip", "zstd", "uncompressed")
 """Values of ``spark.sql.parquet.compression.codec`` that can be written."""
 _GROUP_BYTES = 64 << 20
@@ -132,5 +135,6 @@ class TaskFileWriter:
         files, name = self._files, f"part-{uuid.uuid4().hex}.parquet"
         footer = pq.read_metadata(pa.BufferReader(data))
         files.folder.called("target folder").replace_bytes(name, data.to_pybytes())
-        values = [name, data.size, statistics(footer, files.columns, files.statistics)]
-        return pa.RecordBatch.from_arrays([pa.array([value]) for value in values], schema=FILES)
+        said = statistics(footer, files.columns, files.statistics)
+        told = {PATH: name, SIZE: data.size, STATISTICS: said, LEFT: None}
+        return pa.RecordBatch.from_pylist([told], schema=FILES)

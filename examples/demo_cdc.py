@@ -41,6 +41,7 @@ from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import load_group
 from orchestration.cuts.publisher import publish
+from orchestration.several import several
 from services.broker import LocalBroker, create_topic
 from sources.common.positions import now_ms
 from sources.config.kafka_source import KafkaSource
@@ -56,7 +57,6 @@ from spark_jobs.run_state.lock import is_held
 
 _PARTITIONS = 3
 _POLL_S = 0.5
-_AT_ONCE = 3
 _BETWEEN_KILLS_S = (10.0, 60.0)
 _CUT_S = 180.0
 _COLUMN = ("discount", "int", 3)
@@ -390,11 +390,11 @@ class _Killer(_Thread):
         Raises:
             RunError: One failed although no driver was killed.
         """
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for one in zip(self._loaded, pool.map(self._run_until_live, self._loaded), strict=True):
-                console.print(f"          {one[0].pipeline.name} is live")
+        with several(self._run_until_live, self._loaded) as live:
+            for name in live:
+                console.print(f"          {name} is live")
 
-    def _run_until_live(self, one: LoadedPipeline) -> None:
+    def _run_until_live(self, one: LoadedPipeline) -> str:
         while True:
             before = self.kills
             try:
@@ -403,7 +403,7 @@ class _Killer(_Thread):
                 if self.kills == before:
                     raise
             else:
-                return
+                return one.pipeline.name
 
 
 def _open(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> _Shop:

@@ -69,18 +69,11 @@ class ProgressBars(Observer):
 
 
 class Lines(Observer):
-    """Observer that prints a line on stderr for each text that a step reports.
-
-    Args:
-        about: What the lines begin with, such as the pipeline's name if there are several.
-    """
-
-    def __init__(self, about: str = "") -> None:
-        self._about = f"{about}: " if about else ""
+    """Observer that prints a line on stderr for each text that a step reports."""
 
     def noted(self, step: Step[Any], text: str) -> None:
         """Print the text as a line on stderr."""
-        typer.echo(f"{self._about}{text}", err=True)
+        typer.echo(text, err=True)
 
     def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
         """Print a line on stderr for a step that is done."""
@@ -110,7 +103,7 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
 def progress(loaded: LoadedPipeline) -> Iterator[Observer]:
     """Yield an observer that draws progress bars on stderr within the ``with`` block.
 
-    Outside the main thread, of one of several runs, it prints lines in place of bars.
+    Outside the main thread, where it is one of several runs, it prints lines in place of bars.
 
     Args:
         loaded: The pipeline.
@@ -125,7 +118,7 @@ def progress(loaded: LoadedPipeline) -> Iterator[Observer]:
         TimeElapsedColumn(),
     )
     if threading.current_thread() is not threading.main_thread():
-        yield Lines(loaded.pipeline.name)
+        yield Lines()
         return
     with Progress(*columns, console=Console(stderr=True)) as bars:
         yield ProgressBars(bars)

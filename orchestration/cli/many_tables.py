@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import io
 import json
-import queue
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import TextIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
-from orchestration.cli.output import answer, tell
+from orchestration.cli.output import INTERRUPTED, answer, tell
+from orchestration.several import several
 from sources.config.table_template import Template, is_template
-from spark_jobs.driver.own_output import OwnOutput
+from spark_jobs.driver.own_output import OwnOutput, Stream
 
 _OWN = ("tables", "init", "cut", "publish-cuts")
 # They bring what is not copied yet into files, all tables at one point in time.
 _COPYING = ("run", "snapshot")
-# What waits for Spark is done for some tables at a time; more would only share the processors.
-_AT_ONCE = {"run": 4}
+# They wait for Spark, so they act on several tables at a time.
+_STARTING = ("run", "resume")
 Run = Callable[[list[str]], int]
 """Runs a command line, and returns its exit status."""
 
@@ -76,26 +76,29 @@ def _act_on_all(
         raise InputError(message, hint, file=str(template.path))
     is_json = "--json" in after
 
-    def act_on(table: str) -> tuple[str, int, str]:
+    def act_on(table: str, err: Stream) -> tuple[str, int, str]:
         out = io.StringIO()
         try:
             words = [*before, str(template.load(table).path), *after]
-            with OwnOutput.into(out):
+            with OwnOutput.into(out, err):
                 status = run(words if is_json or before[0] != "status" else [*words, "--json"])
         except InputError as error:
             tell(f"{table}: {error}")
             return table, 2, json.dumps({"ok": False, **error.report().model_dump()})
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
         return table, status, out.getvalue()
 
     worst, documents = 0, {}
-    for table, status, said in _each(act_on, tables, _AT_ONCE.get(before[0], 1)):
-        worst = max(worst, status)
-        if is_json:
-            documents[table] = json.loads(said)
-        elif before[0] == "status":
-            sys.stdout.write(f"{table}: {_health(json.loads(said))}\n")
-        else:
-            sys.stdout.write(f"{table}\n{said}")
+    with _each(act_on, tables, together=before[0] in _STARTING) as each:
+        for table, status, said in each:
+            worst = max(worst, status)
+            if is_json:
+                documents[table] = json.loads(said)
+            elif before[0] == "status":
+                sys.stdout.write(f"{table}: {_health(json.loads(said))}\n")
+            else:
+                sys.stdout.write(f"{table}\n{said}")
     changed = _changed(template) if before[0] == "status" else {}
     if is_json:
         show({"ok": worst == 0, "tables": documents, **changed}, None)
@@ -105,33 +108,54 @@ def _act_on_all(
     return worst
 
 
+@contextmanager
 def _each(
-    act_on: Callable[[str], tuple[str, int, str]], tables: list[str], at_once: int
-) -> Iterator[tuple[str, int, str]]:
-    """Yield what a command says about each table as soon as it is known, some tables at a time."""
-    done: queue.SimpleQueue[tuple[str, int, str] | BaseException] = queue.SimpleQueue()
-    waiting = iter(tables)
+    act_on: Callable[[str, Stream], tuple[str, int, str]], tables: list[str], *, together: bool
+) -> Iterator[Iterator[tuple[str, int, str]]]:
+    """Yield what a command says about each table as soon as it is known.
 
-    def work() -> None:
-        # Iterators of lists may be shared by threads.
-        for table in waiting:
-            try:
-                done.put(act_on(table))
-            except BaseException as error:
-                done.put(error)
-
-    with redirect_stdout(OwnOutput(sys.stdout)):
-        if at_once == 1:
-            yield from map(act_on, tables)
+    Args:
+        act_on: Runs the command on a table, with the stream for its standard error.
+        tables: The tables.
+        together: Act on several tables at a time, and begin each line on standard error with the
+            name of its table.
+    """
+    err = sys.stderr
+    with redirect_stdout(OwnOutput(sys.stdout, "stdout")):
+        if not together:
+            yield (act_on(table, err) for table in tables)
             return
-        for _ in range(min(at_once, len(tables))):
-            # An interrupt does not wait for them.
-            threading.Thread(target=work, daemon=True).start()
-        for _ in tables:
-            found = done.get()
-            if isinstance(found, BaseException):
-                raise found
-            yield found
+        with (
+            redirect_stderr(OwnOutput(err, "stderr")),
+            several(lambda table: act_on(table, _Labelled(table, err)), tables) as found,
+        ):
+            try:
+                yield found
+            except KeyboardInterrupt:
+                tell("Interrupted: what is being started is ended first.")
+                raise
+
+
+class _Labelled(TextIOBase):
+    """Stream that begins each line with a label.
+
+    Args:
+        label: The label.
+        stream: Where the lines are written to, each once it is complete.
+    """
+
+    def __init__(self, label: str, stream: TextIO) -> None:
+        self._label = label
+        self._stream = stream
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        """Write the lines that are complete with this text."""
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            # In one piece, as other threads write to the same stream.
+            self._stream.write(f"{self._label}: {line}\n")
+        return len(text)
 
 
 def _changed(template: Template) -> dict[str, list[str]]:

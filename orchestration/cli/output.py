@@ -28,6 +28,8 @@ By = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
+INTERRUPTED = 130
+"""Exit status of a command that was interrupted, by Ctrl-C."""
 
 
 def load(path: Path) -> LoadedPipeline:
@@ -132,6 +134,6 @@ def answer(as_json: bool) -> Iterator[Any]:
         refused = isinstance(error, InputError | SeamError | StateError | UnavailableError)
         raise typer.Exit(2 if refused else 1) from None
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     if not good:
         raise typer.Exit(1)

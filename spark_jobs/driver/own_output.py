@@ -10,6 +10,8 @@ from io import TextIOBase
 from typing import TextIO
 
 _own = threading.local()
+Stream = TextIO | TextIOBase
+"""Where text is written to."""
 
 
 class OwnOutput(TextIOBase):
@@ -17,27 +19,35 @@ class OwnOutput(TextIOBase):
 
     Args:
         default: Stream for threads that belong to no run.
+        name: What it stands for: ``stdout`` or ``stderr``.
     """
 
-    def __init__(self, default: TextIO) -> None:
+    def __init__(self, default: TextIO, name: str) -> None:
         self._default = default
+        self._name = name
 
     @classmethod
     @contextmanager
     def installed(cls) -> Iterator[None]:
         """Use it for standard output and standard error as long as the ``with`` block runs."""
-        with redirect_stdout(cls(sys.stdout)), redirect_stderr(cls(sys.stderr)):
+        out, err = cls(sys.stdout, "stdout"), cls(sys.stderr, "stderr")
+        with redirect_stdout(out), redirect_stderr(err):
             yield
 
     @staticmethod
     @contextmanager
-    def into(stream: TextIO) -> Iterator[None]:
-        """Write what this thread prints into a stream as long as the ``with`` block runs."""
-        _own.stream = stream
+    def into(out: Stream, err: Stream | None = None) -> Iterator[None]:
+        """Write what this thread prints into streams as long as the ``with`` block runs.
+
+        Args:
+            out: Stream for standard output.
+            err: Stream for standard error; None for the same one.
+        """
+        _own.stdout, _own.stderr = out, out if err is None else err
         try:
             yield
         finally:
-            del _own.stream
+            del _own.stdout, _own.stderr
 
     def write(self, text: str) -> int:
         """Write a text to the thread's stream."""
@@ -47,5 +57,5 @@ class OwnOutput(TextIOBase):
         """Flush the thread's stream."""
         self._stream().flush()
 
-    def _stream(self) -> TextIO:
-        return getattr(_own, "stream", self._default)
+    def _stream(self) -> Stream:
+        return getattr(_own, self._name, self._default)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
 from orchestration import table_pipelines
 from orchestration.cli import many_tables
+from orchestration.cli.output import answer
 from sources.config.table_template import FoundTable, Template
+from sources.errors import RunError
+from tests.services.processes import wait_for
 from tests.sources.config.test_table_template import template
 
 TABLES = [f"public.t{number}" for number in range(6)]
@@ -30,8 +36,22 @@ def table_of(words: list[str]) -> str:
     return next(Path(word).stem.removeprefix("shop.") for word in words if ".yaml" in word)
 
 
-def test_run_brings_four_tables_at_a_time_to_their_live_run_and_keeps_their_answers_apart(
-    file: Template, capsys: pytest.CaptureFixture[str]
+def in_command(run: Callable[[list[str]], None]) -> many_tables.Run:
+    """Return the status of a command's end, as the program does."""
+
+    def end(words: list[str]) -> int:
+        try:
+            run(words)
+        except typer.Exit as end:
+            return end.exit_code
+        return 0
+
+    return end
+
+
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_four_tables_at_a_time_are_brought_to_their_live_run_which_keeps_their_answers_apart(
+    file: Template, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     together = threading.Barrier(4, timeout=30)
     first = iter(range(len(TABLES)))
@@ -43,7 +63,7 @@ def test_run_brings_four_tables_at_a_time_to_their_live_run_and_keeps_their_answ
         sys.stdout.write(f"ends {table_of(words)}\n")
         return 1 if table_of(words) == "public.t4" else 0
 
-    assert many_tables.act(["run", str(file.path)], run) == 1
+    assert many_tables.act([command, str(file.path)], run) == 1
     lines = capsys.readouterr().out.splitlines()
     blocks = {lines[at]: lines[at + 1 : at + 3] for at in range(0, len(lines), 3)}
     assert blocks == {table: [f"begins {table}", f"ends {table}"] for table in TABLES}
@@ -63,16 +83,60 @@ def test_other_commands_act_on_one_table_after_the_other_in_the_main_thread(
     assert acted == TABLES
 
 
-def test_an_interrupt_does_not_wait_for_the_tables_that_are_being_started(file: Template) -> None:
-    forever = threading.Event()
+def test_lines_of_tables_that_are_started_together_name_their_table(
+    file: Template, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(words: list[str]) -> None:
+        with answer(as_json=False):
+            typer.echo("history: done", err=True)
+            message = "The driver ended.\nIts last line."
+            raise RunError(message, "Run it again.")
 
-    def run(words: list[str]) -> int:
-        if table_of(words) == "public.t1":
+    with pytest.raises(typer.Exit):
+        run([])
+    alone = capsys.readouterr().err.splitlines()
+    assert many_tables.act(["run", str(file.path)], in_command(run)) == 1
+    lines = capsys.readouterr().err.splitlines()
+    for table in TABLES:
+        assert [line for line in lines if line.startswith(f"{table}: ")] == [
+            f"{table}: {line}" for line in alone
+        ]
+    assert len(lines) == len(TABLES) * len(alone)
+
+
+def test_an_interrupt_ends_what_is_being_started_before_the_command_ends(
+    file: Template, capsys: pytest.CaptureFixture[str]
+) -> None:
+    together = threading.Barrier(4, timeout=60)
+    begun: set[str] = set()
+    ended: set[str] = set()
+
+    def run(words: list[str]) -> None:
+        with answer(as_json=False):
+            try:
+                begun.add(table_of(words))
+                if together.wait() == 0:
+                    os.kill(os.getpid(), signal.SIGINT)
+                wait_for(lambda: False, "an interrupt", 60)
+            except KeyboardInterrupt:
+                ended.add(table_of(words))
+                raise
+
+    assert many_tables.act(["run", str(file.path)], in_command(run)) == 130
+    assert ended == begun
+    assert len(begun) == 4
+    assert "Interrupted: what is being started is ended first." in capsys.readouterr().err
+
+
+def test_an_interrupt_of_a_command_on_one_table_after_the_other_ends_the_command(
+    file: Template,
+) -> None:
+    acted: list[str] = []
+
+    def run(words: list[str]) -> None:
+        acted.append(table_of(words))
+        with answer(as_json=False):
             raise KeyboardInterrupt
-        forever.wait()
-        return 0
 
-    begun = time.monotonic()
-    assert many_tables.act(["run", str(file.path)], run) == 130
-    assert time.monotonic() - begun < 30
-    forever.set()
+    assert many_tables.act(["stop", str(file.path)], in_command(run)) == 130
+    assert acted == TABLES[:1]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from orchestration.database_log import SETTLED_S, DatabaseLog, describe_unread
+from orchestration.database_log import SETTLED_S, DatabaseLog
 from sources.config.kafka_source import KafkaSource
 from sources.databases.replication_slot import watched_slot
 from sources.errors import RunError
@@ -146,9 +146,7 @@ class ConnectorWait:
 
     def __init__(self, context: PipelineContext) -> None:
         options = watched_slot(context.loaded)
-        # MariaDB and MySQL do not tell what a connector was sent.
-        has_slot = options is not None and options.kind == "postgres"
-        self._log = DatabaseLog(options) if options is not None and has_slot else None
+        self._log = None if options is None else DatabaseLog(options)
         self._quiet: tuple[object, float] | None = None
         self.text = ""
 
@@ -166,7 +164,9 @@ class ConnectorWait:
         if self._log is None:
             return False
         unread = self._log.unread()
-        self.text = f" in the topic, and {describe_unread(unread)}" if unread else " in the topic"
+        self.text = (
+            f" in the topic, and {self._log.describe(unread)}" if unread else " in the topic"
+        )
         if self._log.is_confirmed:
             return False
         seen = (waiting, None if beat is None else beat.offsets)

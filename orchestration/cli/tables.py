@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.database_log import describe_unread
+from orchestration.database_log import unread_of
 from orchestration.display import duration
 from orchestration.progress.in_words import changes_in_words
 from orchestration.progress.plan_tables import PlanTable, plan_tables
@@ -156,8 +156,8 @@ def _lag(found: Status, source: SourceStatus) -> str:
     """Return how much waits in the topic, or the folder, and in the database before it."""
     lag = "" if source.lag is None else f"{source.lag:,}"
     is_live = found.live is not None and source is found.sources[-1]
-    unread = found.live.numbers.get("slot_unread_bytes") if found.live and is_live else None
-    return f"{lag} in the topic, {describe_unread(unread)}" if unread else lag
+    unread = unread_of(found.live.numbers) if found.live and is_live else None
+    return f"{lag} in the topic, {unread}" if unread else lag
 
 
 def audit(report: AuditReport) -> Group:

@@ -35,6 +35,9 @@ LIVE: dict[str, Metric] = {
     "wrong_rows": Metric("live_wrong_rows", "Rows whose last change could not be read"),
     "slot_retained_bytes": Metric("live_slot_retained_bytes", "Log that the database keeps"),
     "slot_unread_bytes": Metric("live_slot_unread_bytes", "Log that the connector has not read"),
+    "slot_unconfirmed_bytes": Metric(
+        "live_slot_unconfirmed_bytes", "Log that the connector of MariaDB has not confirmed"
+    ),
     "late_rows": Metric("live_late_rows", "Rows dropped behind the watermark, of the live run"),
     "input_rows_per_s": Metric("live_input_rows_per_second", "Rows that arrived per second"),
     "processed_rows_per_s": Metric("live_processed_rows_per_second", "Rows processed per second"),

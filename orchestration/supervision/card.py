@@ -6,7 +6,7 @@ from collections import Counter
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestration.database_log import describe_unread
+from orchestration.database_log import unread_of
 from orchestration.display import count, day, moment, second, shortened
 from orchestration.progress.in_words import STARTING as SPARK_STARTS
 from orchestration.progress.in_words import action_in_words, progress_parts
@@ -114,8 +114,8 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
     if found.live is not None:
         lag = found.sources[-1].lag
         waits = [] if lag is None else [f"{count(lag)} waiting"]
-        if unread := found.live.numbers.get("slot_unread_bytes"):
-            waits.append(describe_unread(unread))
+        if unread := unread_of(found.live.numbers):
+            waits.append(unread)
         is_up = found.live.health not in ("paused", "stopped")
         since = _since(loaded, found) if is_up else []
         headline = found.live.health.replace("-", " ").capitalize()

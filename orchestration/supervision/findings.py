@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from orchestration.database_log import describe_unread
 from orchestration.display import count, duration, size
 from orchestration.supervision.catching_up import Behind
 from orchestration.supervision.observation import Seen, SlotSeen
@@ -15,6 +16,9 @@ from sources.databases.replication_slot import NEW_SNAPSHOT
 
 # The log of a busy database is always a bit ahead: one segment of it.
 _MUCH_UNREAD = 16 << 20
+# Kafka Connect keeps positions once a minute by default, and an idle connector of MariaDB gets
+# none for 48 s (`offset.flush.interval.ms`, 0.8 of `connect.keep.alive.interval.ms`).
+_CONFIRMS_MS = 120_000
 
 
 class _Excess(NamedTuple):
@@ -162,13 +166,15 @@ def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
         text = f"No connector has read the slot for {_span(idle_ms)}. Start the connector again."
     behind_ms = 0
     if slot.unread_bytes:
-        text += f" {size(slot.unread_bytes)} in the database, not read by the connector"
+        text += f" {describe_unread(slot.unread_bytes, is_confirmation=slot.is_confirmation)}"
         if slot.unread_since_ms is not None and slot.idle_since_ms is None:
             behind_ms = now_ms - slot.unread_since_ms
+            limit_ms = max(limit_ms, _CONFIRMS_MS) if slot.is_confirmation else limit_ms
         text += f", the first of it for {_span(behind_ms)} at least." if behind_ms else "."
     if slot.retained_bytes is not None:
         text += f" The database keeps {size(slot.retained_bytes)} of its log for it."
-    is_behind = behind_ms > limit_ms or (slot.unread_bytes or 0) > _MUCH_UNREAD
+    is_much = (slot.unread_bytes or 0) > _MUCH_UNREAD and not slot.is_confirmation
+    is_behind = behind_ms > limit_ms or is_much
     idle_ms = max(idle_ms, behind_ms)
     return Finding(
         name="slot",

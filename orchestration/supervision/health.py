@@ -248,8 +248,10 @@ def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
         "restarts": seen.restarts,
         "wrong_rows": seen.wrong_rows,
         "slot_retained_bytes": None if seen.slot is None else seen.slot.retained_bytes,
-        "slot_unread_bytes": None if seen.slot is None else seen.slot.unread_bytes,
     }
+    if seen.slot is not None:
+        name = "slot_unconfirmed_bytes" if seen.slot.is_confirmation else "slot_unread_bytes"
+        found[name] = seen.slot.unread_bytes
     if seen.behind is not None:
         found |= {
             "waiting_s": seen.behind.waiting_ms / 1000,

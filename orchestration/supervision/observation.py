@@ -22,6 +22,8 @@ class SlotSeen:
         unknown: Why its state is unknown; None if it is known.
         retained_bytes: Bytes of write-ahead log that the database keeps for it; None if unknown.
         unread_bytes: Bytes of it that the connector has not read; None if unknown.
+        is_confirmation: Whether it may have read more than that, since only what it confirms now
+            and then is known.
         unread_since_ms: Since when the connector has not read on, in ms since 1970; None if it has
             read all, or that is unknown.
     """
@@ -31,6 +33,7 @@ class SlotSeen:
     unknown: str | None = None
     retained_bytes: int | None = None
     unread_bytes: int | None = None
+    is_confirmation: bool = False
     unread_since_ms: int | None = None
 
     @property

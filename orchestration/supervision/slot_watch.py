@@ -34,8 +34,8 @@ class SlotWatch(Record):
         slot: Name of the slot; what was seen of another one does not count.
         idle_since_ms: Since when no connector was seen to read it, in ms since 1970; None if one
             did.
-        unread_lsn: End of the database's log at a look that the connector has not read up to; None
-            if it had read all.
+        unread_lsn: End of the database's log at a look that the connector has not read up to, or
+            not confirmed; None if it had read all.
         unread_since_ms: When that look was, in ms since 1970.
     """
 
@@ -88,7 +88,12 @@ def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int)
     )
     if isinstance(slot, str):
         return SlotLook(replace(seen, unknown=slot), watch, gone)
-    seen = replace(seen, retained_bytes=slot.retained_bytes, unread_bytes=slot.unread_bytes)
+    seen = replace(
+        seen,
+        retained_bytes=slot.retained_bytes,
+        unread_bytes=slot.unread_bytes,
+        is_confirmation=slot.received is None,
+    )
     return SlotLook(seen, watch, gone)
 
 
@@ -109,9 +114,11 @@ def keep_slot(generation: Generation, look: SlotLook | None) -> None:
 def _after(before: SlotWatch, slot: Slot, looked_ms: int) -> SlotWatch:
     """Return what is kept after a look at a slot whose state is known."""
     lsn, since_ms = before.unread_lsn, before.unread_since_ms
+    is_told = slot.received is not None
+    read = slot.log_end - (slot.unread_bytes or 0) if is_told else slot.confirmed
     if not slot.unread_bytes:
         lsn = since_ms = None
-    elif lsn is None or slot.log_end - slot.unread_bytes >= lsn:
+    elif lsn is None or read >= lsn:
         # It has read what the log held then, so what waits now came later.
         lsn, since_ms = slot.log_end, looked_ms
     idle_since_ms = (before.idle_since_ms or looked_ms) if slot.state == "idle" else None

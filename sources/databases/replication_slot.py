@@ -30,19 +30,24 @@ State = Literal["active", "idle", "lost", "missing"]
 
 
 class Slot(NamedTuple):
-    """State of a PostgreSQL replication slot.
+    """State of a PostgreSQL replication slot, or of a connector's place in a binary log.
+
+    Positions are LSNs, for MariaDB sequence numbers of GTIDs.
 
     Attributes:
         state: ``active``: a connector reads it; ``idle``: none does; ``lost``: the server removed
-            the write-ahead log that it needs; ``missing``: it does not exist, or was never read.
-        retained_bytes: Bytes of write-ahead log that the server keeps for it; 0 if lost or missing.
-        unread_bytes: Bytes of write-ahead log, up to its end, that no connector was sent; None if
-            the role may not see it, or the slot is lost or missing.
-        log_end: End of the write-ahead log when the server was asked, as a position (LSN).
+            the log that it needs; ``missing``: it does not exist, or was never read.
+        retained_bytes: Bytes of the log that the server keeps for it; 0 if lost or missing.
+        unread_bytes: Bytes of the log, up to its end, that no connector was sent; for MariaDB, that
+            the connector has not confirmed. None if the role may not see it, if the slot is lost or
+            missing, and where ``log_end`` is 0.
+        log_end: End of the log when the server was asked; 0 for MySQL, and where the connector
+            could not confirm it.
         received: Position up to which the connector has confirmed that it received the log, which
-            it does every 10 s by default (``status.update.interval.ms``); None as above.
-        confirmed: Position up to which it has confirmed that the topics hold all changes. It stays
-            where it is while only other tables change. For MariaDB a sequence number of GTIDs.
+            it does every 10 s by default (``status.update.interval.ms``); None as above, and for
+            MariaDB, which is not told.
+        confirmed: Position up to which it has confirmed that the topics hold all changes. For
+            PostgreSQL it stays where it is while only other tables change.
     """
 
     state: State
@@ -131,7 +136,7 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
 def _ask_binary_log(options: SnapshotOptions) -> Slot | str:
     """Return the state of a connector's place in the binary log of MariaDB or MySQL."""
     try:
-        from sources.databases.mariadb.connector import ask_log  # noqa: PLC0415 - as above
+        from sources.databases.mariadb.binlog import ask_log  # noqa: PLC0415 - as above
     except InputError as error:
         return str(error)
     return ask_log(options)

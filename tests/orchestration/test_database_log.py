@@ -131,3 +131,25 @@ def test_a_role_that_may_not_see_what_was_sent_is_told_what_to_grant(
         connection.execute("GRANT pg_read_all_stats TO reader")
         wait_for(lambda: DatabaseLog(reader).unread() == 0, "what was sent", 30)
     assert connector.poll() is None
+
+
+def test_a_connector_of_mariadb_that_confirms_nothing_more_ends_the_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slot = Slot("active", 58_000, unread_bytes=58_000, log_end=70, confirmed=60)
+    monkeypatch.setattr(database_log, "ask_slot", lambda _: slot)
+    url = "http://connect:8083/connectors/shop"
+    log = DatabaseLog(SnapshotOptions(dsn="mariadb://reader@db/shop", connector=url))
+    assert log.unread() == 58_000
+    monkeypatch.setattr(database_log, "_KEPT_S", 0)
+    slot = slot._replace(confirmed=69)
+    with pytest.raises(RunError, match="up to transaction 69 of 70, and nothing more") as caught:
+        log.unread()
+    assert "58.0 kB in the database, not confirmed by the connector" in str(caught.value)
+    # What came after the first look does not count.
+    slot = slot._replace(confirmed=70, log_end=99)
+    assert log.unread() == 0
+    assert log.is_confirmed
+    # Without heartbeats it could not confirm the end of the log.
+    slot = slot._replace(log_end=0, unread_bytes=None)
+    assert DatabaseLog(SnapshotOptions(dsn="mariadb://reader@db/shop", connector=url)).unread() == 0

@@ -240,6 +240,23 @@ def slot(**seen: Any) -> Seen:
             "cut-off",
             "has read the slot for 21 s. Start the connector again. 58.0 MB in the database",
         ),
+        # A connector of MariaDB confirms now and then only, and may have read more by now.
+        (slot(unread_bytes=58_000_000, is_confirmation=True), "healthy", ""),
+        (
+            slot(unread_bytes=58, unread_since_ms=NOW - 120 * S, is_confirmation=True),
+            "healthy",
+            "",
+        ),
+        (
+            slot(unread_bytes=58, unread_since_ms=NOW - 121 * S, is_confirmation=True),
+            "late",
+            "58 Bytes in the database, not confirmed by the connector, the first of it for 2 min",
+        ),
+        (
+            slot(unread_bytes=58, idle_since_ms=NOW - 21 * S, is_confirmation=True),
+            "cut-off",
+            "has read the slot for 21 s",
+        ),
         (replace(slot(gone="it is lost"), is_alive=False), "dead", "ended without a report. See"),
         (
             replace(slot(gone="it is lost"), requested=STOPPED),

@@ -83,6 +83,17 @@ def test_a_connector_that_reads_on_is_not_behind_since_its_first_byte(look: Look
     assert (found.seen.unread_since_ms, found.seen.unread_bytes) == (None, 0)
 
 
+def test_a_connector_of_which_only_confirmations_are_known_is_behind_until_the_next_one(
+    look: Look,
+) -> None:
+    active = Slot("active", 500, unread_bytes=500, log_end=70, confirmed=60)
+    assert look(active, 1).seen.unread_since_ms == 1
+    assert look(active._replace(log_end=80, confirmed=69), 2).seen.unread_since_ms == 1
+    assert look(active._replace(log_end=80, confirmed=70), 3).seen.unread_since_ms == 3
+    found = look(active._replace(log_end=80, confirmed=80, unread_bytes=0), 4).seen
+    assert (found.unread_since_ms, found.unread_bytes, found.is_confirmation) == (None, 0, True)
+
+
 def test_that_it_was_gone_is_kept_for_good(look: Look) -> None:
     assert "had lost its log" in str(look(Slot("lost"), 1).seen.gone)
     assert "had lost its log" in str(look(IDLE, 2).seen.gone)

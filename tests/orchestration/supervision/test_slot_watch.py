@@ -9,13 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestration.supervision import look as look_module
 from orchestration.supervision import slot_watch
 from orchestration.supervision.slot_watch import SlotLook, keep_slot, observe_slot
+from orchestration.supervision.status import status
+from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
+from sources.config.snapshot import SnapshotOptions
 from sources.databases.replication_slot import Slot
 from sources.errors import StateError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
+from tests.orchestration.supervision.live_case import LiveCase
 from tests.sources.config.test_unchanged import CHANGES, MERGE
 
 Look = Callable[[Slot | str, int], SlotLook]
@@ -117,3 +122,24 @@ def test_nothing_is_written_that_is_there_already(look: Look, tmp_path: Path) ->
     look(IDLE, 6)
     assert file.stat().st_ino == before
     assert json.loads(file.read_text())["idle_since_ms"] == 5
+
+
+def test_status_alone_finds_out_that_nobody_reads_the_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path, {"freshness": "5 min"})
+    options = SnapshotOptions(dsn="host=db", slot="shop")
+    monkeypatch.setattr(slot_watch, "watched_slot", lambda _: options)
+    monkeypatch.setattr(slot_watch, "ask_slot", lambda _: IDLE)
+    case.ask_for_it()
+    begun_ms = now_ms()
+    with case.alive():
+        for later_s, expected in ((0, "healthy"), (300, "healthy"), (301, "cut-off")):
+            at_ms = begun_ms + later_s * 1000
+            case.launch("one", at_ms=at_ms, advanced_at_ms=at_ms)
+            monkeypatch.setattr(look_module, "now_ms", lambda at_ms=at_ms: at_ms)
+            live = status(case.loaded).live
+            assert live is not None
+            assert live.health == expected
+            is_said = "No connector has read the slot for 5 min 1 s" in live.reason
+            assert is_said == (expected == "cut-off")

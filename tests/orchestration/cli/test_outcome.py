@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
-from orchestration.cli import tables
+from orchestration.cli import console, main, tables
+from orchestration.supervision import status as status_module
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
 from orchestration.supervision.verdict import Verdict
@@ -33,3 +36,18 @@ def test_a_serving_generation_that_is_dead_is_one_line() -> None:
     assert "generation g1, which is serving, is dead: see `hybrid status`" in text
     assert "frame" not in text
     assert "g1, which is serving" not in shown(status("g2", served_by=status("g1")))
+
+
+@pytest.mark.parametrize(("own_healthy", "exit_status"), [(True, 0), (False, 1)])
+def test_a_run_succeeds_by_its_own_generation_though_the_serving_one_is_dead(
+    monkeypatch: pytest.MonkeyPatch, own_healthy: bool, exit_status: int
+) -> None:
+    dead = Verdict(health="dead", reason="its process was killed")
+    served = status("g1", healthy=False, own_healthy=False, live=dead)
+    found = status("g2", healthy=False, own_healthy=own_healthy, served_by=served)
+    monkeypatch.setattr(main, "load", lambda _: None)
+    monkeypatch.setattr(console, "run", lambda _, **__: None)
+    monkeypatch.setattr(status_module, "status", lambda _: found)
+    result = CliRunner().invoke(main.app, ["run", "p.yaml"])
+    assert result.exit_code == exit_status
+    assert "generation g1, which is serving, is dead" in " ".join(result.stdout.split())

@@ -72,6 +72,10 @@ def run_bounded(
         is_done = run_changed_columns(spark, context, reporter, stop)
         return FINISHED if is_done else INCOMPLETE
     while True:
+        if stop.is_set():
+            # Maybe while Spark came up: to build a query and to end it takes long.
+            reporter.ended("stopped")
+            return INCOMPLETE
         with reporter.at_work():
             require_no_late_rows(context)
             query = declare_query(context, source)

@@ -63,6 +63,7 @@ TYPES: list[tuple[str, list[str], str]] = [
     ("blob", ["x'00ff0a'"], "binary"),
     ("geometry", ["ST_GeomFromText('LINESTRING(1 2, 3 4)', 4326)"], "binary"),
     ("point", ["point(1, -2.5)"], "binary"),
+    ("int invisible", ["7"], "int"),
     ("int as (id + 1) virtual", [], "int"),
     ("int as (id + 2) stored", [], "int"),
 ]

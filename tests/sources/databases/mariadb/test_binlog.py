@@ -145,6 +145,17 @@ def test_all_is_confirmed_once_no_change_of_rows_comes_after_the_place(
             # Statements that change no row, which a connector confirms with the next transaction.
             server.execute("CREATE TABLE shop.u (id int)", "ANALYZE TABLE shop.t")
             assert unread(read) == 0
+            # With the rights that the user of `snapshot.dsn` needs.
+            server.execute(
+                "CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'reader'",
+                "GRANT SELECT ON shop.* TO reader@'127.0.0.1'",
+                "GRANT BINLOG MONITOR ON *.* TO reader@'127.0.0.1'",
+            )
+            with monkeypatch.context() as patch:
+                patch.setenv("MYSQL_PWD", "reader")
+                address = parse_address(server.dsn("shop").replace("hybrid@", "reader@"))
+                with connect(address, "snapshot") as asked:
+                    assert state_of(asked, read).unread_bytes == 0
             server.execute("FLUSH BINARY LOGS", "DROP TABLE shop.u")
             assert unread(read) == 0
             # The same place in the log of a server that numbered another way.

@@ -17,6 +17,7 @@ from spark_jobs.driver.collector import Collectors
 from spark_jobs.driver.reporter import QueryReporter, Reporter
 from spark_jobs.query.builder import build_query
 from spark_jobs.query.declaration import QueryDeclaration
+from spark_jobs.query.filled_state import filling_state
 from spark_jobs.query.seam import Seam
 from spark_jobs.query.seam_filter import OlderThanKeysError
 from spark_jobs.query.streaming_query import RunningQuery
@@ -46,7 +47,8 @@ def start(
     if built.has_watermark:
         # Before the query commits anything.
         report.count_late_rows(query)
-    return RunningQuery(query, built)
+    with filling_state(spark, query):
+        return RunningQuery(query, built)
 
 
 def collect_bad_records(context: PipelineContext, reporter: Reporter) -> Collectors:

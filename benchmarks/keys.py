@@ -2,10 +2,13 @@
 
     python -m benchmarks.keys
     python -m benchmarks.keys --in-memory
+    python -m benchmarks.keys --as-live
 
 Each row has a different key, and the transform drops duplicates. The state therefore keeps all keys
-of history, and the live run looks them up in small micro-batches. ``--in-memory`` uses Spark's
-default state store instead of RocksDB, which the project uses.
+of history, and the live run looks them up in small micro-batches. The first one of them loads the
+state. ``--in-memory`` uses Spark's default state store instead of RocksDB, which the project uses;
+``--as-live`` uses RocksDB in history with the settings of the live run, instead of those that fill
+it in bulk.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
+from benchmarks.processes import cpu_s_of
 from benchmarks.record import record
 from benchmarks.session import IN_MEMORY, STORE, jvm_pid, read_history, session
 from services.broker import LocalBroker, create_topic
@@ -31,6 +35,7 @@ from sources.config.pipeline import Pipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.query.builder import build_query
 from spark_jobs.query.declaration import declare_query
+from spark_jobs.query.filled_state import FILLING
 
 BATCHES = 10
 RECORDS = 1000
@@ -44,8 +49,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, nargs="+", default=[10**power for power in range(4, 8)])
     parser.add_argument("--in-memory", action="store_true", help="keep the state in the JVM's heap")
+    parser.add_argument("--as-live", action="store_true", help="fill it with the live settings")
     options = parser.parse_args()
-    conf = {STORE: IN_MEMORY} if options.in_memory else {}
+    # What a pipeline declares is in force for history, too.
+    conf = dict.fromkeys(FILLING, "true") if options.as_live else {}
+    conf |= {STORE: IN_MEMORY} if options.in_memory else {}
     results = []
     for keys in [options.keys[0], *options.keys]:  # the first one warms up
         with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
@@ -53,7 +61,8 @@ def main() -> None:
         results.append(result)
         sys.stdout.write(f"{json.dumps(result)}\n")
         sys.stdout.flush()
-    record("keys-in-memory" if options.in_memory else "keys", results[1:])
+    suffix = "-in-memory" * options.in_memory + "-as-live" * options.as_live
+    record(f"keys{suffix}", results[1:])
 
 
 def _measure(folder: Path, servers: str, keys: int, conf: dict[str, str]) -> dict[str, float]:
@@ -70,19 +79,24 @@ def _measure(folder: Path, servers: str, keys: int, conf: dict[str, str]) -> dic
     _write_history(folder, keys)
     loaded = _pipeline(folder, servers, conf)
     spark = session(loaded, folder)
-    started = time.monotonic()
+    jvm = jvm_pid(spark)
+    started, cpu = time.monotonic(), cpu_s_of([jvm])
     read_history(spark, loaded)
-    history_s = time.monotonic() - started
+    history_s, history_cpu_s = time.monotonic() - started, cpu_s_of([jvm]) - cpu
     query = declare_query(PipelineContext.require(loaded), "live")
+    _produce(servers, keys)
+    begun, cpu = time.monotonic(), cpu_s_of([jvm])
     running = build_query(spark, query).writer.start()
+    running.processAllAvailable()
+    first_s, first_cpu_s = time.monotonic() - begun, cpu_s_of([jvm]) - cpu
     seconds = []
-    for batch in range(BATCHES + 1):  # the first one warms up
+    for batch in range(1, BATCHES + 1):
         _produce(servers, keys + batch * RECORDS)
         begun = time.monotonic()
         running.processAllAvailable()
         seconds.append(time.monotonic() - begun)
     running.stop()
-    peak = _peak_mib(jvm_pid(spark))
+    peak = _peak_mib(jvm)
     spark.stop()
     state = loaded.require_generation().checkpoint.root / "state"
     size = sum(path.stat().st_size for path in state.rglob("*") if path.is_file())
@@ -90,7 +104,10 @@ def _measure(folder: Path, servers: str, keys: int, conf: dict[str, str]) -> dic
         "keys": keys,
         "history_s": round(history_s, 1),
         "history_us_per_key": round(history_s / keys * 1e6, 1),
-        "live_batch_ms": round(statistics.median(seconds[1:]) * 1000),
+        "history_cpu_s": round(history_cpu_s, 1),
+        "first_live_batch_s": round(first_s, 1),
+        "first_live_batch_cpu_s": round(first_cpu_s, 1),
+        "live_batch_ms": round(statistics.median(seconds) * 1000),
         "jvm_peak_mib": peak,
         "state_mib": round(size / 2**20, 1),
     }

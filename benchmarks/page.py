@@ -73,6 +73,7 @@ _CURVES = {
     "overlap": ("Passing the seam", "overlap_rows", "seam_s"),
     "keys": ("Keys in state", "keys", "history_s"),
     "keys-in-memory": ("Keys in state, with Spark's in-memory store", "keys", "history_s"),
+    "keys-as-live": ("Keys in state, filled with the live settings", "keys", "history_s"),
     "pipelines": ("Loading Dagster definitions", "pipelines", "load_s"),
 }
 _GAPS = ("median_ms", "worst_ms")
@@ -92,6 +93,9 @@ _HEADINGS = {
     "seam_s": "seam (s)",
     "seam_us_per_row": "seam (µs per row)",
     "history_us_per_key": "history (µs per key)",
+    "history_cpu_s": "history (CPU s)",
+    "first_live_batch_s": "first live micro-batch (s)",
+    "first_live_batch_cpu_s": "first live micro-batch (CPU s)",
     "live_batch_ms": "live micro-batch (ms)",
     "jvm_peak_mib": "peak memory of the JVM (MiB)",
     "state_mib": "state (MiB)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -13,6 +13,7 @@ from sources.errors import StateError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
+from spark_jobs.driver.progress_reports import ProgressReports
 from spark_jobs.run_state.late_rows import LateRows, late_rows_name, read_late_rows
 
 
@@ -38,8 +39,7 @@ class LateRowCounter:
         committed = offset_log.last_committed(self._generation.checkpoint)
         start = known.model_copy(update={"last_batch": last})
         self._counted = start if committed is None else start.after(committed)
-        # Number of the last micro-batch when the reports were last read.
-        self._seen: tuple[str, int] | None = None
+        self._reports = ProgressReports()
 
     @property
     def counted(self) -> LateRows:
@@ -55,25 +55,13 @@ class LateRowCounter:
         Raises:
             StateError: The state folder can't be written.
         """
-        jvm: Any = running._jsq
-        latest = jvm.lastProgress()
-        if latest is None:
-            return self._counted
-        at = (str(latest.timestamp()), int(latest.batchId()))
-        if at == self._seen:
-            return self._counted
-        reports = []
-        # From the newest on, as Spark keeps a hundred.
-        for each in reversed(jvm.recentProgress()):
-            if int(each.batchId()) <= self._counted.last_batch:
-                break
-            reports.append(json.loads(each.json()))
+        self._reports.pass_on(running, self._counted.last_batch, self._count)
+        return self._counted
+
+    def _count(self, reports: Sequence[Mapping[str, Any]]) -> None:
         counted = self._counted.with_reports(reports, self._within_ms)
-        if counted != self._counted:
-            self._generation.replace(late_rows_name(counted.source), counted)
-            self._counted = counted
-        self._seen = at
-        return counted
+        self._generation.replace(late_rows_name(counted.source), counted)
+        self._counted = counted
 
 
 def require_no_late_rows(context: PipelineContext) -> None:

@@ -88,14 +88,13 @@ class LateRows(Record):
         """Return a copy with Spark's progress reports, each micro-batch counted once.
 
         Args:
-            reports: Progress reports, decoded from JSON, in any order; those of triggers that ran
-                no micro-batch, and of micro-batches that are counted already, are left out.
+            reports: Progress reports of micro-batches, decoded from JSON, in any order; those that
+                are counted already are left out.
             within_ms: How far back the share of dropped rows is computed, in ms.
         """
         counted = self
         for report in sorted(reports, key=lambda each: int(each["batchId"])):
-            # A trigger without a micro-batch reports the number of the one that will come.
-            if "addBatch" in report["durationMs"] and report["batchId"] > counted.last_batch:
+            if report["batchId"] > counted.last_batch:
                 counted = counted.after(report["batchId"] - 1)._with(report, within_ms)
         return counted
 

@@ -15,14 +15,13 @@ NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp() * 1000)
 
 
-def report(batch: int, *dropped: int, read: int = 100, ran: bool = True, at_s: int = 0) -> Any:
-    """A progress report of Spark; ``ran`` is whether its trigger ran a micro-batch."""
+def report(batch: int, *dropped: int, read: int = 100, at_s: int = 0) -> Any:
+    """A progress report of Spark."""
     at = datetime.fromtimestamp(NOON.timestamp() + at_s, UTC)
     return {
         "batchId": batch,
         "timestamp": f"{at:%Y-%m-%dT%H:%M:%S}.000Z",
         "numInputRows": read,
-        "durationMs": {"addBatch": 5, "triggerExecution": 9} if ran else {"triggerExecution": 1},
         "eventTime": {"watermark": "2024-01-01T11:00:00.000Z"},
         "stateOperators": [
             {"operatorName": f"operator{number}", "numRowsDroppedByWatermark": count}
@@ -44,12 +43,6 @@ def test_each_micro_batch_counts_once_over_all_operators() -> None:
     assert found.latest is not None
     assert (found.latest.batch_id, found.latest.operators) == (2, ["operator1"])
     assert found.latest.watermark_ms == NOON_MS - HOUR_MS
-
-
-def test_a_trigger_without_a_micro_batch_does_not_count_as_the_one_that_comes() -> None:
-    found = count(report(0, 0, ran=False))
-    assert found.last_batch == -1
-    assert count(report(0, 5), before=found).dropped == 5
 
 
 def test_micro_batches_that_nobody_reported_are_unknown_and_not_zero() -> None:

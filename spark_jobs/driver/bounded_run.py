@@ -101,7 +101,7 @@ def run_bounded(
             continue
         with reporter.at_work():
             made = query.place.next_round()
-            if (seam := running.seam_to_count()) is not None:
+            if (seam := query.seam_to_count()) is not None:
                 count_seam(spark, seam, reporter)
         if made is None:
             end = query.place.end

@@ -26,8 +26,10 @@ from sources.planning.context import PipelineContext
 from spark_jobs.driver.heartbeat_writer import HeartbeatWriter
 from spark_jobs.driver.late_rows import LateRowCounter
 from spark_jobs.driver.measurement import Measurement, Pace, TaskWatch
+from spark_jobs.driver.progress_reports import ProgressReports
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.place import Growing, PlaceStream
+from spark_jobs.query.seam_metrics import SeamMetrics
 from spark_jobs.query.streaming_query import RunningQuery
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
 from spark_jobs.run_state.lock import QueryLock
@@ -89,6 +91,7 @@ class Reporter:
     Attributes:
         listeners: Receivers of the job's messages: Dagster's run and standard error.
         every_s: Seconds between two heartbeats of a driver that has nothing new to report.
+        seam_metrics: What the micro-batches of this launch have reported of the source's seam.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class Reporter:
         self._lock = lock
         self._idle_s = idle_s
         self.every_s = max(BEAT_S, context.generation.pace_s)
+        self.seam_metrics = SeamMetrics()
         self._launch_id = launch_id
         self._pace = Pace()
         self._tasks: TaskWatch | None = None
@@ -277,6 +281,7 @@ class QueryReporter:
         self._measurement = measurement
         self._pace = pace
         self._late: LateRowCounter | None = None
+        self._seam = ProgressReports()
 
     def started(self, stream: PlaceStream) -> None:
         """Report whether the query filters the seam, and its interval; call it once it is built."""
@@ -297,6 +302,12 @@ class QueryReporter:
         """Count the rows that the query has dropped behind its watermark since the last call."""
         if self._late is not None:
             self._reporter.late_rows(self._late.take(running.spark_query).dropped)
+
+    def seam(self, running: RunningQuery) -> None:
+        """Keep what the query has reported of the seam since the last call, if it filters it."""
+        if running.stream.filtering:
+            metrics = self._reporter.seam_metrics
+            self._seam.pass_on(running.spark_query, metrics.last_batch, metrics.add)
 
     def progress(self, running: RunningQuery) -> int | None:
         """Write a heartbeat if a micro-batch was committed, idleness changed, or a second passed.

@@ -69,13 +69,13 @@ def run_unbounded(
         prepared = None
         report = reporter.follow(spark, query)
         bad_records = collect_bad_records(context, reporter)
-        # The target may get new columns, which can take long.
-        with reporter.at_work():
-            running = start(spark, query, reporter, report)
-        if (seam := running.seam_to_count()) is not None:
+        if (seam := query.seam_to_count()) is not None:
             # In a thread: the stream does not wait for the count.
             arguments = (spark, seam, reporter)
             threading.Thread(target=count_seam, args=arguments, daemon=True).start()
+        # The target may get new columns, which can take long.
+        with reporter.at_work():
+            running = start(spark, query, reporter, report)
         growing = query.place.growing
         try:
             with _discovery(growing) as discoverer:

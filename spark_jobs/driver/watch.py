@@ -108,6 +108,7 @@ def watch(
             reporter.require_lock()
             _wait(running, report, stop, max(POLL_S, reporter.pace_s))
             committed = report.progress(running)
+            report.seam(running)
             reporter.bad_records(bad_records.collect())
             running.guard.look(committed)
     finally:
@@ -115,6 +116,7 @@ def watch(
             query.stop()
         reporter.bad_records(bad_records.collect())
         report.late_rows(running)
+        report.seam(running)
     query.awaitTermination()
     report.progress(running)
     running.guard.look()
@@ -180,7 +182,7 @@ def count_seam(spark: SparkSession, seam: Seam, reporter: Reporter) -> None:
     failure is reported as a warning, never raised: the run continues.
     """
     try:
-        seen = seam.count(spark)
+        seen = seam.count(spark, reporter.seam_metrics)
     except Exception as error:
         reporter.listeners.warn(
             "The rows of the seam can't be counted, so the ledger lacks them; the run continues: "

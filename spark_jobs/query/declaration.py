@@ -94,6 +94,13 @@ class QueryDeclaration:
         """
         return self.place.is_drained(self.committed())
 
+    def seam_to_count(self) -> Seam | None:
+        """Return the source's seam if it is passed and its rows are not counted yet; else None.
+
+        By the checkpoint as it is now; call it for a source with an end once it is drained.
+        """
+        return self.place.seam if self.place.has_uncounted_seam(self.committed()) else None
+
     def has_new_rate(self) -> bool:
         """Return whether the rate limit of the source was changed since the query was declared.
 

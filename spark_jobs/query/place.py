@@ -173,13 +173,13 @@ class Place(ABC):
         """
         return False
 
-    def has_uncounted_seam(self, _stream: PlaceStream) -> bool:
+    def has_uncounted_seam(self, _committed: Any) -> bool:
         """Return whether the seam is passed and the count of its rows is still missing.
 
         The seam is the interval of offsets in which live rows may repeat history.
 
         Args:
-            _stream: The stream in the running query.
+            _committed: Spark's offset of the source, decoded from JSON; None if never read.
         """
         return False
 

@@ -27,6 +27,8 @@ from spark_jobs.query.seam_filter import (
     SequenceFilter,
     SnapshotFilter,
 )
+from spark_jobs.query.seam_metrics import SeamMetrics, observe_seam
+from spark_jobs.query.seam_offsets import NUMBER, POSITION, SeamOffsets
 from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import PARTITION, TOPIC, read_topics
 from spark_jobs.readers.parse_records import parse_values, record_columns
@@ -118,11 +120,12 @@ class Seam:
     def is_to_count(self) -> bool:
         """Return whether the seam's rows are filtered and their count is not in the state yet."""
         name = count_name(self._source.name)
-        is_filtered = self.rule in ("key", "event_time")
-        return is_filtered and self._generation.read(name, SeamCount) is None
+        return self._ends_with_seam and self._generation.read(name, SeamCount) is None
 
     def apply(self, rows: DataFrame) -> DataFrame:
         """Return rows of the topic without those of the seam that history has delivered.
+
+        The micro-batches of a stream report what they remove (:class:`SeamMetrics`).
 
         Args:
             rows: Parsed records with their topic, partition and offset (``LOG_COLUMNS``).
@@ -134,7 +137,10 @@ class Seam:
         """
         if self._needs_history():
             self._history.require_unchanged()
-        return self._filter(rows.sparkSession).apply(rows)
+        marked = self._mark(rows)
+        if rows.isStreaming and self._ends_with_seam:
+            marked = observe_seam(marked, self._offsets)
+        return marked.where(IS_NEW).drop(IS_NEW, NUMBER, POSITION)
 
     def keep_keys(self, spark: SparkSession) -> None:
         """Write the keys of history that the seam filter compares as Parquet, unless they exist.
@@ -165,11 +171,15 @@ class Seam:
         rows = self._rows(spark)
         return 0 if rows is None else self._key_filter(spark).look_up_older(rows)
 
-    def count(self, spark: SparkSession) -> SeamCount:
+    def count(self, spark: SparkSession, metrics: SeamMetrics) -> SeamCount:
         """Count the rows of the seam and those of them that the filter removes.
 
-        Reads the seam's offsets again as a batch, once, and records both counts by partition in the
-        state folder.
+        Where the stream's own counts are not known to be exact, reads the seam's offsets again as a
+        batch, once. Records both counts by partition in the state folder.
+
+        Args:
+            spark: The Spark session.
+            metrics: What the micro-batches that have read the seam have reported.
 
         Returns:
             The counts; those of another process if it has recorded them first.
@@ -178,14 +188,30 @@ class Seam:
             InputError: The schema of the values can't be obtained.
             StateError: The rule is ``sequence``, and the pipeline or the end position has none.
         """
-        rows = self._rows(spark)
-        found = {} if rows is None else _by_partition(self._filter(spark).mark(rows))
+        found = metrics.by_partition(spark, self._offsets)
+        if found is None:
+            rows = self._rows(spark)
+            found = {} if rows is None else _by_partition(self._mark(rows))
         count = SeamCount(
             source=self._source.name,
             rows={at: read for at, (read, _) in found.items()},
             removed={at: read - new for at, (read, new) in found.items()},
         )
         return self._generation.put_if_absent(count_name(self._source.name), count)
+
+    @property
+    def _ends_with_seam(self) -> bool:
+        """Whether rows are removed, and only inside the seam."""
+        return self.rule in ("key", "event_time")
+
+    @property
+    def _offsets(self) -> SeamOffsets:
+        return SeamOffsets(self.start.offsets(), self._seam_end)
+
+    def _mark(self, rows: DataFrame) -> DataFrame:
+        """Mark the rows that history has not delivered; before that, those that are in the seam."""
+        placed = self._offsets.mark(rows) if self._ends_with_seam else rows
+        return self._filter(rows.sparkSession).mark(placed)
 
     def _needs_history(self) -> bool:
         """Whether history has to be read for the filter: its keys are not kept yet."""
@@ -197,7 +223,7 @@ class Seam:
             return self._sequence_filter()
         if self.rule == "event_time":
             end_ms = max(each.event_time_ms for each in self._ends)
-            return EventTimeFilter(self._pipeline.event_time.column, end_ms, self._seam_end)
+            return EventTimeFilter(self._pipeline.event_time.column, end_ms)
         return self._key_filter(spark)
 
     def _sequence_filter(self) -> SeamFilter:
@@ -238,7 +264,6 @@ class Seam:
             self._history.batch(spark),
             KeyColumns(self._pipeline.key, self._compared(), self._pipeline.event_time.column),
             keys_from_ms=self._keys_from_ms,
-            ends=self._seam_end,
         )
 
     def _compared(self) -> list[str]:

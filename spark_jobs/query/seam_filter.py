@@ -21,19 +21,19 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.database_snapshot import DatabaseSnapshot
-from sources.common.positions import Offsets, iso
+from sources.common.positions import iso
 from sources.decoding.value_format import EnvelopePart
 from sources.errors import SeamError
 from sources.storage.folder import Folder
 from spark_jobs.query.kept_rows import KeptRows, adopt, find_kept, write_rows
 from spark_jobs.query.row_content import content_of
-from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.query.seam_offsets import is_in_seam
+from spark_jobs.readers.kafka_stream import LOG_COLUMNS
 from spark_jobs.readers.spark_errors import raise_at_record
 
 KEYS = "keys"  # with the hashes of their rows
 _OLDER = "older"
 IS_NEW = "__is_new"
-_IN_SEAM = "__in_seam"
 _IS_OLDER = "__is_older"
 _CONTENTS = "__contents"
 _SAME = "__same"
@@ -76,31 +76,9 @@ class SeamFilter(ABC):
         """Add a boolean column :data:`IS_NEW`, false for rows that history has delivered.
 
         Args:
-            live: Parsed rows with their topic, partition and offset (:data:`LOG_COLUMNS`).
+            live: Parsed rows with their topic, partition and offset (:data:`LOG_COLUMNS`). A filter
+                that ends with the seam needs the columns of :meth:`SeamOffsets.mark`, too.
         """
-
-    def apply(self, live: DataFrame) -> DataFrame:
-        """Return the live rows that history did not deliver.
-
-        Args:
-            live: As in :meth:`mark`.
-        """
-        return self.mark(live).where(IS_NEW).drop(IS_NEW)
-
-
-def mark_seam(live: DataFrame, ends: Offsets) -> DataFrame:
-    """Add a boolean column ``__in_seam``, true for rows before the seam's end.
-
-    Args:
-        live: Parsed rows with their topic, partition and offset (:data:`LOG_COLUMNS`).
-        ends: First offset beyond the seam, by partition; rows of other partitions are outside.
-    """
-    rows = [(at.topic, at.partition, end) for at, end in ends.items()]
-    table = live.sparkSession.createDataFrame(rows, "__t string, __p int, __end bigint")
-    same = (live[TOPIC] == table["__t"]) & (live[PARTITION] == table["__p"])
-    is_before = F.coalesce(F.col(OFFSET) < F.col("__end"), F.lit(False)).alias(_IN_SEAM)
-    # A join, as Spark looks up literal maps entry by entry, and there may be 10,000 partitions.
-    return live.join(F.broadcast(table), same, "left").select(live["*"], is_before)
 
 
 class SequenceFilter(SeamFilter):
@@ -160,20 +138,17 @@ class EventTimeFilter(SeamFilter):
     Args:
         column: Name of the event-time column; rows without an event time are kept.
         end_ms: Highest event time of history, in ms.
-        ends: First offset beyond the seam, by partition.
     """
 
-    def __init__(self, column: str, end_ms: int, ends: Offsets) -> None:
+    def __init__(self, column: str, end_ms: int) -> None:
         self._column = column
         # Event times have microseconds; the end was truncated to milliseconds.
         self._after = F.timestamp_millis(F.lit(end_ms + 1))
-        self._ends = ends
 
     def mark(self, live: DataFrame) -> DataFrame:
         """Mark as new the rows beyond the seam, and those inside it with a later event time."""
-        marked = mark_seam(live, self._ends)
-        is_held = F.col(_IN_SEAM) & (F.col(self._column) < self._after)
-        return marked.withColumn(IS_NEW, ~F.coalesce(is_held, F.lit(False))).drop(_IN_SEAM)
+        is_held = is_in_seam() & (F.col(self._column) < self._after)
+        return live.withColumn(IS_NEW, ~F.coalesce(is_held, F.lit(False)))
 
 
 @dataclass(frozen=True)
@@ -200,7 +175,6 @@ class KeyFilter(SeamFilter):
         history: All bounded sources before the topic, as one batch.
         columns: Columns by which a row is recognized.
         keys_from_ms: Keys of rows before this event time (ms) are not kept.
-        ends: First offset beyond the seam, by partition.
     """
 
     def __init__(
@@ -210,7 +184,6 @@ class KeyFilter(SeamFilter):
         columns: KeyColumns,
         *,
         keys_from_ms: int,
-        ends: Offsets,
     ) -> None:
         self._folder = folder
         self._history = history
@@ -219,7 +192,6 @@ class KeyFilter(SeamFilter):
         self._event_time = columns.event_time
         self._keys_from = F.timestamp_millis(F.lit(keys_from_ms))
         self._keys_from_ms = keys_from_ms
-        self._ends = ends
 
     def mark(self, live: DataFrame) -> DataFrame:
         """Mark as new the rows beyond the seam, and those inside it that history does not hold.
@@ -231,12 +203,11 @@ class KeyFilter(SeamFilter):
         spark = live.sparkSession
         kept = self.keep()
         keys = kept.read(spark, self._folder)
-        marked = mark_seam(live, self._ends)
         # A broadcast table has to fit into memory, the driver's first; a sort can spill.
         way = "broadcast" if kept.rows <= _MOST_BROADCAST else "merge"
-        is_held = self._matches(marked, keys) & marked[_IN_SEAM]
+        is_held = self._matches(live, keys) & is_in_seam()
         # Each key is kept once, so no row is doubled.
-        found = marked.join(keys.hint(way), is_held, "left")
+        found = live.join(keys.hint(way), is_held, "left")
         is_known = F.col(_CONTENTS).isNotNull()
         is_same = F.array_contains(_CONTENTS, content_of(self._compared))
         refused = raise_at_record(SeamError, self._changed(), _CHANGED_HINT).cast("boolean")
@@ -246,11 +217,11 @@ class KeyFilter(SeamFilter):
             .when(is_known & ~F.coalesce(self._is_older(), F.lit(False)), refused)
             .otherwise(F.lit(True))
         )
-        found = found.select(*marked.columns, remains.alias(IS_NEW))
+        found = found.select(*live.columns, remains.alias(IS_NEW))
         older = find_kept(self._folder, _OLDER)
         if older is None:
             is_new = F.col(IS_NEW) & self._is_recent()
-            return found.withColumn(IS_NEW, is_new).drop(_IN_SEAM)
+            return found.withColumn(IS_NEW, is_new)
         known = older.read(spark, self._folder)
         places = [F.col(name).alias(f"{name}_known") for name in LOG_COLUMNS]
         # Each place in the log is kept once, so no row is doubled.
@@ -343,6 +314,6 @@ class KeyFilter(SeamFilter):
             "Nothing needs to be done: the driver looks the row up in all of history, then starts "
             "the query again.",
         )
-        is_older = F.col(_IN_SEAM) & self._is_older()
+        is_older = is_in_seam() & self._is_older()
         # A condition that can fail keeps Spark from dropping the branch as unused.
         return F.when(F.col(IS_NEW) & is_older, refused.cast("boolean")).otherwise(F.lit(True))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.builder import BuiltQuery
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.place import PlaceStream
-from spark_jobs.query.seam import Seam
 
 
 class RunningQuery:
@@ -54,9 +54,12 @@ class RunningQuery:
         """
         declared = self.declared
         is_outdated = declared.place.is_outdated(self.stream, declared.committed())
-        return is_outdated or declared.has_new_rate()
+        # A query that is stopped right after a commit does not report what it removed of the seam.
+        is_known = not self.stream.filtering or self._has_reported()
+        return (is_outdated and is_known) or declared.has_new_rate()
 
-    def seam_to_count(self) -> Seam | None:
-        """Return the source's seam if it is passed and its rows were not counted yet; else None."""
-        place = self.declared.place
-        return place.seam if place.has_uncounted_seam(self.stream) else None
+    def _has_reported(self) -> bool:
+        """Return whether Spark has reported the progress of the last committed micro-batch."""
+        committed = offset_log.last_committed(self.declared.generation.checkpoint)
+        latest = self.spark_query.lastProgress
+        return committed is None or (latest is not None and latest.batchId >= committed)

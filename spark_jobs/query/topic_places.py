@@ -111,7 +111,7 @@ class TopicRangePlace(Place):
         """Return the number of splits of the range up to a committed offset."""
         return reached_in_plan(self._planned, committed)
 
-    def has_uncounted_seam(self, _stream: PlaceStream) -> bool:
+    def has_uncounted_seam(self, _committed: Any) -> bool:
         """Return whether the count of the seam's rows is missing; call it once all is read."""
         return self._seam.is_to_count()
 
@@ -193,9 +193,10 @@ class FollowedTopicPlace(Place):
         is_passed = stream.filtering and self._seam.is_passed(offsets)
         return is_passed or (stream.is_first and bool(offsets))
 
-    def has_uncounted_seam(self, stream: PlaceStream) -> bool:
-        """Return whether the stream no longer filters the seam, and its rows are not counted."""
-        return not stream.filtering and self._seam.is_to_count()
+    def has_uncounted_seam(self, committed: Any) -> bool:
+        """Return whether all of the seam is committed, and its rows are not counted."""
+        is_passed = self._seam.is_passed(offset_log.kafka_offsets(committed))
+        return is_passed and self._seam.is_to_count()
 
     def _reached(self) -> Offsets:
         return offset_log.reached(self._context.generation.checkpoint, self._index)

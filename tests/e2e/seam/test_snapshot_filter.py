@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.decoding.value_format import EnvelopePart
-from spark_jobs.query.seam_filter import SnapshotFilter
+from spark_jobs.query.seam_filter import IS_NEW, SnapshotFilter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -34,11 +34,11 @@ def test_it_drops_what_it_sees_and_nothing_else(spark: SparkSession) -> None:
         (300, None, FIRST),  # of the connector's own snapshot, which is older
         (600, None, f"{FIRST[:-1]}1"),  # of an incremental one
     )
-    kept = SnapshotFilter(COLUMNS, SNAPSHOT).apply(rows).orderBy("__offset").collect()
+    kept = SnapshotFilter(COLUMNS, SNAPSHOT).mark(rows).where(IS_NEW).orderBy("__offset").collect()
     assert [row["__offset"] for row in kept] == [1, 3, 4, 6]
 
 
 def test_a_connector_that_begins_anew_stops_the_run(spark: SparkSession) -> None:
     rows = changes(spark, (501, 90, "a"), (600, None, FIRST))
     with pytest.raises(Exception, match=r"offset 1: the connector has taken a snapshot of its own"):
-        SnapshotFilter(COLUMNS, SNAPSHOT).apply(rows).collect()
+        SnapshotFilter(COLUMNS, SNAPSHOT).mark(rows).where(IS_NEW).collect()

@@ -24,7 +24,8 @@ from sources.common.positions import TopicPartition
 from sources.planning.plan import draft_plan
 from sources.storage.folder import Folder
 from spark_jobs.query.row_content import content_of
-from spark_jobs.query.seam_filter import KeyColumns, KeyFilter
+from spark_jobs.query.seam_filter import IS_NEW, KeyColumns, KeyFilter
+from spark_jobs.query.seam_offsets import SeamOffsets
 from spark_jobs.readers.spark_errors import report_of
 from tests.e2e.case import Case, moment
 from tests.e2e.in_session import fails_with, run_chain, run_history
@@ -100,11 +101,12 @@ def filtered(
         spark.createDataFrame(history, SCHEMA).coalesce(1),
         columns,
         keys_from_ms=keys_from_ms,
-        ends={TopicPartition("t", 0): len(live)},
     )
     if any(row[1] is not None and row[1] < at(keys_from) for row in live):
         made.look_up_older(frame)
-    rows: DataFrame = made.apply(frame).select("id", "at", "v")
+    at_t = TopicPartition("t", 0)
+    placed = SeamOffsets({at_t: 0}, {at_t: len(live)}).mark(frame)
+    rows: DataFrame = made.mark(placed).where(IS_NEW).select("id", "at", "v")
     return [(row[0], row[1] and row[1].replace(tzinfo=UTC), row[2]) for row in rows.collect()]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -27,6 +27,8 @@ from sources.kafka.client import KafkaLog
 from sources.ledger import Ledger
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
+from spark_jobs.launch.process import Means
+from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
 from spark_jobs.target.ownership.belonging import require_belonging
 
@@ -72,6 +74,8 @@ class ChainRun:
             source by itself (``switch: warm``).
         until_caught_up: The last step waits until the stream has committed all that is there.
         environment: More environment variables for the drivers of bounded sources.
+        waiting: The driver that checks the transform for the plan, and then reads the first source;
+            None if a driver is started for each.
     """
 
     loaded: LoadedPipeline
@@ -79,6 +83,7 @@ class ChainRun:
     rest_requested: bool = False
     until_caught_up: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    waiting: WaitingDriver | None = None
 
     @cached_property
     def context(self) -> PipelineContext:
@@ -164,7 +169,7 @@ class PlanStep(Step[Plan]):
     name = "plan"
 
     def _run(self, run: ChainRun) -> Outcome[Plan]:
-        made = operations.plan(run.loaded)
+        made = operations.plan(run.loaded, run.waiting)
         splits = sum(part.splits for part in made.files)
         are = counted(splits, "split of files is", "splits of files are")
         text = f"The plan is made: {are} to be read."
@@ -229,7 +234,7 @@ class BoundedStep(Step[EndPosition]):
             run.context.pipeline.source(self.name),
             on_beat=partial(run.observer.beat, self),
             on_output=partial(run.observer.printed, self),
-            extra_environment=run.environment,
+            means=Means(run.environment, run.waiting),
             rest_requested=run.rest_requested,
         )
         text = f"`{self.name}` is read to its end: highest event time {iso(end.event_time_ms)}."
@@ -248,7 +253,8 @@ class LiveStep(Step[Heartbeat]):
 
     def _run(self, run: ChainRun) -> Outcome[Heartbeat]:
         source = run.context.pipeline.source(self.name)
-        beat = operations.go_live(run.context, source, partial(run.observer.beat, self))
+        on_beat = partial(run.observer.beat, self)
+        beat = operations.go_live(run.context, source, on_beat, waiting=run.waiting)
         tell = partial(run.observer.noted, self)
         lineage.live_run_started(run.loaded, self.name, beat.launch_id, tell)
         if run.until_caught_up:
@@ -282,8 +288,11 @@ def run_chain(run: ChainRun) -> None:
         HybridError: A step failed, or its outcome does not allow the following ones; its type and
             text are those of the step.
     """
-    for step in steps_of(run.loaded):
-        _run_step(step, run)
+    fits = WaitingDriver.fits(run.loaded)
+    with WaitingDriver(run.loaded) if fits else nullcontext() as waiting:
+        run = replace(run, waiting=waiting)
+        for step in steps_of(run.loaded):
+            _run_step(step, run)
 
 
 def run_step(run: ChainRun, name: str) -> Outcome[Any]:

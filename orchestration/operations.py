@@ -7,7 +7,7 @@ them in order are in :mod:`orchestration.chain`; the hand-over, which needs no S
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import partial
 
 from orchestration import lineage
@@ -51,6 +51,7 @@ from spark_jobs.launch.runs import find_run
 from spark_jobs.launch.table_places import find_places
 from spark_jobs.launch.transform_check import TransformCheck
 from spark_jobs.launch.unread import drop_unread, find_outdated
+from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
@@ -90,7 +91,7 @@ def _require_runnable(loaded: LoadedPipeline) -> None:
             load_function(loaded, field, name)
 
 
-def plan(loaded: LoadedPipeline) -> Plan:
+def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
     """Return the plan of the newest generation (computation of the whole table); make it if absent.
 
     A plan that another declaration made, and that nothing was read by, is replaced; its approval
@@ -101,6 +102,11 @@ def plan(loaded: LoadedPipeline) -> Plan:
     analyzed against the planned columns unless that was done and nothing changed since; the result
     is kept with the generation (:func:`sources.planning.transform_analysis.read_analysis`), and a
     warning of it is among the returned plan's.
+
+    Args:
+        loaded: The pipeline.
+        waiting: The driver that analyzes the transform and waits for its run, if the plan is to be
+            run at once; by default a process that ends with this call.
 
     Raises:
         InputError: :func:`validate` refuses the declaration, it does not fit the data, or the
@@ -117,7 +123,7 @@ def plan(loaded: LoadedPipeline) -> Plan:
         # A plan that is missing must not be made again over a checkpoint.
         require_belonging(loaded, context.generation)
     drop = None if outdated is None else partial(drop_unread, loaded, outdated)
-    with TransformCheck(loaded) as check:
+    with TransformCheck(loaded, waiting) as check:
         plan_changed_columns(loaded, check.process, is_outdated=outdated is not None)
         if context is None or not context.is_planned:
             # Spark comes up while files are listed.
@@ -148,7 +154,7 @@ def run_bounded(
     source: Source,
     on_beat: process.OnBeat = lambda _: None,
     on_output: OnOutput = lambda _: None,
-    extra_environment: Mapping[str, str] | None = None,
+    means: process.Means | None = None,
     *,
     rest_requested: bool = False,
 ) -> EndPosition:
@@ -159,7 +165,7 @@ def run_bounded(
         source: The source.
         on_beat: Called with each new heartbeat of the run.
         on_output: Called with each line that the run prints.
-        extra_environment: More environment variables for the Spark driver.
+        means: What the Spark driver is given.
         rest_requested: The rest of the chain is to run, too. With ``switch: warm`` the driver then
             makes the hand-over and continues with the next source by itself; the steps that follow
             find that done.
@@ -185,9 +191,7 @@ def run_bounded(
     names = [each.name for each in context.pipeline.sources]
     is_warm = rest_requested and context.pipeline.switch == "warm"
     to_run = names[names.index(source.name) :] if is_warm else [source.name]
-    process.run_to_end(
-        context.loaded, context.generation, to_run, on_beat, on_output, extra_environment
-    )
+    process.run_to_end(context.loaded, context.generation, to_run, on_beat, on_output, means)
     if rest_requested and find_run(context.generation, names[-1]) is not None:
         # The stream is requested from the switch on, not only once its own step runs.
         request(context.generation, names[-1], is_requested=True)
@@ -209,6 +213,7 @@ def go_live(
     source: Source,
     on_beat: process.OnBeat = lambda _: None,
     by: str = "",
+    waiting: WaitingDriver | None = None,
 ) -> Heartbeat:
     """Start the unbounded run, or find it running; return when its first batch is committed.
 
@@ -220,6 +225,7 @@ def go_live(
         source: The last source of the chain.
         on_beat: Called with each new heartbeat until the first batch is committed.
         by: Who asked for the run; empty if unknown.
+        waiting: A driver that waits for its run, if there is one.
 
     Returns:
         The first heartbeat of a run that has committed a batch, or that has nothing to read.
@@ -236,27 +242,28 @@ def go_live(
     _require_ready_to_stream(context, source)
     generation = context.generation
     before = read_requested(generation)
+    start = partial(_start, context, source, on_beat, waiting)
     if before is not None and before.is_requested:
         # Nothing changes, but that what failed before is forgotten.
-        return _request(context, source, on_beat, before, by)
+        return _request(context, source, start, before, by)
     what = "start" if before is None else "resume"
     live = {"live run": in_words(before)}
     with recorded(context.loaded.state, what, by, generation.name, live) as after:
         after["live run"] = "live"
-        return _request(context, source, on_beat, before, by)
+        return _request(context, source, start, before, by)
 
 
 def _request(
     context: PipelineContext,
     source: Source,
-    on_beat: process.OnBeat,
+    start: Callable[[], Heartbeat],
     before: RequestedState | None,
     by: str,
 ) -> Heartbeat:
     generation = context.generation
     request(generation, source.name, is_requested=True, by=by)
     try:
-        return _start(context, source, on_beat)
+        return start()
     except Exception:
         raise
     except BaseException:
@@ -290,16 +297,23 @@ def resume(context: PipelineContext, source: Source) -> Heartbeat:
     """
     _require_ready_to_stream(context, source)
     require_requested(context.generation)
-    return _start(context, source, lambda _: None)
+    return _start(context, source)
 
 
-def _start(context: PipelineContext, source: Source, on_beat: process.OnBeat) -> Heartbeat:
+def _start(
+    context: PipelineContext,
+    source: Source,
+    on_beat: process.OnBeat = lambda _: None,
+    waiting: WaitingDriver | None = None,
+) -> Heartbeat:
     def while_requested(beat: Heartbeat) -> None:
         # Asked after the launch: a stop that came before it found no run to end.
         require_requested(context.generation)
         on_beat(beat)
 
-    return process.start_detached(context.loaded, context.generation, source.name, while_requested)
+    return process.start_detached(
+        context.loaded, context.generation, source.name, while_requested, waiting
+    )
 
 
 def _require_ready_to_stream(context: PipelineContext, source: Source) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import ExitStack
 from importlib.machinery import PathFinder
 from modulefinder import ModuleFinder
@@ -170,6 +171,18 @@ def code_of(loaded: LoadedPipeline) -> list[Path]:
     files = {Path(file) for file in found if file is not None}
     modules = {file for file in files if any(map(file.is_relative_to, loaded.code))}
     return sorted({*queries, *modules})
+
+
+def code_digests(loaded: LoadedPipeline) -> list[str]:
+    """Return a digest of each file of code next to a pipeline's file, by which changes show.
+
+    Args:
+        loaded: The pipeline.
+
+    Raises:
+        OSError: A file can't be read.
+    """
+    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in code_of(loaded)]
 
 
 class _Finder(ModuleFinder):

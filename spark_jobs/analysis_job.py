@@ -26,6 +26,9 @@ from spark_jobs.jvm.storage_jar import use_own_classes
 from spark_jobs.query.analysis import analyze
 from spark_jobs.readers.catalog_table import place_of
 
+_Request = AnalysisRequest | PlacesRequest | ColumnsRequest
+_REQUESTS: TypeAdapter[_Request] = TypeAdapter(_Request)
+
 
 def main() -> None:
     """Start Spark, and answer requests until stdin ends."""
@@ -34,18 +37,27 @@ def main() -> None:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         spark = SparkSession.builder.getOrCreate()
         use_own_classes(spark)
-        kinds = AnalysisRequest | PlacesRequest | ColumnsRequest
-        requests = TypeAdapter[AnalysisRequest | PlacesRequest | ColumnsRequest](kinds)
         for line in sys.stdin:
-            request = requests.validate_json(line)
-            if isinstance(request, PlacesRequest):
-                answers.write(_places(spark, request).model_dump_json())
-            elif isinstance(request, ColumnsRequest):
-                answers.write(_difference(spark, request).model_dump_json())
-            else:
-                answers.write(_analysis(spark, request).model_dump_json())
-            answers.write("\n")
+            answers.write(f"{answer(spark, line)}\n")
             answers.flush()
+
+
+def answer(spark: SparkSession, question: str) -> str:
+    """Return the answer to a question, both JSON in one line.
+
+    Args:
+        spark: The Spark session.
+        question: What :class:`spark_jobs.launch.spark_process.SparkProcess` was asked.
+
+    Raises:
+        ValidationError: It is no question.
+    """
+    request = _REQUESTS.validate_json(question)
+    if isinstance(request, PlacesRequest):
+        return _places(spark, request).model_dump_json()
+    if isinstance(request, ColumnsRequest):
+        return _difference(spark, request).model_dump_json()
+    return _analysis(spark, request).model_dump_json()
 
 
 def _analysis(spark: SparkSession, request: AnalysisRequest) -> AnalysisAnswer:

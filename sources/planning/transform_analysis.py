@@ -18,7 +18,7 @@ from sources.common.schema import names_and_types, parse_schema
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
-from sources.kept_definitions import code_of
+from sources.kept_definitions import code_digests
 from sources.planning.event_windows import EventWindows
 from sources.planning.plan import Plan
 from sources.state.generation import Generation
@@ -165,7 +165,7 @@ def _request(
     given = pipeline.current(columns)
     depends_on = {
         "transform": pipeline.transform.model_dump(mode="json"),
-        "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in code_of(loaded)],
+        "code": code_digests(loaded),
         "columns": given,
         "replayed": replayed,
         "rules": pipeline.row_rules.contract(),

@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
@@ -15,6 +17,7 @@ from spark_jobs.launch.record import log_path
 from spark_jobs.launch.runs import find_or_launch, find_run
 from spark_jobs.launch.shared import SharedLauncher
 from spark_jobs.launch.shared_socket import folder_of_process
+from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held
@@ -23,13 +26,25 @@ OnBeat = Callable[[Heartbeat], None]
 """Called with each new heartbeat."""
 
 
+class Means(NamedTuple):
+    """What a process that launches a driver gives it.
+
+    Attributes:
+        environment: More environment variables for its job.
+        waiting: The driver itself, if one waits for its run.
+    """
+
+    environment: Mapping[str, str] = MappingProxyType({})
+    waiting: WaitingDriver | None = None
+
+
 def run_to_end(
     loaded: LoadedPipeline,
     generation: Generation,
     sources: Sequence[str],
     on_beat: OnBeat = lambda _: None,
     on_output: OnOutput = lambda _: None,
-    extra_environment: Mapping[str, str] | None = None,
+    means: Means | None = None,
 ) -> None:
     """Run a bounded source, or find its run, and wait until it has read the source to its end.
 
@@ -42,7 +57,7 @@ def run_to_end(
             it.
         on_beat: Called with each new heartbeat.
         on_output: Called with each line of the run's own output.
-        extra_environment: More environment variables for the job.
+        means: What a driver that is launched here is given.
 
     Raises:
         DriverError: The run failed; carries exit status, cause and last lines of its log.
@@ -52,7 +67,8 @@ def run_to_end(
         UnavailableError: A cluster does not say whether a run is active.
         InputError: Java, Spark, a jar or the cluster's command line tool is missing.
     """
-    run = find_or_launch(loaded, generation, sources, extra_environment or {})
+    means = means or Means()
+    run = find_or_launch(loaded, generation, sources, means.environment, means.waiting)
     expected = loaded.pipeline.supervision
     try:
         for beat in run.beats(on_output, expected.stuck_after + expected.end_stuck_after):
@@ -66,7 +82,11 @@ def run_to_end(
 
 
 def start_detached(
-    loaded: LoadedPipeline, generation: Generation, source: str, on_beat: OnBeat = lambda _: None
+    loaded: LoadedPipeline,
+    generation: Generation,
+    source: str,
+    on_beat: OnBeat = lambda _: None,
+    waiting: WaitingDriver | None = None,
 ) -> Heartbeat:
     """Start an unbounded source, or find it running; return once its first batch is committed.
 
@@ -78,6 +98,7 @@ def start_detached(
         generation: State folder of the generation (one computation of the whole table).
         source: Name of the source.
         on_beat: Called with each new heartbeat until then.
+        waiting: A driver that waits for its run, if there is one.
 
     Returns:
         The heartbeat that reported the first batch.
@@ -88,7 +109,7 @@ def start_detached(
         UnavailableError: A cluster does not say whether a run is active.
         InputError: Java, Spark, a jar or the cluster's command line tool is missing.
     """
-    run = find_or_launch(loaded, generation, [source], {})
+    run = find_or_launch(loaded, generation, [source], {}, waiting)
     try:
         for beat in run.beats():
             on_beat(beat)

@@ -23,6 +23,7 @@ from spark_jobs.launch.driver_state import DriverState
 from spark_jobs.launch.local import GRACE_S
 from spark_jobs.launch.record import LAUNCH, Launch, Place, last_launch, log_name, write_launch
 from spark_jobs.launch.shared_start import SharedDriver
+from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import WatchedRun
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.heartbeat import read_heartbeat
@@ -104,6 +105,7 @@ def find_or_launch(
     generation: Generation,
     sources: Sequence[str],
     extra: Mapping[str, str],
+    waiting: WaitingDriver | None = None,
 ) -> WatchedRun:
     """Return the run of a source, launching it if there is none.
 
@@ -113,6 +115,7 @@ def find_or_launch(
         sources: The source to be read; a driver that is launched here then switches to those after
             it.
         extra: More environment variables for a job that is launched on this machine.
+        waiting: A driver that waits for its run, if there is one.
 
     Raises:
         StateError: A run of another source is active, or a driver that was started by hand; or
@@ -129,13 +132,19 @@ def find_or_launch(
     source, *then = sources
     if (running := find_run(generation, source)) is not None:
         running.driver.require_known()
+        if waiting is not None:
+            waiting.end()
         return running
     launch_id = uuid.uuid4().hex
     # Whatever may be refused or takes time is done before the lock is taken.
     place = place_of(loaded.pipeline.spark)
     require_tool(place)
-    start_run = _way_of(loaded, generation, sources, launch_id, extra, place)
-    locked = _lock_or_find(loaded, generation, source, launch_id)
+    locked: Lock | WatchedRun | None = None
+    if waiting is not None and (locked := waiting.take_lock(loaded, generation, extra)) is not None:
+        launch_id, start_run = waiting.launch_id, _by_waiting(waiting, generation, sources)
+    else:
+        start_run = _way_of(loaded, generation, sources, launch_id, extra, place)
+        locked = _lock_or_find(loaded, generation, source, launch_id)
     if isinstance(locked, WatchedRun):
         return locked
     try:
@@ -179,13 +188,13 @@ def _way_of(
         driver = SharedDriver(loaded, Path(place.folder))
         driver.require()
         return lambda log, held: (driver.run(sources, launch_id, log, dict(extra), held), None)
-    scratch = submit.scratch_folder(generation, launch_id)
+    scratch = submit.scratch_folder(launch_id)
     if place.is_managed:
         request = managed_submit.request_of(loaded, place, scratch, sources, launch_id)
         command = managed_submit.command(scratch)
         prepare = partial(managed_submit.prepare, loaded, place, request, scratch)
     else:
-        command = submit.command(loaded, generation, sources, launch_id)
+        command = submit.command(loaded, sources, launch_id)
         prepare = partial(submit.prepare_scratch, loaded, scratch)
     environment = {**submit.environment(loaded, scratch), **extra}
 
@@ -193,10 +202,18 @@ def _way_of(
         for left in submit.scratch_folders(generation):
             shutil.rmtree(left, ignore_errors=True)
         prepare()
+        submit.mark_scratch(scratch, generation)
         process = start(Order(command, environment, loaded.folder, log, descriptors))
         return process.pid, process
 
     return start_own
+
+
+def _by_waiting(
+    waiting: WaitingDriver, generation: Generation, sources: Sequence[str]
+) -> _StartRun:
+    """Return the function that gives a run to the driver that waits for it."""
+    return lambda log, _: waiting.run(generation, sources, log)
 
 
 def _lock_or_find(

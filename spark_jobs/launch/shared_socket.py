@@ -112,7 +112,7 @@ def ask(folder: Path, request: Request, descriptors: Sequence[int] = ()) -> Answ
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         try:
-            _connect(client, folder)
+            connect(client, folder)
             socket.send_fds(client, [b"\0"], descriptors)
             client.sendall(request.model_dump_json().encode())
             client.shutdown(socket.SHUT_WR)
@@ -130,7 +130,7 @@ def pid_of(folder: Path) -> int | None:
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         try:
-            return _connect(client, folder)
+            return connect(client, folder)
         except (FileNotFoundError, ConnectionError):
             return None
 
@@ -176,10 +176,14 @@ def _folders() -> Path:
     return cache_folder() / "drivers"
 
 
-def _connect(client: socket.socket, folder: Path) -> int:
+def connect(client: socket.socket, folder: Path) -> int:
     """Connect to the process that listens in a folder, and return its number.
 
     A request to run carries the environment, and so passwords: only this user's process gets one.
+
+    Raises:
+        OSError: No process listens there.
+        InputError: Another user listens there.
     """
     client.settimeout(ANSWER_S)
     with _short(folder) as name:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Any, NamedTuple, Self
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
@@ -21,6 +21,18 @@ from spark_jobs.launch.submit import analysis_environment
 # A transform may read the schemas of other tables, which can take a while.
 TIMEOUT_S = 300.0
 _COMMAND = (sys.executable, "-m", "spark_jobs.analysis_job")
+
+
+class Channel(NamedTuple):
+    """The two ways of a conversation with a process.
+
+    Attributes:
+        questions: Where questions are written.
+        answers: Where answers are read.
+    """
+
+    questions: IO[str]
+    answers: IO[str]
 
 
 class SparkProcess:
@@ -37,7 +49,7 @@ class SparkProcess:
 
     def __init__(self, loaded: LoadedPipeline) -> None:
         self._loaded = loaded
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[Any] | None = None
         self._scratch: Path | None = None
         self.reason: str | None = None
 
@@ -50,33 +62,41 @@ class SparkProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the process with its JVM; nothing is done if none was started, or it has ended."""
         if self._process is not None:
-            # With it its JVM, for whose orderly end nothing waits.
+            # Nothing waits for the JVM's orderly end.
             kill_group(self._process.pid)
             with contextlib.suppress(BrokenPipeError):
                 self._process.communicate()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
+        self._process = self._scratch = None
 
     def start(self) -> None:
         """Start the process, which then waits for a question; no error if it can't be started."""
-        scratch = self._scratch = Path(tempfile.mkdtemp(prefix="hybrid-analysis-"))
         try:
-            environment = analysis_environment(self._loaded, scratch)
-            with (scratch / "log").open("wb") as log:
-                self._process = subprocess.Popen(
-                    _COMMAND,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    cwd=self._loaded.folder,
-                    env={**os.environ, **environment},
-                    text=True,
-                    start_new_session=True,
-                )
+            self._process = self._start()
         # Whoever asks decides what it means.
         except (HybridError, OSError) as error:
             self.reason = str(error)
+
+    def _start(self) -> subprocess.Popen[Any]:
+        scratch = self._scratch = Path(tempfile.mkdtemp(prefix="hybrid-analysis-"))
+        environment = analysis_environment(self._loaded, scratch)
+        with (scratch / "log").open("wb") as log:
+            return subprocess.Popen(
+                _COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self._loaded.folder,
+                env={**os.environ, **environment},
+                text=True,
+                start_new_session=True,
+            )
 
     def ask(self, question: str) -> str:
         """Return the answer to a question.
@@ -88,27 +108,39 @@ class SparkProcess:
             The answer, a line; empty, with a ``reason``, if the process can't be started, ends
             without one, or takes longer than 300 s.
         """
-        if self._scratch is None:
+        if self._process is None and self.reason is None:
             self.start()
-        process = self._process
-        if process is None or process.stdin is None or process.stdout is None:
+        if (process := self._process) is None:
             return ""
-        # One that has ended is noticed by its silence.
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(f"{question}\n")
-            process.stdin.flush()
-        if not select.select([process.stdout], [], [], TIMEOUT_S)[0]:
-            self.reason = f"the analysis took longer than {TIMEOUT_S:.0f} s"
-            return ""
-        text = process.stdout.readline()
+        text = ""
+        if (channel := self._channel(process)) is not None:
+            # One that has ended is noticed by its silence.
+            with contextlib.suppress(ConnectionError):
+                channel.questions.write(f"{question}\n")
+                channel.questions.flush()
+            if not select.select([channel.answers], [], [], TIMEOUT_S)[0]:
+                self.reason = f"the analysis took longer than {TIMEOUT_S:.0f} s"
+                return ""
+            with contextlib.suppress(ConnectionError):
+                text = channel.answers.readline()
         if not text:
             self.reason = (
                 f"its process ended with exit status {process.wait()}: {self._last_line()}"
             )
         return text
 
+    def _channel(self, process: subprocess.Popen[Any]) -> Channel | None:
+        """Return the way to the process; None if it has ended without a conversation."""
+        if process.stdin is None or process.stdout is None:
+            return None
+        return Channel(process.stdin, process.stdout)
+
+    def _log(self) -> Path | None:
+        """Return the file with what the process prints; None before it was started."""
+        return None if self._scratch is None else self._scratch / "log"
+
     def _last_line(self) -> str:
-        if self._scratch is None:
+        if (log := self._log()) is None:
             return ""
-        lines = (self._scratch / "log").read_text(errors="replace").splitlines()
+        lines = log.read_text(errors="replace").splitlines()
         return next((line for line in reversed(lines) if line.strip()), "it printed nothing")

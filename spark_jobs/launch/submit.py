@@ -72,12 +72,21 @@ STATE_STORE = {
 }
 
 
-def scratch_folder(generation: Generation, launch_id: str) -> Path:
+def scratch_folder(launch_id: str) -> Path:
     """Return the folder for the temporary files of one launch, in this machine's temp folder.
 
-    It is not created here. Its name contains the generation's id and the launch's.
+    It is not created here. Its name contains the launch's id.
     """
-    return Path(tempfile.gettempdir()) / f"hybrid-{generation.info.transaction_id}-{launch_id}"
+    return Path(tempfile.gettempdir()) / f"hybrid-{launch_id}"
+
+
+def mark_scratch(scratch: Path, generation: Generation) -> None:
+    """Write down in a scratch folder for which generation it was made, for the next launch.
+
+    Raises:
+        OSError: The folder can't be written.
+    """
+    (scratch / generation.info.transaction_id).touch()
 
 
 def scratch_folders(generation: Generation) -> list[Path]:
@@ -85,7 +94,8 @@ def scratch_folders(generation: Generation) -> list[Path]:
 
     A launch that was killed leaves its folder, which the next launch removes.
     """
-    return list(Path(tempfile.gettempdir()).glob(scratch_folder(generation, "*").name))
+    marks = f"{scratch_folder('*').name}/{generation.info.transaction_id}"
+    return [mark.parent for mark in Path(tempfile.gettempdir()).glob(marks)]
 
 
 def _master(settings: SparkSettings) -> str:
@@ -150,9 +160,7 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     return {**conf, **settings.conf}
 
 
-def command(
-    loaded: LoadedPipeline, generation: Generation, sources: Sequence[str], launch_id: str
-) -> list[str]:
+def command(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> list[str]:
     """Return the ``spark-submit`` command that runs sources of a pipeline, one after the other.
 
     Jars that are not in the cache are downloaded first, except for Kubernetes, where the driver
@@ -160,7 +168,6 @@ def command(
 
     Args:
         loaded: The pipeline.
-        generation: State folder of the generation that is computed.
         sources: Names of the sources, in order.
         launch_id: Identifier of the launch.
 
@@ -170,9 +177,22 @@ def command(
     """
     place = place_of(loaded.pipeline.spark)
     job = job_arguments(loaded, sources, launch_id)
-    scratch = scratch_folder(generation, launch_id)
     application = application_name(launch_id)
-    return _command(loaded, place, scratch, "job.py", job, application)
+    return _command(loaded, place, scratch_folder(launch_id), "job.py", job, application)
+
+
+def waiting_command(loaded: LoadedPipeline, launch_id: str) -> list[str]:
+    """Return the ``spark-submit`` command of a driver on this machine that is given its run later.
+
+    Args:
+        loaded: The pipeline.
+        launch_id: Identifier of the launch that the driver is for.
+
+    Raises:
+        InputError: Java or Spark is missing, or a jar can't be downloaded.
+    """
+    scratch = scratch_folder(launch_id)
+    return _command(loaded, Place(), scratch, "waiting_job.py", ["--folder", str(scratch)], "")
 
 
 def job_arguments(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> list[str]:

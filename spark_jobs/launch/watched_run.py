@@ -109,7 +109,7 @@ class WatchedRun:
         elif self._is_alive():
             self._end_launching()
             self.end_on_cluster()
-        scratch = submit.scratch_folder(self._generation, driver.launch.launch_id)
+        scratch = submit.scratch_folder(driver.launch.launch_id)
         shutil.rmtree(scratch, ignore_errors=True)
 
     def end_on_cluster(self) -> None:

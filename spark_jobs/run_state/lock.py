@@ -30,6 +30,7 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.run_state import lease
 from spark_jobs.run_state.lease import LAUNCH_TTL_S, Lease, SeenLease
+from spark_jobs.run_state.unnamed_file import UnnamedFile
 
 _QUERY = "run/query.lock"
 _LAUNCH = "run/launch.lock"
@@ -193,6 +194,24 @@ def take_launch_lock(generation: Generation, launch_id: str) -> Lock | None:
         UnavailableError: The store of the state does not answer.
     """
     return _lock(generation, _LAUNCH, LEASE, launch_id)
+
+
+def name_launch_lock(generation: Generation, file: UnnamedFile) -> Lock | None:
+    """Take the launch lock of a generation by a file that the driver has inherited already.
+
+    Args:
+        generation: State folder of the generation, on a file system.
+        file: File that becomes the lock's. The lock that is returned closes its descriptor.
+
+    Returns:
+        The lock; None if the generation was launched before, or its folder does not take the file.
+    """
+    fcntl.flock(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        file.name(generation.path(_LAUNCH))
+    except OSError:
+        return None
+    return _FileLock(file.descriptor)
 
 
 def launch_lock_path(generation: Generation) -> str:

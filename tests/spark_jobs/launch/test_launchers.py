@@ -20,8 +20,6 @@ from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, RunError, StateError, UnavailableError
-from sources.state.generation import Generation, GenerationInfo
-from sources.storage.folder import Folder
 from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.spark_version import installed_parts
 from spark_jobs.jvm.storage_jar import CONF, JAR
@@ -225,7 +223,7 @@ class TestCommands:
         loaded = pipeline(tmp_path, YARN)
         generation = loaded.open_generation(create=True)
         assert generation is not None
-        command = submit.command(loaded, generation, ["history"], ID)
+        command = submit.command(loaded, ["history"], ID)
         conf = conf_of(command)
         assert conf["spark.master"] == "yarn"
         assert conf["spark.submit.deployMode"] == "cluster"
@@ -245,7 +243,7 @@ class TestCommands:
         loaded = pipeline(tmp_path, {**K8S, "job_file": "/opt/hybrid/spark_jobs/job.py"})
         generation = loaded.open_generation(create=True)
         assert generation is not None
-        command = submit.command(loaded, generation, ["history"], ID)
+        command = submit.command(loaded, ["history"], ID)
         conf = conf_of(command)
         assert conf["spark.submit.deployMode"] == "cluster"
         assert conf["spark.kubernetes.driver.pod.name"] == NAME
@@ -264,7 +262,7 @@ class TestCommands:
         loaded = pipeline(tmp_path, K8S, sources=[source], s3={"region": "eu-central-1"})
         generation = loaded.open_generation(create=True)
         assert generation is not None
-        conf = conf_of(submit.command(loaded, generation, ["history"], ID))
+        conf = conf_of(submit.command(loaded, ["history"], ID))
         assert conf["spark.jars.packages"] == f"{packages('spark')},{packages('s3')}"
         assert conf["spark.jars.excludes"] == excludes("spark", "s3")
 
@@ -279,9 +277,8 @@ class TestCommands:
             "target": {"sink": {**sink, "path": "s3://lake/out"}},
         }
         place = {"job_file": "/opt/hybrid/spark_jobs/job.py"} if spark else {}
-        info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
         loaded = pipeline(tmp_path, {**spark, **place}, **places[what])
-        command = submit.command(loaded, Generation(Folder(tmp_path), info), ["history"], ID)
+        command = submit.command(loaded, ["history"], ID)
         conf = conf_of(command)
         assert CONF.items() <= conf.items()
         jars = command[command.index("--jars") + 1].split(",")
@@ -340,9 +337,8 @@ class TestCommands:
             monkeypatch.delenv(name)
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
         loaded = pipeline(tmp_path, {}, state="abfss://c@a.dfs.core.windows.net/state")
-        command = submit.command(loaded, Generation(Folder(tmp_path), info), ["history"], ID)
+        command = submit.command(loaded, ["history"], ID)
         prefix = "spark.hadoop.fs.azure."
         found = {name: value for name, value in conf_of(command).items() if prefix in name}
         assert found == {f"{prefix}{name}": value for name, value in expected.items()}
@@ -381,7 +377,7 @@ class TestCommands:
         loaded = pipeline(tmp_path, K8S, sources=[{**files, "format": "parquet"}])
         generation = loaded.open_generation(create=True)
         assert generation is not None
-        conf = conf_of(submit.command(loaded, generation, ["history"], ID))
+        conf = conf_of(submit.command(loaded, ["history"], ID))
         prefix = "spark.hadoop.fs.gs.auth."
         found = {name: value for name, value in conf.items() if prefix in name}
         assert found == {f"{prefix}{name}": value for name, value in expected.items()}
@@ -391,7 +387,7 @@ class TestCommands:
         loaded = pipeline(tmp_path, {})
         generation = loaded.open_generation(create=True)
         assert generation is not None
-        command = submit.command(loaded, generation, ["history"], ID)
+        command = submit.command(loaded, ["history"], ID)
         assert not CONF.keys() & conf_of(command).keys()
         assert str(JAR) not in command[command.index("--jars") + 1]
 
@@ -421,12 +417,12 @@ class TestCommands:
         generation = loaded.open_generation(create=True)
         assert generation is not None
         with pytest.raises(InputError, match=f"variable LATENESS, .* Set `{way}LATENESS` in"):
-            submit.command(loaded, generation, ["history"], ID)
+            submit.command(loaded, ["history"], ID)
         monkeypatch.setattr(submit, "resolve", lambda name: [Path(f"/jars/{name}.jar")])
         for name in ("LATENESS", "LATENESS_FILE"):
             conf = {**spark.get("conf", {}), f"{way}{name}": "x"}
             loaded = pipeline(tmp_path, {**spark, "conf": conf}, **changes)
-            assert submit.command(loaded, generation, ["history"], ID)
+            assert submit.command(loaded, ["history"], ID)
 
 
 class TestYarnAnswers:

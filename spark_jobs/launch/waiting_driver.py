@@ -1,0 +1,194 @@
+"""A driver that is started before its run is planned, and answers the plan's questions meanwhile.
+
+Spark then starts once, not once to check the transform and again for the run. The driver has all
+that one of a launch has: its settings, its log, and the launch lock, as files that get their names
+when it is given a run. Until then it ends as soon as the process that started it does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sources.config.loader import LoadedPipeline
+from sources.kept_definitions import code_digests
+from sources.state.generation import Generation
+from spark_jobs.launch import submit
+from spark_jobs.launch.choice import place_of
+from spark_jobs.launch.local import kill_group
+from spark_jobs.launch.shared_socket import listen
+from spark_jobs.launch.spark_process import TIMEOUT_S, Channel, SparkProcess
+from spark_jobs.run_state import run_log
+from spark_jobs.run_state.lock import Lock, name_launch_lock
+from spark_jobs.run_state.unnamed_file import UnnamedFile
+
+_LOOK_S = 0.2
+
+
+class WaitingDriver(SparkProcess):
+    """The driver; it has ended when the context is left, unless it was given a run.
+
+    Args:
+        loaded: The pipeline.
+
+    Attributes:
+        launch_id: Identifier of the launch that it is for.
+    """
+
+    def __init__(self, loaded: LoadedPipeline) -> None:
+        super().__init__(loaded)
+        self.launch_id = uuid.uuid4().hex
+        self._started_as: tuple[Any, ...] = ()
+        self._files: list[UnnamedFile] = []
+        self._server: socket.socket | None = None
+        self._connection: Channel | None = None
+
+    @staticmethod
+    def fits(loaded: LoadedPipeline) -> bool:
+        """Return whether the first run of a pipeline can be given to a driver that waits.
+
+        So it is if driver and executors are one process of this machine, as well as the state, and
+        nobody has to approve the plan before.
+        """
+        pipeline = loaded.pipeline
+        is_here = place_of(pipeline.spark).kind == "local" and loaded.state.is_local
+        return is_here and pipeline.spark.master.startswith("local") and not pipeline.approve
+
+    def end(self) -> None:
+        """End the driver, unless it was given a run."""
+        super().end()
+        self._leave()
+        while self._files:
+            os.close(self._files.pop().descriptor)
+
+    def take_lock(
+        self, loaded: LoadedPipeline, generation: Generation, extra: Mapping[str, str]
+    ) -> Lock | None:
+        """Take the launch lock of a generation for this driver, which holds it as long as it lives.
+
+        Call :meth:`run` next.
+
+        Args:
+            loaded: The pipeline as it is launched.
+            generation: State folder of the generation.
+            extra: More environment variables for its job.
+
+        Returns:
+            The lock. None if the driver was not started, has ended, or was started for something
+            else, such as code that was changed since; or if the generation was launched before. The
+            driver has ended then.
+
+        Raises:
+            InputError: Java, Spark or a jar is missing.
+        """
+        process = self._process
+        is_fit = process is not None and process.poll() is None and self.reason is None
+        if is_fit and not extra and self._needed(loaded) == self._started_as:
+            lock_file, log = self._files
+            if (lock := name_launch_lock(generation, lock_file)) is not None:
+                self._files = [log]
+                return lock
+        self.end()
+        return None
+
+    def run(
+        self, generation: Generation, sources: Sequence[str], log: Path
+    ) -> tuple[int, subprocess.Popen[bytes]]:
+        """Let the driver read sources, one after the other; from now on it outlives this process.
+
+        Args:
+            generation: State folder of the generation, whose lock was taken for it.
+            sources: Names of the sources, in order.
+            log: The run's log file.
+
+        Returns:
+            Number of the driver's process, and the process.
+
+        Raises:
+            OSError: The log can't be written.
+        """
+        process, scratch = self._process, submit.scratch_folder(self.launch_id)
+        assert process is not None
+        submit.mark_scratch(scratch, generation)
+        run_log.begin(log)
+        log.unlink()
+        self._files[0].name(log)
+        arguments = submit.job_arguments(self._loaded, sources, self.launch_id)
+        # One that has ended is noticed by who watches the run.
+        if (channel := self._channel(process)) is not None:
+            with suppress(ConnectionError):
+                channel.questions.write(f"{json.dumps(arguments)}\n")
+                channel.questions.flush()
+        self._process = self._scratch = None
+        self._leave()
+        return process.pid, process
+
+    def _needed(self, loaded: LoadedPipeline) -> tuple[list[str], dict[str, str], list[str]]:
+        """Return command and environment of the driver, and what shows a change of the code."""
+        return (
+            submit.waiting_command(loaded, self.launch_id),
+            submit.environment(loaded, submit.scratch_folder(self.launch_id)),
+            code_digests(loaded),
+        )
+
+    def _leave(self) -> None:
+        """Close the connection to the driver."""
+        if self._connection is not None:
+            for way in self._connection:
+                with suppress(ConnectionError):
+                    way.close()
+        if self._server is not None:
+            self._server.close()
+        self._connection = self._server = None
+
+    def _start(self) -> subprocess.Popen[Any]:
+        try:
+            for _ in range(2):
+                self._files.append(UnnamedFile(self._loaded.state.root))
+        except OSError:
+            # The plan can do without a driver that waits.
+            return super()._start()
+        lock, log = (file.descriptor for file in self._files)
+        self._started_as = command, environment, _ = self._needed(self._loaded)
+        scratch = self._scratch = submit.scratch_folder(self.launch_id)
+        submit.prepare_scratch(self._loaded, scratch)
+        self._server = listen(scratch)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=self._loaded.folder,
+            env=environment,
+            start_new_session=True,
+            pass_fds=[lock],
+        )
+
+    def _channel(self, process: subprocess.Popen[Any]) -> Channel | None:
+        if self._server is None:
+            return super()._channel(process)
+        if self._connection is None:
+            self._server.settimeout(_LOOK_S)
+            connection, deadline = None, time.monotonic() + TIMEOUT_S
+            # The driver connects before it starts Spark.
+            while connection is None and process.poll() is None:
+                if time.monotonic() > deadline:
+                    kill_group(process.pid)
+                with suppress(TimeoutError):
+                    connection, _ = self._server.accept()
+            if connection is not None:
+                with connection:
+                    connection.settimeout(None)
+                    self._connection = Channel(connection.makefile("w"), connection.makefile("r"))
+        return self._connection
+
+    def _log(self) -> Path | None:
+        return super()._log() if self._server is None else self._files[-1].path

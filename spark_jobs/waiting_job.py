@@ -1,0 +1,63 @@
+"""The Spark job of a driver that is started before its run: see :mod:`spark_jobs.launch`.
+
+Started by :mod:`spark_jobs.launch.waiting_driver`, never by hand. It answers the plan's questions,
+then becomes :mod:`spark_jobs.job`. If it is given no run, or whoever started it ends, it ends with
+exit status 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+from sources.errors import HybridError
+from spark_jobs import job
+from spark_jobs.analysis_job import answer
+from spark_jobs.driver.pipeline_run import only_session
+from spark_jobs.launch.shared_socket import connect
+
+
+def main(arguments: list[str]) -> int:
+    """Answer questions until a run is given, then run it.
+
+    Args:
+        arguments: Command line: ``--folder FOLDER``, the launch's folder for temporary files.
+
+    Returns:
+        Exit status: 0 without a run, else that of the run's job.
+    """
+    parser = argparse.ArgumentParser(description="Wait for the run of a pipeline.")
+    parser.add_argument("--folder", type=Path, required=True)
+    folder: Path = parser.parse_args(arguments).folder
+    run = _wait(folder)
+    if run is not None:
+        return job.main(run)
+    # Whoever started it may have been killed.
+    shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _wait(folder: Path) -> list[str] | None:
+    """Return the arguments of the job to run; None if there is none."""
+    try:
+        with socket.socket(socket.AF_UNIX) as launcher:
+            connect(launcher, folder)
+            launcher.settimeout(None)
+            spark = only_session()
+            with launcher.makefile("r") as questions, launcher.makefile("w") as answers:
+                for line in questions:
+                    if line.startswith("["):
+                        return list(map(str, json.loads(line)))
+                    answers.write(f"{answer(spark, line)}\n")
+                    answers.flush()
+    except (OSError, HybridError) as error:
+        sys.stderr.write(f"This driver ends without a run: {error}\n")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,171 @@
+"""`hybrid run` starts Spark once, and whatever interrupts it leaves no Spark behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from orchestration import operations
+from sources.config.loader import LoadedPipeline
+from spark_jobs.launch import submit
+from spark_jobs.launch.record import last_launch
+from spark_jobs.run_state.heartbeat import read_heartbeat
+from spark_jobs.run_state.lock import is_held, is_launched
+from tests.e2e.case import HISTORY, Case
+from tests.services.processes import runs, wait_for
+
+pytestmark = [pytest.mark.analysis, pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
+# Writes down which driver applies it, and does not return while there is a file `hold`.
+TRANSFORM = """
+import os, time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+def pids(rows):
+    (HERE / f"applied-{os.getpid()}").touch()
+    while (HERE / "hold").exists():
+        time.sleep(0.05)
+    return rows
+"""
+# `hybrid run`, which kills itself when the driver holds the lock and has not been given its run.
+KILLED = """
+import os, signal, sys
+from orchestration.cli.main import main
+from spark_jobs.launch.waiting_driver import WaitingDriver
+
+WaitingDriver.run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+sys.argv = ["hybrid", "run", sys.argv[1]]
+main()
+"""
+HOME = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def loaded(tmp_path: Path, servers: str) -> LoadedPipeline:
+    """A pipeline of files alone."""
+    case = Case(tmp_path, servers)
+    case.write_history()
+    (tmp_path / "waits.py").write_text(TRANSFORM)
+
+    def files_only(document: dict[str, Any]) -> None:
+        document["sources"] = document["sources"][:1]
+        document["transform"] = "waits:pids"
+
+    return case.pipeline(files_only)
+
+
+@pytest.fixture
+def live(tmp_path: Path, servers: str) -> LoadedPipeline:
+    """A pipeline that only follows a topic."""
+    case = Case(tmp_path, servers)
+    case.produce()
+    (tmp_path / "waits.py").write_text(TRANSFORM)
+
+    def topic_only(document: dict[str, Any]) -> None:
+        document["sources"] = document["sources"][1:]
+        columns = {"id": "bigint", "at": "timestamp", "v": "double"}
+        document["sources"][0] |= {"start": "earliest", "schema": columns}
+        document["transform"] = "waits:pids"
+
+    return case.pipeline(topic_only)
+
+
+def hybrid(loaded: LoadedPipeline) -> list[str]:
+    return [str(Path(sys.executable).with_name("hybrid")), "run", str(loaded.path)]
+
+
+def drivers(loaded: LoadedPipeline) -> list[int]:
+    """The processes that have applied the transform."""
+    found = loaded.folder.glob("applied-*")
+    return [int(path.name.removeprefix("applied-")) for path in found]
+
+
+def require_complete(loaded: LoadedPipeline) -> None:
+    table = DeltaTable(str(loaded.folder / "out")).to_pyarrow_table(columns=["id"])
+    assert sorted(table["id"].to_pylist()) == list(HISTORY)
+
+
+def require_nothing_left(group: int) -> None:
+    def is_there() -> bool:
+        found = subprocess.run(["pgrep", "-g", str(group)], capture_output=True, check=False)
+        return bool(found.stdout)
+
+    wait_for(lambda: not is_there(), "the end of Spark's processes", 60)
+
+
+def test_the_driver_that_has_checked_the_transform_reads_history(loaded: LoadedPipeline) -> None:
+    subprocess.run(hybrid(loaded), check=True, cwd=HOME, capture_output=True)
+    generation = loaded.require_generation()
+    beat, launch = read_heartbeat(generation, "history"), last_launch(generation)
+    assert beat is not None
+    assert launch is not None
+    assert drivers(loaded) == [beat.pid]
+    assert beat.launch_id == launch.launch_id
+    assert "WARN" in generation.path("run/history.log").read_text()
+    require_complete(loaded)
+    assert not is_held(generation)
+    assert submit.scratch_folders(generation) == []
+
+
+def test_the_driver_that_has_checked_the_transform_follows_a_topic(live: LoadedPipeline) -> None:
+    try:
+        subprocess.run(hybrid(live), check=True, cwd=HOME, capture_output=True)
+        beat = read_heartbeat(live.require_generation(), "live")
+        assert beat is not None
+        assert drivers(live) == [beat.pid]
+        assert is_held(live.require_generation())
+    finally:
+        assert operations.stop(live) == ["live"]
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_an_end_while_the_transform_is_checked_leaves_nothing(
+    loaded: LoadedPipeline, how: signal.Signals
+) -> None:
+    (loaded.folder / "hold").touch()
+    run = subprocess.Popen(hybrid(loaded), cwd=HOME, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: bool(drivers(loaded)), "the check of the transform", 120)
+        group = os.getpgid(drivers(loaded)[0])
+        assert group not in (os.getpgid(0), os.getpgid(run.pid))
+        run.send_signal(how)
+        run.wait(60)
+    finally:
+        run.kill()
+        (loaded.folder / "hold").unlink()
+    require_nothing_left(group)
+    assert not (loaded.folder / "state").exists()
+    subprocess.run(hybrid(loaded), check=True, cwd=HOME, capture_output=True)
+    require_complete(loaded)
+
+
+@pytest.mark.crash
+def test_a_kill_before_the_run_is_given_leaves_a_lock_that_is_free(loaded: LoadedPipeline) -> None:
+    command = [sys.executable, "-c", KILLED, str(loaded.path)]
+    run = subprocess.run(command, cwd=HOME, check=False, capture_output=True)
+    assert run.returncode == -signal.SIGKILL
+    generation, (pid,) = loaded.require_generation(), drivers(loaded)
+    wait_for(lambda: not runs(pid) and not is_launched(generation), "the end of Spark", 60)
+    subprocess.run(hybrid(loaded), check=True, cwd=HOME, capture_output=True)
+    require_complete(loaded)
+
+
+def test_a_plan_that_is_refused_leaves_nothing(loaded: LoadedPipeline) -> None:
+    (loaded.folder / "waits.py").write_text(
+        TRANSFORM.replace("return rows", "return rows.no_such_method()")
+    )
+    run = subprocess.run(hybrid(loaded), cwd=HOME, check=False, capture_output=True, text=True)
+    assert run.returncode == 2
+    assert "waits.py" in run.stderr
+    (pid,) = drivers(loaded)
+    wait_for(lambda: not runs(pid), "the end of Spark", 60)
+    assert not (loaded.folder / "state").exists()

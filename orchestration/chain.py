@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchestration import lineage, operations, snapshots
 from orchestration.backlog import wait_until_caught_up
+from orchestration.progress.forecast import eta_s
 from orchestration.snapshots import TakenSnapshot
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, iso
@@ -30,9 +31,12 @@ from sources.planning.plan import Plan
 from spark_jobs.launch.process import Means
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
+from spark_jobs.run_state.progress_log import read_progress_log, sample_of
 from spark_jobs.target.ownership.belonging import require_belonging
 
 T = TypeVar("T")
+# About as long as Spark takes to start on a busy machine.
+_AHEAD_S = 20.0
 
 
 class Observer:
@@ -75,7 +79,7 @@ class ChainRun:
         until_caught_up: The last step waits until the stream has committed all that is there.
         environment: More environment variables for the drivers of bounded sources.
         waiting: The driver that checks the transform for the plan, and then reads the first source;
-            None if a driver is started for each.
+            with ``switch: cold`` those of later sources, too. None if none can wait.
     """
 
     loaded: LoadedPipeline
@@ -232,13 +236,28 @@ class BoundedStep(Step[EndPosition]):
         end = operations.run_bounded(
             run.context,
             run.context.pipeline.source(self.name),
-            on_beat=partial(run.observer.beat, self),
+            on_beat=partial(self._beat, run),
             on_output=partial(run.observer.printed, self),
             means=Means(run.environment, run.waiting),
             rest_requested=run.rest_requested,
         )
         text = f"`{self.name}` is read to its end: highest event time {iso(end.event_time_ms)}."
         return Outcome(end, end.model_dump(mode="json"), text)
+
+    def _beat(self, run: ChainRun, beat: Heartbeat) -> None:
+        """Show a heartbeat; near the source's end, start the driver of the next one."""
+        run.observer.beat(self, beat)
+        pipeline, generation = run.context.pipeline, run.context.generation
+        is_cold = run.rest_requested and pipeline.switch == "cold"
+        if not is_cold or run.waiting is None or pipeline.source_after(self.name) is None:
+            return
+        log, measured = read_progress_log(generation, self.name), sample_of(beat, None)
+        if log is None or measured is None:
+            return
+        # The log alone is some seconds old, and a short history has ended by then.
+        left_s = eta_s(log.with_sample(measured[1]))
+        if left_s is not None and left_s <= _AHEAD_S:
+            run.waiting.start_next(generation)
 
 
 class LiveStep(Step[Heartbeat]):

@@ -1,14 +1,17 @@
-"""A driver that is started before its run is planned, and answers the plan's questions meanwhile.
+"""A driver that is started before its run can begin, so that nothing waits for Spark's start.
 
-Spark then starts once, not once to check the transform and again for the run. The driver has all
-that one of a launch has: its settings, its log, and the launch lock, as files that get their names
-when it is given a run. Until then it ends as soon as the process that started it does.
+While a first run is planned, it answers the plan's questions: Spark then starts once, not once to
+check the transform and again for the run. Towards the end of a bounded source, it is the driver of
+the next one. It has all that one of a launch has: its settings, its log, and the launch lock, as
+files whose names or locks it gets with its run. Until then it ends as soon as the process that
+started it does.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -27,33 +30,38 @@ from spark_jobs.launch.local import kill_group
 from spark_jobs.launch.shared_socket import listen
 from spark_jobs.launch.spark_process import TIMEOUT_S, Channel, SparkProcess
 from spark_jobs.run_state import run_log
-from spark_jobs.run_state.lock import Lock, name_launch_lock
+from spark_jobs.run_state.inherited_lock import InheritedLock
+from spark_jobs.run_state.lock import Lock
 from spark_jobs.run_state.unnamed_file import UnnamedFile
 
 _LOOK_S = 0.2
 
 
 class WaitingDriver(SparkProcess):
-    """The driver; it has ended when the context is left, unless it was given a run.
+    """The driver that waits, one at a time; it has ended when the context is left.
+
+    Once one is given a run, it outlives the context, and another one may be started.
 
     Args:
         loaded: The pipeline.
 
     Attributes:
-        launch_id: Identifier of the launch that it is for.
+        launch_id: Identifier of the launch that the driver is for; empty before one was started.
     """
 
     def __init__(self, loaded: LoadedPipeline) -> None:
         super().__init__(loaded)
-        self.launch_id = uuid.uuid4().hex
+        self.launch_id = ""
+        self._launched: Generation | None = None
         self._started_as: tuple[Any, ...] = ()
-        self._files: list[UnnamedFile] = []
+        self._lock: InheritedLock | None = None
+        self._output: UnnamedFile | None = None
         self._server: socket.socket | None = None
         self._connection: Channel | None = None
 
     @staticmethod
     def fits(loaded: LoadedPipeline) -> bool:
-        """Return whether the first run of a pipeline can be given to a driver that waits.
+        """Return whether the runs of a pipeline can be given to drivers that wait.
 
         So it is if driver and executors are one process of this machine, as well as the state, and
         nobody has to approve the plan before.
@@ -62,12 +70,22 @@ class WaitingDriver(SparkProcess):
         is_here = place_of(pipeline.spark).kind == "local" and loaded.state.is_local
         return is_here and pipeline.spark.master.startswith("local") and not pipeline.approve
 
+    def start_next(self, generation: Generation) -> None:
+        """Start a driver for the next launch of a generation, whose present one nears its end.
+
+        Nothing is done if one waits already, and no error if it can't be started.
+
+        Args:
+            generation: State folder of the generation.
+        """
+        if self._process is None and self._launched is None:
+            self._launched, self.reason = generation, None
+            self.start()
+
     def end(self) -> None:
         """End the driver, unless it was given a run."""
         super().end()
         self._leave()
-        while self._files:
-            os.close(self._files.pop().descriptor)
 
     def take_lock(
         self, loaded: LoadedPipeline, generation: Generation, extra: Mapping[str, str]
@@ -83,21 +101,21 @@ class WaitingDriver(SparkProcess):
 
         Returns:
             The lock. None if the driver was not started, has ended, or was started for something
-            else, such as code that was changed since; or if the generation was launched before. The
-            driver has ended then.
+            else, such as code that was changed since; or if another process launches. The driver
+            has ended then.
 
         Raises:
             InputError: Java, Spark or a jar is missing.
         """
-        process = self._process
+        process, inherited, lock = self._process, self._lock, None
         is_fit = process is not None and process.poll() is None and self.reason is None
-        if is_fit and not extra and self._needed(loaded) == self._started_as:
-            lock_file, log = self._files
-            if (lock := name_launch_lock(generation, lock_file)) is not None:
-                self._files = [log]
-                return lock
-        self.end()
-        return None
+        if is_fit and inherited and not extra and self._needed(loaded) == self._started_as:
+            lock = inherited.take(generation)
+        if lock is None:
+            self.end()
+        # Who has the lock closes its file.
+        self._lock = None
+        return lock
 
     def run(
         self, generation: Generation, sources: Sequence[str], log: Path
@@ -115,12 +133,16 @@ class WaitingDriver(SparkProcess):
         Raises:
             OSError: The log can't be written.
         """
-        process, scratch = self._process, submit.scratch_folder(self.launch_id)
+        process, output = self._process, self._output
         assert process is not None
-        submit.mark_scratch(scratch, generation)
+        assert output is not None
+        own = submit.scratch_folder(self.launch_id)
+        for left in submit.scratch_folders(generation):
+            shutil.rmtree(left, ignore_errors=True)
+        submit.mark_scratch(own, generation)
         run_log.begin(log)
         log.unlink()
-        self._files[0].name(log)
+        output.name(log)
         arguments = submit.job_arguments(self._loaded, sources, self.launch_id)
         # One that has ended is noticed by who watches the run.
         if (channel := self._channel(process)) is not None:
@@ -140,23 +162,27 @@ class WaitingDriver(SparkProcess):
         )
 
     def _leave(self) -> None:
-        """Close the connection to the driver."""
-        if self._connection is not None:
-            for way in self._connection:
-                with suppress(ConnectionError):
-                    way.close()
+        """Close what connects this process with the driver."""
+        for way in self._connection or ():
+            with suppress(ConnectionError):
+                way.close()
         if self._server is not None:
             self._server.close()
-        self._connection = self._server = None
+        for file in (self._lock, self._output):
+            if file is not None:
+                os.close(file.descriptor)
+        self._connection = self._server = self._lock = self._output = self._launched = None
 
     def _start(self) -> subprocess.Popen[Any]:
+        root, launched = self._loaded.state.root, self._launched
         try:
-            for _ in range(2):
-                self._files.append(UnnamedFile(self._loaded.state.root))
+            self._output = UnnamedFile(root)
         except OSError:
+            if launched is not None:
+                raise
             # The plan can do without a driver that waits.
             return super()._start()
-        lock, log = (file.descriptor for file in self._files)
+        self._lock, self.launch_id = InheritedLock(root, launched), uuid.uuid4().hex
         self._started_as = command, environment, _ = self._needed(self._loaded)
         scratch = self._scratch = submit.scratch_folder(self.launch_id)
         submit.prepare_scratch(self._loaded, scratch)
@@ -164,12 +190,12 @@ class WaitingDriver(SparkProcess):
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=self._output.descriptor,
             stderr=subprocess.STDOUT,
             cwd=self._loaded.folder,
             env=environment,
             start_new_session=True,
-            pass_fds=[lock],
+            pass_fds=[self._lock.descriptor],
         )
 
     def _channel(self, process: subprocess.Popen[Any]) -> Channel | None:
@@ -191,4 +217,4 @@ class WaitingDriver(SparkProcess):
         return self._connection
 
     def _log(self) -> Path | None:
-        return super()._log() if self._server is None else self._files[-1].path
+        return super()._log() if self._output is None else self._output.path

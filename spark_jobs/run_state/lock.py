@@ -30,7 +30,6 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.run_state import lease
 from spark_jobs.run_state.lease import LAUNCH_TTL_S, Lease, SeenLease
-from spark_jobs.run_state.unnamed_file import UnnamedFile
 
 _QUERY = "run/query.lock"
 _LAUNCH = "run/launch.lock"
@@ -65,7 +64,7 @@ class Lock(Protocol):
         """Free the lock, unless a process holds it that it was handed over to."""
 
 
-class _FileLock:
+class FileLock:
     """A lock that the kernel frees once every process that inherited it has ended."""
 
     def __init__(self, descriptor: int) -> None:
@@ -194,24 +193,6 @@ def take_launch_lock(generation: Generation, launch_id: str) -> Lock | None:
         UnavailableError: The store of the state does not answer.
     """
     return _lock(generation, _LAUNCH, LEASE, launch_id)
-
-
-def name_launch_lock(generation: Generation, file: UnnamedFile) -> Lock | None:
-    """Take the launch lock of a generation by a file that the driver has inherited already.
-
-    Args:
-        generation: State folder of the generation, on a file system.
-        file: File that becomes the lock's. The lock that is returned closes its descriptor.
-
-    Returns:
-        The lock; None if the generation was launched before, or its folder does not take the file.
-    """
-    fcntl.flock(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    try:
-        file.name(generation.path(_LAUNCH))
-    except OSError:
-        return None
-    return _FileLock(file.descriptor)
 
 
 def launch_lock_path(generation: Generation) -> str:
@@ -349,7 +330,7 @@ def take_driver_lock(home: Folder) -> Lock | None:
 def _lock(folder: Folder, file: str, document: str, holder: str) -> Lock | None:
     if folder.is_local:
         taken = _take(folder.path(file))
-        return None if taken is None else _FileLock(taken)
+        return None if taken is None else FileLock(taken)
     held = lease.take(folder, document, holder, is_driven=False, ttl_s=LAUNCH_TTL_S)
     return None if held is None else _LeaseLock(held)
 
@@ -367,16 +348,27 @@ def _take(path: Path) -> int | None:
         # A full disk may have space again by itself.
         is_full = error.errno in _FULL
         raise StateError(message, hint, transient=is_full, file=str(path)) from error
+    if take_opened(file):
+        return file
+    os.close(file)
+    return None
+
+
+def take_opened(descriptor: int) -> bool:
+    """Take the kernel's lock of an open file, for which a second is waited; return whether it is.
+
+    Args:
+        descriptor: Descriptor of the file. The lock is held by every process that inherited it.
+    """
     # A process that checks whether a run is alive holds the lock for a moment.
     for _ in range(_TRIES):
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(_PAUSE_S)
         else:
-            return file
-    os.close(file)
-    return None
+            return True
+    return False
 
 
 def _is_held(path: Path) -> bool:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ import pytest
 from deltalake import DeltaTable
 
 from orchestration import operations
+from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from spark_jobs.launch import submit
 from spark_jobs.launch.record import last_launch
-from spark_jobs.run_state.heartbeat import read_heartbeat
+from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
-from tests.e2e.case import HISTORY, Case
+from tests.e2e.case import HISTORY, Case, wrong
 from tests.services.processes import runs, wait_for
 
 pytestmark = [pytest.mark.analysis, pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -124,6 +126,48 @@ def test_the_driver_that_has_checked_the_transform_follows_a_topic(live: LoadedP
         assert is_held(live.require_generation())
     finally:
         assert operations.stop(live) == ["live"]
+
+
+def test_a_cold_switch_starts_the_next_driver_before_the_one_of_history_has_ended(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history(files=20)
+    case.produce()
+
+    def cold(document: dict[str, Any]) -> None:
+        document["switch"] = "cold"
+        document["sources"][0] |= {"batch": {"files": 1}, "rate": {"files": 1}}
+
+    loaded = case.pipeline(cold)
+    try:
+        command = [*hybrid(loaded), "--until", "caught-up"]
+        run = subprocess.Popen(command, cwd=HOME, stderr=subprocess.DEVNULL)
+        wait_for(lambda: find_beat(loaded, "live") is not None, "a live driver", 240)
+        generation = loaded.require_generation()
+        launch = last_launch(generation)
+        assert launch is not None
+        assert launch.group is not None
+        end = generation.path("positions/history-end.json").stat().st_mtime
+        assert started_at(launch.group) < end
+        assert run.wait(240) == 0
+    finally:
+        run.kill()
+        operations.stop(loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (2000, {})
+
+
+def find_beat(loaded: LoadedPipeline, source: str) -> Heartbeat | None:
+    generation = loaded.open_generation(create=False)
+    return None if generation is None else read_heartbeat(generation, source)
+
+
+def started_at(pid: int) -> float:
+    """When a process was started, in seconds since 1970."""
+    of_start = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    up = float(Path("/proc/uptime").read_text().split()[0])
+    return time.time() - up + of_start / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.crash

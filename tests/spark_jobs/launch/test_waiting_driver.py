@@ -16,7 +16,7 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.state.generation import Generation
 from spark_jobs.launch import spark_process, submit, waiting_driver
 from spark_jobs.launch.waiting_driver import WaitingDriver
-from spark_jobs.run_state.lock import is_launched
+from spark_jobs.run_state.lock import is_launched, take_launch_lock
 from tests.services.processes import runs, wait_for
 
 # Answers a question by itself, and writes down the run that it is given.
@@ -97,6 +97,27 @@ def test_it_answers_and_is_then_given_the_run(loaded: LoadedPipeline) -> None:
     assert "got ready?" in log.read_text()
     assert not is_launched(generation)
     assert submit.scratch_folders(generation) == [scratch]
+
+
+def test_the_next_one_waits_for_the_lock_of_the_one_that_runs(loaded: LoadedPipeline) -> None:
+    generation = begun(loaded)
+    present = take_launch_lock(generation, "a")
+    assert present is not None
+    with WaitingDriver(loaded) as driver:
+        driver.start_next(generation)
+        first = driver.launch_id
+        driver.start_next(generation)
+        assert driver.launch_id == first
+        present.release()
+        assert not is_launched(generation)
+        lock = driver.take_lock(loaded, generation, {})
+        assert lock is not None
+        log = generation.path("run/live.log")
+        pid, process = driver.run(generation, ["live"], log)
+        lock.hand_over(pid)
+    assert process.wait(30) == 0
+    assert "--source" in log.read_text()
+    assert not is_launched(generation)
 
 
 @pytest.mark.parametrize("when", ["waiting", "locked"])

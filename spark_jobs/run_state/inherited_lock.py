@@ -1,0 +1,48 @@
+"""The launch lock of a driver that is started before the lock is taken for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sources.state.generation import Generation
+from spark_jobs.run_state.lock import FileLock, Lock, launch_lock_path, take_opened
+from spark_jobs.run_state.unnamed_file import UnnamedFile
+
+
+class InheritedLock:
+    """File of a launch lock, which a driver inherits; whoever made this takes the lock later.
+
+    Args:
+        place: The pipeline's folder in the state folder; it may not exist yet.
+        generation: State folder of the generation, on a file system; None if there is none yet.
+
+    Raises:
+        OSError: The state folder can't be written, or takes no file that has no name yet.
+    """
+
+    def __init__(self, place: Path, generation: Generation | None) -> None:
+        self._unnamed = UnnamedFile(place) if generation is None else None
+        if self._unnamed is not None:
+            self.descriptor = self._unnamed.descriptor
+        elif generation is not None:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self.descriptor = os.open(launch_lock_path(generation), flags, 0o644)
+
+    def take(self, generation: Generation) -> Lock | None:
+        """Take the launch lock of a generation.
+
+        Returns:
+            The lock, which closes the descriptor; None if another process launches, or has launched
+            a generation that did not exist before, or if the file is not that of the lock any more.
+        """
+        path = Path(launch_lock_path(generation))
+        if not take_opened(self.descriptor):
+            return None
+        try:
+            if self._unnamed is not None:
+                self._unnamed.name(path)
+            is_its = os.path.samestat(os.fstat(self.descriptor), path.stat())
+        except OSError:
+            return None
+        return FileLock(self.descriptor) if is_its else None

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 
 _ROW_GROUP = 64 * 2**20  # bytes in memory
 _INT96 = "INT96"
-_VERSION = b"org.apache.spark.version"
-"""Entry of a file's metadata that does not say how its values are to be read."""
+_UNREAD = {b"org.apache.spark.version", b"org.apache.spark.sql.parquet.row.metadata"}
+"""Entries of a file's metadata that do not say how its values are to be read: the columns are those
+of the table. Only files that Spark itself wrote have them."""
 
 
 class MergedFile:
@@ -73,7 +74,8 @@ class ParquetPart:
     @property
     def layout(self) -> bytes:
         """What files must have in common to become one: columns, types and how values are read."""
-        metadata = {k: v for k, v in (self.schema.metadata or {}).items() if k != _VERSION}
+        given = self.schema.metadata or {}
+        metadata = {key: value for key, value in given.items() if key not in _UNREAD}
         return bytes(self.schema.with_metadata(metadata).serialize().to_pybytes())
 
     @property

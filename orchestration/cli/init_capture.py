@@ -47,17 +47,24 @@ class CaptureOptions:
         dsn: How the database is reached, as ``snapshot.dsn``, without a password.
         tables: Names of the form ``schema.table``, or ``database.table``.
         servers: Brokers of the topics, or ``local``.
+        connect: URL of Kafka Connect, such as ``http://connect:8083``; empty if it is not known.
     """
 
     name: str
     dsn: str
     tables: Sequence[str]
     servers: str = "local"
+    connect: str = ""
 
     @property
     def brokers(self) -> str:
         """Brokers of the topics, ``host:port``."""
         return "localhost:9092" if self.servers == "local" else self.servers
+
+    @property
+    def connectors(self) -> str:
+        """URL of the connectors in Kafka Connect, with a placeholder for what is not known."""
+        return f"{(self.connect or 'http://<connect>:8083').rstrip('/')}/connectors"
 
 
 class CapturedKind(ABC):
@@ -158,7 +165,7 @@ def next_steps(options: CaptureOptions, loaded: Sequence[LoadedPipeline]) -> str
     runs = "\n".join(f"  {password}=… hybrid run {each.path}" for each in loaded)
     post = (
         f"curl -X POST -H 'Content-Type: application/json' --data @{options.name}_connector.json "
-        "http://<connect>:8083/connectors"
+        f"{options.connectors}"
     )
     return f"Then:\n  sh {options.name}_topics.sh\n  {post}\n{runs}"
 

@@ -23,8 +23,9 @@ class MariaDb(CapturedKind):
     changes: Mapping[str, str] = {"on_schema_change": "follow"}
 
     def snapshot(self, options: CaptureOptions) -> dict[str, str]:
-        """Return the address; the connector's own is not known yet."""
-        return {"dsn": options.dsn}
+        """Return the address, and that of the connector if Kafka Connect's is known."""
+        known = {"connector": f"{options.connectors}/{options.name}"} if options.connect else {}
+        return {"dsn": options.dsn, **known}
 
     def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
         """Return the tables as they are."""
@@ -34,7 +35,11 @@ class MariaDb(CapturedKind):
                 message = f"There is no table `{name}` in the database."
                 hint = "Write `database.table`, or grant the user of the address SELECT on it."
                 raise InputError(message, hint, table=name)
-        return [found[name] for name in options.tables], []
+        unknown = (
+            "Without `--connect` nothing tells how far the connector has read: `hybrid status` and "
+            "`--until caught-up` then end with the topic. Add `snapshot.connector` to the files."
+        )
+        return [found[name] for name in options.tables], [] if options.connect else [unknown]
 
     def topics(self, options: CaptureOptions) -> dict[str, int]:
         """Return the topic of statements, too, whose records have an order."""

@@ -84,6 +84,9 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         list[str] | None,
         typer.Option(help="Table of it, `schema.table` or `database.table`; may be repeated."),
     ] = None,
+    connect: Annotated[
+        str, typer.Option(help="Kafka Connect, which captures it, such as `http://connect:8083`.")
+    ] = "",
     folder: Annotated[Path, typer.Option(help="Folder to write to.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
@@ -105,7 +108,8 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         message = "`--mariadb` takes an address such as `mariadb://reader@db:3306/shop`."
         raise typer.BadParameter(message)
     if files is None:
-        _init_capture(folder, name, given[0], tables or [], servers, as_json=as_json)
+        listed = [each.strip() for table in tables or [] for each in table.split(",")]
+        _init_capture(folder, name, given[0], listed, servers, connect, as_json=as_json)
         return
     with answer(as_json) as show:
         from orchestration.cli.init import StarterOptions, start
@@ -117,15 +121,21 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         show({"ok": True, "pipeline": name, "written": [str(path) for path in written]}, text)
 
 
-def _init_capture(
-    folder: Path, name: str, dsn: str, tables: list[str], servers: str, *, as_json: bool
+def _init_capture(  # noqa: PLR0913 - each is an option
+    folder: Path,
+    name: str,
+    dsn: str,
+    tables: list[str],
+    servers: str,
+    connect: str,
+    *,
+    as_json: bool,
 ) -> None:
     """Answer `hybrid init` for a database."""
     with answer(as_json) as show:
         from orchestration.cli.init_capture import CaptureOptions, next_steps, start_capture
 
-        listed = [each.strip() for table in tables for each in table.split(",")]
-        options = CaptureOptions(name, dsn, listed, servers)
+        options = CaptureOptions(name, dsn, tables, servers, connect)
         loaded, written, warnings = start_capture(folder, options)
         paths = [str(path) for path in written]
         shown = "\n".join(f"  {path}" for path in paths)

@@ -57,7 +57,21 @@ def test_everything_that_a_capture_needs_is_written(
     assert "--topic shop --partitions 1 " in topics
     assert f"--topic shop.{shop}.orders --partitions 3 " in topics
     assert "MYSQL_PWD=… hybrid run" in output
+    assert "Without `--connect` nothing tells how far the connector has read" in output
     assert not any(mariadb.password in path.read_text() for path in tmp_path.iterdir())
+
+
+def test_a_known_connector_is_asked_how_far_it_has_read(
+    tmp_path: Path, mariadb: LocalMariaDb, shop: str
+) -> None:
+    given = ["--tables", f"{shop}.orders", "--connect", "http://connect:8083/"]
+    code, output = init(tmp_path, mariadb.dsn(shop), *given)
+    assert code == 0, output
+    snapshot = load_pipeline(tmp_path / "orders.yaml").pipeline.sources[0].snapshot
+    assert snapshot is not None
+    assert snapshot.connector == "http://connect:8083/connectors/shop"
+    assert "--data @shop_connector.json http://connect:8083/connectors " in output
+    assert "Without `--connect`" not in output
 
 
 @pytest.mark.parametrize(

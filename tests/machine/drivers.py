@@ -22,6 +22,7 @@ from spark_jobs.jvm import java
 from spark_jobs.launch import local, process, runs, submit
 from spark_jobs.launch.base import Order
 from spark_jobs.launch.record import Launch
+from spark_jobs.launch.waiting_driver import WaitingDriver
 
 NO_PROCESS = 2**30
 """A process id beyond all that there are."""
@@ -97,9 +98,7 @@ class Fleet:
 def patch_launches(patch: pytest.MonkeyPatch, fleet: Fleet) -> None:
     """Let launches start drivers of this process, and stops end them."""
 
-    def command(
-        loaded: LoadedPipeline, _: Generation, sources: Sequence[str], launch_id: str
-    ) -> list[str]:
+    def command(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> list[str]:
         return [str(loaded.path), launch_id, *sources]
 
     def stop(launcher: local.LocalLauncher, _launch: Launch) -> None:
@@ -122,5 +121,7 @@ def patch_launches(patch: pytest.MonkeyPatch, fleet: Fleet) -> None:
     patch.setattr(submit, "environment", environment)
     patch.setattr(runs, "start", fleet.start)
     patch.setattr(local.LocalLauncher, "stop", stop)
+    # A driver that waits is a process.
+    patch.setattr(WaitingDriver, "fits", lambda _: False)
     shim: Any = types.SimpleNamespace(**{**vars(os), "kill": end_by_number})
     patch.setattr(process, "os", shim)

@@ -51,7 +51,7 @@ from sources.cuts.table import list_cuts
 from sources.errors import HybridError, RunError, StateError
 from sources.planning.context import PipelineContext
 from spark_jobs.jvm.jars import resolve_sets
-from spark_jobs.launch.local import kill_group
+from spark_jobs.launch.places.local import kill_group
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import is_held
 

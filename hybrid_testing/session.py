@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sources.errors import InputError
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
-from spark_jobs.launch import submit
+from spark_jobs.launch.submission import submit
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 

@@ -47,9 +47,9 @@ from sources.state.generation import read_generation
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
 from spark_jobs.launch import process
+from spark_jobs.launch.questions.table_places import find_places
+from spark_jobs.launch.questions.transform_check import TransformCheck
 from spark_jobs.launch.runs import find_run
-from spark_jobs.launch.table_places import find_places
-from spark_jobs.launch.transform_check import TransformCheck
 from spark_jobs.launch.unread import drop_unread, find_outdated
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import OnOutput

@@ -1,9 +1,8 @@
 """Process that answers questions which only Spark can, while a plan is made.
 
 How a transform's result looks, how two of them differ, and where tables are that are declared by
-their names. Started by
-:mod:`spark_jobs.launch.spark_process`, which writes requests to stdin and reads answers from
-stdout; each is JSON in one line.
+their names. Started by :mod:`spark_jobs.launch.questions.spark_process`, which writes requests to
+stdin and reads answers from stdout; each is JSON in one line.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def answer(spark: SparkSession, question: str) -> str:
 
     Args:
         spark: The Spark session.
-        question: What :class:`spark_jobs.launch.spark_process.SparkProcess` was asked.
+        question: What :class:`spark_jobs.launch.questions.spark_process.SparkProcess` was asked.
 
     Raises:
         ValidationError: It is no question.

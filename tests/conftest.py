@@ -13,7 +13,7 @@ from services.connect import LocalConnect
 from services.mariadb import LocalMariaDb
 from services.postgres import LocalPostgres
 from sources.planning.transform_analysis import AnalysisRequest, TransformAnalysis
-from spark_jobs.launch.transform_check import TransformCheck
+from spark_jobs.launch.questions.transform_check import TransformCheck
 from tests.services.hdfs_server import hdfs_server
 from tests.services.standalone import Standalone, standalone
 

@@ -18,7 +18,7 @@ from spark_jobs.changed_columns.fitness import not_fit
 from spark_jobs.changed_columns.kept import kept_context
 from spark_jobs.changed_columns.question import ask_difference
 from spark_jobs.changed_columns.state import copy_plan
-from spark_jobs.launch.spark_process import SparkProcess
+from spark_jobs.launch.questions.spark_process import SparkProcess
 
 
 def begin_changed_columns(loaded: LoadedPipeline, by: str | None = None) -> Generation:

@@ -12,7 +12,7 @@ from sources.errors import StateError, error_of
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from spark_jobs.changed_columns.fitness import RERUN, not_fit, require_fit, require_plain
-from spark_jobs.launch.spark_process import SparkProcess
+from spark_jobs.launch.questions.spark_process import SparkProcess
 from spark_jobs.target.table_snapshot import read_snapshot
 
 

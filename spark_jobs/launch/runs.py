@@ -15,14 +15,14 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.state.generation import Generation
 from sources.state.local_copy import local_path
-from spark_jobs.launch import managed_submit, submit
-from spark_jobs.launch.base import Order, start
-from spark_jobs.launch.choice import launcher_at, place_of
-from spark_jobs.launch.cluster_cli import require_tool
 from spark_jobs.launch.driver_state import DriverState
-from spark_jobs.launch.local import GRACE_S
+from spark_jobs.launch.places.base import Order, start
+from spark_jobs.launch.places.choice import launcher_at, place_of
+from spark_jobs.launch.places.cluster_cli import require_tool
+from spark_jobs.launch.places.local import GRACE_S
 from spark_jobs.launch.record import LAUNCH, Launch, Place, last_launch, log_name, write_launch
 from spark_jobs.launch.shared_start import SharedDriver
+from spark_jobs.launch.submission import managed_submit, submit
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import WatchedRun
 from spark_jobs.run_state import run_log

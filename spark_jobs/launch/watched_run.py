@@ -10,11 +10,11 @@ from datetime import timedelta
 
 from sources.errors import RunError
 from sources.state.local_copy import local_path
-from spark_jobs.launch import submit
-from spark_jobs.launch.base import Status
 from spark_jobs.launch.driver_error import DriverError
 from spark_jobs.launch.driver_state import DriverState
-from spark_jobs.launch.local import GRACE_S, kill_group, wait_until
+from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.local import GRACE_S, kill_group, wait_until
+from spark_jobs.launch.submission import submit
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, heartbeat_name
 from spark_jobs.run_state.lock import is_held, is_launched

@@ -19,9 +19,11 @@ import pytest
 from sources.config.loader import LoadedPipeline
 from sources.state.generation import Generation
 from spark_jobs.jvm import java
-from spark_jobs.launch import local, process, runs, submit
-from spark_jobs.launch.base import Order
+from spark_jobs.launch import process, runs
+from spark_jobs.launch.places import local
+from spark_jobs.launch.places.base import Order
 from spark_jobs.launch.record import Launch
+from spark_jobs.launch.submission import submit
 from spark_jobs.launch.waiting_driver import WaitingDriver
 
 NO_PROCESS = 2**30
@@ -72,7 +74,7 @@ class Fleet:
         self.drivers: dict[str, Driver] = {}
 
     def start(self, order: Order) -> Driver:
-        """Start what a launch ordered; stands for ``spark_jobs.launch.base.start``."""
+        """Start what a launch ordered; stands for ``spark_jobs.launch.places.base.start``."""
         pipeline, launch_id, *sources = order.command
         order.log.touch()
         lock = os.dup(order.descriptors[0])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestration import operations
-from spark_jobs.launch.submit import scratch_folders
+from spark_jobs.launch.submission.submit import scratch_folders
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held
 from tests.e2e.case import Case

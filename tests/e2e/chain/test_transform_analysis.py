@@ -22,7 +22,7 @@ from sources.planning.transform_analysis import (
     read_analysis,
 )
 from sources.storage.folder import Folder
-from spark_jobs.launch.transform_check import TransformCheck
+from spark_jobs.launch.questions.transform_check import TransformCheck
 from spark_jobs.query.analysis import analyze
 from tests.e2e.case import moment
 

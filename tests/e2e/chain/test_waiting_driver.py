@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 from orchestration import operations
 from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
-from spark_jobs.launch import submit
 from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.submission import submit
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
 from tests.e2e.case import HISTORY, Case, wrong

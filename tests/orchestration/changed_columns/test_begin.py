@@ -34,7 +34,7 @@ from sources.storage.delta_log import commit_name
 from sources.storage.folder import Folder
 from spark_jobs.changed_columns.state import pin
 from spark_jobs.checkpoint.transform_compatibility import Transform
-from spark_jobs.launch.spark_process import SparkProcess
+from spark_jobs.launch.questions.spark_process import SparkProcess
 from spark_jobs.run_state.target_record import AcceptedChange, TargetRecord, read_target_record
 from spark_jobs.target.table_snapshot import read_snapshot
 from tests.orchestration.generations.generation_case import GenerationCase

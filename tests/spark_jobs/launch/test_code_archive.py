@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sources.errors import InputError
-from spark_jobs.launch import code_archive
-from spark_jobs.launch.code_archive import write_code_archive
+from spark_jobs.launch.submission import code_archive
+from spark_jobs.launch.submission.code_archive import write_code_archive
 
 
 def put(folder: Path, *names: str, text: str = "") -> None:

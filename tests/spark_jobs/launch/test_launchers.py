@@ -23,13 +23,15 @@ from sources.errors import InputError, RunError, StateError, UnavailableError
 from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.spark_version import installed_parts
 from spark_jobs.jvm.storage_jar import CONF, JAR
-from spark_jobs.launch import driver_state, kubernetes, submit, yarn
-from spark_jobs.launch.base import Status
-from spark_jobs.launch.choice import place_of
-from spark_jobs.launch.cluster_cli import Answer
+from spark_jobs.launch import driver_state
+from spark_jobs.launch.places import kubernetes, yarn
+from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.choice import place_of
+from spark_jobs.launch.places.cluster_cli import Answer
 from spark_jobs.launch.process import find_running, run_to_end, stop
 from spark_jobs.launch.record import Launch, Place, last_launch
 from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
+from spark_jobs.launch.submission import submit
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name, read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
 from tests.e2e.case import TRANSFORMS
@@ -233,7 +235,7 @@ class TestCommands:
         assert conf["spark.executorEnv.PYTHONPATH"].startswith(str(tmp_path))
         # Nothing that lies on the machine that launches alone.
         assert not [name for name in conf if "extraJavaOptions" in name or "dir" in name]
-        job = str(Path(submit.__file__).parents[1] / "job.py")
+        job = str(Path(submit.__file__).parents[2] / "job.py")
         told = ["--pipeline", str(loaded.path), "--source", "history", "--launch-id", ID]
         # What the driver's Spark is compared with, as the cluster may have another one.
         told += ["--spark", version("pyspark")]

@@ -13,9 +13,9 @@ import yaml
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, InputError, UnavailableError
-from spark_jobs.launch import spark_process
-from spark_jobs.launch.spark_process import SparkProcess
-from spark_jobs.launch.table_places import find_places
+from spark_jobs.launch.questions import spark_process
+from spark_jobs.launch.questions.spark_process import SparkProcess
+from spark_jobs.launch.questions.table_places import find_places
 
 TABLE = {"table": "shop.orders"}
 

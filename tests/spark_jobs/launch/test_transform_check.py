@@ -14,8 +14,8 @@ from sources.errors import InputError, SeamError
 from sources.planning.plan import Plan
 from sources.planning.transform_analysis import read_analysis, request_by_declaration
 from sources.state.generation import Generation
-from spark_jobs.launch import spark_process
-from spark_jobs.launch.transform_check import TransformCheck
+from spark_jobs.launch.questions import spark_process
+from spark_jobs.launch.questions.transform_check import TransformCheck
 
 pytestmark = pytest.mark.analysis
 COLUMNS = {"id": "bigint", "at": "timestamp"}

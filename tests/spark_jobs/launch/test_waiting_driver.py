@@ -14,7 +14,9 @@ import yaml
 
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.state.generation import Generation
-from spark_jobs.launch import spark_process, submit, waiting_driver
+from spark_jobs.launch import waiting_driver
+from spark_jobs.launch.questions import spark_process
+from spark_jobs.launch.submission import submit
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.run_state.lock import is_launched, take_launch_lock
 from tests.services.processes import runs, wait_for

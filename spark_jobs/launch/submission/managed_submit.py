@@ -1,7 +1,8 @@
-"""Hands a driver over to a managed service: ``python -m spark_jobs.launch.managed_submit FILE``.
+"""Hands a driver over to a managed service.
 
-It takes the place of ``spark-submit``: a process that holds the launch lock until the service has
-the driver, prints into the run's log, and ends.
+``python -m spark_jobs.launch.submission.managed_submit FILE`` takes the place of
+``spark-submit``: a process that holds the launch lock until the service has the driver, prints into
+the run's log, and ends.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
-from spark_jobs.launch import submit
-from spark_jobs.launch.managed import SUBMITTED, service_at
+from spark_jobs.launch.places.managed import SUBMITTED, service_at
 from spark_jobs.launch.record import Place, application_name
+from spark_jobs.launch.submission import submit
 
 _FILE = "request.json"
 _OF_SPARK_SUBMIT = ("spark.master", "spark.submit.deployMode")
@@ -47,7 +48,7 @@ def request_of(
     name, declared = application_name(launch_id), loaded.pipeline.spark.service
     if place.kind == "databricks":
         return _of_databricks(name, file, arguments, conf, declared)
-    from spark_jobs.launch import emr_serverless
+    from spark_jobs.launch.places import emr_serverless
 
     if jars:
         conf["spark.jars"] = ",".join(filter(None, (conf.get("spark.jars"), *jars)))
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
 def _of_databricks(
     name: str, file: str, arguments: list[str], conf: dict[str, str], declared: dict[str, Any]
 ) -> dict[str, Any]:
-    from spark_jobs.launch import databricks
+    from spark_jobs.launch.places import databricks
 
     excluded = conf.pop("spark.jars.excludes").split(",")
     packages = conf.pop("spark.jars.packages").split(",")

@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 
 from sources.errors import HybridError, RunError, UnavailableError
-from spark_jobs.launch.base import Status
-from spark_jobs.launch.cluster_cli import Answer, ask
+from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.cluster_cli import Answer, ask
 from spark_jobs.launch.record import Launch
 
 _ID = re.compile(r"application_\d+_\d+")

@@ -11,8 +11,8 @@ import json
 from typing import Any
 
 from sources.errors import HybridError, RunError
-from spark_jobs.launch.base import Status
-from spark_jobs.launch.cluster_cli import Answer, ask
+from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.cluster_cli import Answer, ask
 from spark_jobs.launch.record import Launch, Place
 
 _CONTAINER = "spark-kubernetes-driver"

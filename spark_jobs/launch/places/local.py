@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sources.errors import RunError
 from sources.state.generation import Generation
-from spark_jobs.launch.base import Status
+from spark_jobs.launch.places.base import Status
 from spark_jobs.launch.record import Launch
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.heartbeat import read_heartbeat

@@ -25,14 +25,14 @@ from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
 from spark_jobs.jvm.spark_version import spark_home, version_at
 from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN, JAR, require_jar
-from spark_jobs.launch import kubernetes, yarn
-from spark_jobs.launch.addresses import local_conf, ui_environment
-from spark_jobs.launch.choice import place_of
-from spark_jobs.launch.cloud_conf import cloud_conf
-from spark_jobs.launch.code_archive import write_code_archive
+from spark_jobs.launch.places import kubernetes, yarn
+from spark_jobs.launch.places.choice import place_of
 from spark_jobs.launch.record import Place, application_name
+from spark_jobs.launch.submission.addresses import local_conf, ui_environment
+from spark_jobs.launch.submission.cloud_conf import cloud_conf
+from spark_jobs.launch.submission.code_archive import write_code_archive
 
-_HERE = Path(__file__).parents[1]
+_HERE = Path(__file__).parents[2]
 # The jars that Hadoop's clients of a store need, by the schemes of its paths.
 _STORES = {"s3": ("s3://", "s3a://"), "azure": ("abfss://",), "google": ("gs://",)}
 _MODULES = "modules.zip"

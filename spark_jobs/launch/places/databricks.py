@@ -12,8 +12,8 @@ from typing import Any
 
 from sources.common.optional import needs_extra
 from sources.errors import InputError, RunError
-from spark_jobs.launch.base import Status
-from spark_jobs.launch.managed_service import no_answer
+from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.managed_service import no_answer
 
 with needs_extra("databricks", "`master: databricks://…`"):
     from databricks.sdk import WorkspaceClient

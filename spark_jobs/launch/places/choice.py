@@ -7,14 +7,14 @@ from pathlib import Path
 
 from sources.config.spark_settings import SparkSettings
 from sources.state.generation import Generation
-from spark_jobs.launch.base import Launcher
-from spark_jobs.launch.kubernetes import KubernetesLauncher
-from spark_jobs.launch.local import LocalLauncher
-from spark_jobs.launch.managed import ManagedLauncher
+from spark_jobs.launch.places.base import Launcher
+from spark_jobs.launch.places.kubernetes import KubernetesLauncher
+from spark_jobs.launch.places.local import LocalLauncher
+from spark_jobs.launch.places.managed import ManagedLauncher
+from spark_jobs.launch.places.shared import SharedLauncher
+from spark_jobs.launch.places.yarn import YarnLauncher
 from spark_jobs.launch.record import Place
-from spark_jobs.launch.shared import SharedLauncher
 from spark_jobs.launch.shared_socket import folder_of
-from spark_jobs.launch.yarn import YarnLauncher
 
 
 def place_of(settings: SparkSettings) -> Place:

@@ -14,8 +14,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sources.errors import RunError
-from spark_jobs.launch.base import Status
-from spark_jobs.launch.managed_service import GRACE_S, no_answer
+from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.managed_service import GRACE_S, no_answer
 
 _WAITING = {"SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"}
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}

@@ -14,7 +14,7 @@ from sources.planning.table_places import (
     tables_by_name,
     with_places,
 )
-from spark_jobs.launch.spark_process import SparkProcess
+from spark_jobs.launch.questions.spark_process import SparkProcess
 
 
 def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline:

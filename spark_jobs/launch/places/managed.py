@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 
 from sources.errors import HybridError, RunError
-from spark_jobs.launch.base import Status
-from spark_jobs.launch.managed_service import Service
+from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.managed_service import Service
 from spark_jobs.launch.record import Launch, Place
 
 SUBMITTED = "Submitted run {} to {}"
@@ -110,9 +110,9 @@ def service_at(place: Place) -> Service:
         UnavailableError: Its client finds no login.
     """
     if place.kind == "databricks":
-        from spark_jobs.launch.databricks import Databricks
+        from spark_jobs.launch.places.databricks import Databricks
 
         return Databricks(str(place.server))
-    from spark_jobs.launch.emr_serverless import EmrServerless
+    from spark_jobs.launch.places.emr_serverless import EmrServerless
 
     return EmrServerless(str(place.server), str(place.application))

@@ -17,7 +17,7 @@ from sources.planning.transform_analysis import (
     request_by_plan,
 )
 from sources.state.generation import Generation
-from spark_jobs.launch.spark_process import SparkProcess
+from spark_jobs.launch.questions.spark_process import SparkProcess
 
 
 class TransformCheck:

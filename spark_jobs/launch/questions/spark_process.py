@@ -15,8 +15,8 @@ from typing import IO, Any, NamedTuple, Self
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
-from spark_jobs.launch.local import kill_group
-from spark_jobs.launch.submit import analysis_environment
+from spark_jobs.launch.places.local import kill_group
+from spark_jobs.launch.submission.submit import analysis_environment
 
 # A transform may read the schemas of other tables, which can take a while.
 TIMEOUT_S = 300.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from sources.errors import UnavailableError
-from spark_jobs.launch.base import Status
+from spark_jobs.launch.places.base import Status
 
 GRACE_S = 20
 """Seconds that a driver has to end its query, where the service can give it any."""

@@ -25,7 +25,7 @@ from spark_jobs.run_state.lock import Lock, take_feed_lock
 _POSITION = "position.json"
 
 
-class _Remembered(Record):
+class Remembered(Record):
     """What the function got.
 
     Attributes:
@@ -71,12 +71,12 @@ class PythonSink(FeedSink):
             message = f"Another follower feeds `{self._feed.name}` now."
             hint = "Run one follower of a feed at a time; end the other one, or wait."
             raise StateError(message, hint, transient=True, file=self._folder.url)
-        found = self._folder.read(_POSITION, _Remembered) or _Remembered()
+        found = self._folder.read(_POSITION, Remembered) or Remembered()
         return Held(found.delivered, found.pending)
 
     def begin(self, position: Position) -> None:
         """Record the version whose changes the function is about to get."""
-        found = self._folder.read(_POSITION, _Remembered) or _Remembered()
+        found = self._folder.read(_POSITION, Remembered) or Remembered()
         self._folder.replace(_POSITION, found.model_copy(update={"pending": position}))
 
     def apply(self, rows: pa.RecordBatchReader, end: Position) -> None:
@@ -85,7 +85,7 @@ class PythonSink(FeedSink):
 
     def load(self, rows: pa.RecordBatchReader, end: Position) -> None:
         """Call the function with all rows of the table."""
-        self._folder.replace(_POSITION, _Remembered())
+        self._folder.replace(_POSITION, Remembered())
         self._call(rows, end, is_load=True)
 
     def _call(self, rows: pa.RecordBatchReader, end: Position, *, is_load: bool) -> None:
@@ -105,7 +105,7 @@ class PythonSink(FeedSink):
                 )
                 hint = "The call is repeated with the same rows; correct the function."
                 raise RunError(message, hint, pipeline=self._loaded.pipeline.name) from error
-        self._folder.replace(_POSITION, _Remembered(delivered=end))
+        self._folder.replace(_POSITION, Remembered(delivered=end))
 
 
 def _with_last(rows: pa.RecordBatchReader) -> Iterator[tuple[pa.RecordBatch | None, bool]]:

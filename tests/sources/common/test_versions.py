@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from feeds.position import Position
+from feeds.python_function import Remembered
 from feeds.record import FeedRecord
 from orchestration.audit.kept_audit import KeptAudit
 from orchestration.generations.range_history import RemovedFiles
@@ -83,6 +84,7 @@ KINDS: list[type[Record]] = [
     Position,
     ProgressLog,
     RefusedRestart,
+    Remembered,
     RequestedState,
     Round,
     SeamCount,

@@ -7,11 +7,12 @@ sends nothing. An event that can't be delivered is told, and stops no run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from sources.common.optional import needs_extra
 from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
 
 if TYPE_CHECKING:
     from orchestration.lineage.events import Reporter
@@ -43,18 +44,17 @@ def reported(
 
 
 def live_run_ended(loaded: LoadedPipeline, source: str, launch_id: str) -> None:
-    """Report that people ended a live run.
+    """Report that people ended a live run, which is over whether or not it can be reported.
 
     Args:
         loaded: The pipeline.
         source: Name of the source that it read.
         launch_id: Identifier of its launch.
-
-    Raises:
-        InputError: As :func:`reported`.
     """
-    if (reporter := _reporter(loaded)) is not None:
-        reporter.live_run_ended(source, launch_id)
+    # A client that is not set up refuses the next start.
+    with suppress(InputError):
+        if (reporter := _reporter(loaded)) is not None:
+            reporter.live_run_ended(source, launch_id)
 
 
 def live_run_started(

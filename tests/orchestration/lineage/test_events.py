@@ -113,6 +113,10 @@ def test_a_declaration_that_leads_nowhere_is_refused_before_the_step(tmp_path: P
     assert not is_begun
 
 
+def test_the_end_of_a_live_run_does_not_fail_though_nothing_is_configured(tmp_path: Path) -> None:
+    lineage.live_run_ended(with_lineage(tmp_path), "live", "a" * 32)
+
+
 def test_without_lineage_nothing_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving() as receiver:
         monkeypatch.setenv("OPENLINEAGE_URL", receiver.url)

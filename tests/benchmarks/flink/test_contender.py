@@ -61,6 +61,6 @@ def test_all_descendants_are_found() -> None:
         assert processes_under(shell.pid) == {shell.pid, child}
         assert cpu_s_of([shell.pid, child]) < 10
     finally:
-        subprocess.run(["kill", str(child)], check=True)
+        subprocess.run(["kill", "-9", str(child)], check=True)
         shell.wait()
         shell.stdout.close()

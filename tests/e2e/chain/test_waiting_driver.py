@@ -132,7 +132,7 @@ def test_a_cold_switch_starts_the_next_driver_before_the_one_of_history_has_ende
     tmp_path: Path, servers: str
 ) -> None:
     case = Case(tmp_path, servers)
-    case.write_history(files=20)
+    case.write_history(files=12)
     case.produce()
 
     def cold(document: dict[str, Any]) -> None:
@@ -171,7 +171,10 @@ def started_at(pid: int) -> float:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "how",
+    [signal.SIGKILL, signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)],
+)
 def test_an_end_while_the_transform_is_checked_leaves_nothing(
     loaded: LoadedPipeline, how: signal.Signals
 ) -> None:

@@ -85,8 +85,13 @@ def only_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"deletes": "soft"}, {"deleted": None}, {"partition_by": ["day"]}, {"key": ["id", "day"]}],
-    ids=["hard deletes", "soft deletes", "no deletes", "partitions", "two columns"],
+    [
+        pytest.param({}, id="hard deletes"),
+        pytest.param({"deletes": "soft"}, id="soft deletes"),
+        pytest.param({"deleted": None}, id="no deletes"),
+        pytest.param({"partition_by": ["day"]}, id="partitions", marks=pytest.mark.long),
+        pytest.param({"key": ["id", "day"]}, id="two columns", marks=pytest.mark.long),
+    ],
 )
 def test_the_same_changes_of_all_types_leave_the_same_rows(
     tmp_path: Path, spark: SparkSession, only_spark: Any, more: dict[str, Any]

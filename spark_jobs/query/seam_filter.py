@@ -12,7 +12,9 @@ is later, so it is refused, never dropped: next to each key the hashes of its ro
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -40,6 +42,8 @@ _SAME = "__same"
 _KEY_TEXT = "__key_text"
 # Keys; each takes about 150 bytes of memory.
 _MOST_BROADCAST = 1_000_000
+# By the folder of the keys: pipelines that share a driver do not wait for each other.
+_KEEPING: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class OlderThanKeysError(SeamError):
@@ -274,15 +278,18 @@ class KeyFilter(SeamFilter):
         """Keep the keys of history's rows from ``keys_from_ms`` on, and of rows without a time.
 
         Each key is there once, with the hashes of all its rows, as Parquet next to the checkpoint.
-        The first call reads all of history and writes them there.
+        The first call reads all of history and writes them there; meanwhile others of this driver
+        wait.
         """
-        kept = find_kept(self._folder, KEYS)
-        if kept is not None:
-            return kept
-        # Rows without an event time may be in the seam, too.
-        at = F.col(self._event_time)
-        recent = self._history.where((at >= self._keys_from) | at.isNull())
-        return adopt(self._folder, KEYS, write_rows(self._folder, KEYS, self._grouped(recent)))
+        # The live query is built while the warm-up still looks the keys up, if history is short.
+        with _KEEPING[self._folder.url]:
+            kept = find_kept(self._folder, KEYS)
+            if kept is not None:
+                return kept
+            # Rows without an event time may be in the seam, too.
+            at = F.col(self._event_time)
+            recent = self._history.where((at >= self._keys_from) | at.isNull())
+            return adopt(self._folder, KEYS, write_rows(self._folder, KEYS, self._grouped(recent)))
 
     def _grouped(self, rows: DataFrame) -> DataFrame:
         """Return each key of some rows of history, renamed, with the hashes of its rows."""

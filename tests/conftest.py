@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,12 @@ from sources.planning.transform_analysis import AnalysisRequest, TransformAnalys
 from spark_jobs.launch.questions.transform_check import TransformCheck
 from tests.services.hdfs_server import hdfs_server
 from tests.services.standalone import Standalone, standalone
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interrupts() -> None:
+    """SIGINT interrupts tests and what they start, though a shell in the background ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,14 +16,6 @@ from tests.services.processes import wait_for
 
 _PATIENCE_S = 60
 _POLL_S = 0.01
-
-
-@pytest.fixture(autouse=True)
-def _interrupts() -> Iterator[None]:
-    """SIGINT interrupts, though a shell that runs the tests in the background has it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 class Runs:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,14 +30,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
         found.write(FoundTable(table, {"id": "bigint"}, ["id"], []))
     monkeypatch.setattr(table_pipelines, "copy", lambda _template, _tell: None)
     return found
-
-
-@pytest.fixture(autouse=True)
-def _interrupts() -> Iterator[None]:
-    """SIGINT interrupts, though a shell that runs the tests in the background has it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def table_of(words: list[str]) -> str:

@@ -189,8 +189,6 @@ def test_a_signal_ends_the_command_with_where_it_stands(tmp_path: Path, signal: 
     case = two(tmp_path)
     code = (
         "import os, signal, sys, time\n"
-        # A shell that runs the tests in the background has it ignored.
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from orchestration.cli.main import app\n"
         "from orchestration.generations import switch_steps\n"
         "def record(*_):\n"

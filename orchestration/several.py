@@ -21,6 +21,8 @@ AT_ONCE = 4
 def several(work: Callable[[T], R], given: Sequence[T]) -> Iterator[Iterator[R]]:
     """Call a function in at most :data:`AT_ONCE` threads, and yield its results as they are known.
 
+    The threads begin when the first result is asked for.
+
     If an interrupt (Ctrl-C) or an error ends the ``with`` block, nothing more is begun, and each
     thread gets a :class:`KeyboardInterrupt`, as the main thread does by Ctrl-C; the block then
     waits until all have cleaned up. A second interrupt does not wait for them.
@@ -51,15 +53,23 @@ def several(work: Callable[[T], R], given: Sequence[T]) -> Iterator[Iterator[R]]
 
     # A second interrupt does not wait for daemons.
     threads = [threading.Thread(target=act, daemon=True) for _ in given[:AT_ONCE]]
-    try:
+
+    def results() -> Iterator[R]:
         for thread in threads:
             thread.start()
-        yield (known.get().result() for _ in given)
+        for _ in given:
+            yield known.get().result()
+
+    try:
+        # Nothing is begun before the block is: an interrupt before that would leave it behind.
+        yield results()
     except BaseException:
         is_over.set()
-        for thread in threads:
+        # One that starts only now sees that it is over.
+        begun = [thread for thread in threads if thread.is_alive()]
+        for thread in begun:
             _interrupt(thread)
-        for thread in threads:
+        for thread in begun:
             thread.join()
         raise
 

@@ -54,12 +54,15 @@ class RunningQuery:
         """
         declared = self.declared
         is_outdated = declared.place.is_outdated(self.stream, declared.committed())
-        # A query that is stopped right after a commit does not report what it removed of the seam.
-        is_known = not self.stream.filtering or self._has_reported()
-        return (is_outdated and is_known) or declared.has_new_rate()
+        return (is_outdated and self._has_reported()) or declared.has_new_rate()
 
     def _has_reported(self) -> bool:
-        """Return whether Spark has reported the progress of the last committed micro-batch."""
+        """Return whether all that was removed of the seam is reported; true if nothing is removed.
+
+        A query that is stopped right after a commit does not report its micro-batch.
+        """
+        if not self.stream.filtering:
+            return True
         committed = offset_log.last_committed(self.declared.generation.checkpoint)
         latest = self.spark_query.lastProgress
         return committed is None or (latest is not None and latest.batchId >= committed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
 import uuid
@@ -199,10 +198,8 @@ def _way_of(
     environment = {**submit.environment(loaded, scratch), **extra}
 
     def start_own(log: Path, descriptors: tuple[int, ...]) -> tuple[int, subprocess.Popen[bytes]]:
-        for left in submit.scratch_folders(generation):
-            shutil.rmtree(left, ignore_errors=True)
         prepare()
-        submit.mark_scratch(scratch, generation)
+        submit.claim_scratch(scratch, generation)
         process = start(Order(command, environment, loaded.folder, log, descriptors))
         return process.pid, process
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -136,10 +135,7 @@ class WaitingDriver(SparkProcess):
         process, output = self._process, self._output
         assert process is not None
         assert output is not None
-        own = submit.scratch_folder(self.launch_id)
-        for left in submit.scratch_folders(generation):
-            shutil.rmtree(left, ignore_errors=True)
-        submit.mark_scratch(own, generation)
+        submit.claim_scratch(submit.scratch_folder(self.launch_id), generation)
         run_log.begin(log)
         log.unlink()
         output.name(log)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from sources.state.generation import Generation
-from spark_jobs.run_state.lock import FileLock, Lock, launch_lock_path, take_opened
+from spark_jobs.run_state.lock import FileLock, Lock, launch_lock_path, open_lock, take_opened
 from spark_jobs.run_state.unnamed_file import UnnamedFile
 
 
@@ -26,8 +26,7 @@ class InheritedLock:
         if self._unnamed is not None:
             self.descriptor = self._unnamed.descriptor
         elif generation is not None:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self.descriptor = os.open(launch_lock_path(generation), flags, 0o644)
+            self.descriptor = open_lock(Path(launch_lock_path(generation)))
 
     def take(self, generation: Generation) -> Lock | None:
         """Take the launch lock of a generation.

@@ -196,7 +196,7 @@ def take_launch_lock(generation: Generation, launch_id: str) -> Lock | None:
 
 
 def launch_lock_path(generation: Generation) -> str:
-    """Return the file of a generation's launch lock, for messages; it may not exist yet."""
+    """Return where the file of a generation's launch lock is; it may not exist yet."""
     return generation.location(_LAUNCH if generation.is_local else LEASE)
 
 
@@ -302,9 +302,7 @@ def table_turn(generation: Generation) -> Iterator[None]:
         yield
         return
     with generation.writing():
-        path = generation.path(_TABLE)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = open_lock(generation.path(_TABLE))
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -337,8 +335,7 @@ def _lock(folder: Folder, file: str, document: str, holder: str) -> Lock | None:
 
 def _take(path: Path) -> int | None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = open_lock(path)
     except OSError as error:
         message = f"The lock {path} can't be taken: {error.strerror}. Nothing was started."
         hint = (
@@ -352,6 +349,19 @@ def _take(path: Path) -> int | None:
         return file
     os.close(file)
     return None
+
+
+def open_lock(path: Path) -> int:
+    """Open the file of a lock, which is made with its folder if it is missing.
+
+    Returns:
+        The file's descriptor.
+
+    Raises:
+        OSError: It can't be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def take_opened(descriptor: int) -> bool:

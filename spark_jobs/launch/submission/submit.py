@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -80,12 +81,14 @@ def scratch_folder(launch_id: str) -> Path:
     return Path(tempfile.gettempdir()) / f"hybrid-{launch_id}"
 
 
-def mark_scratch(scratch: Path, generation: Generation) -> None:
-    """Write down in a scratch folder for which generation it was made, for the next launch.
+def claim_scratch(scratch: Path, generation: Generation) -> None:
+    """Make a scratch folder that of a generation's launch, and remove what earlier launches left.
 
     Raises:
         OSError: The folder can't be written.
     """
+    for left in scratch_folders(generation):
+        shutil.rmtree(left, ignore_errors=True)
     (scratch / generation.info.transaction_id).touch()
 
 

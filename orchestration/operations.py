@@ -8,6 +8,7 @@ them in order are in :mod:`orchestration.chain`; the hand-over, which needs no S
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 from orchestration import lineage
@@ -123,7 +124,9 @@ def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
         # A plan that is missing must not be made again over a checkpoint.
         require_belonging(loaded, context.generation)
     drop = None if outdated is None else partial(drop_unread, loaded, outdated)
-    with TransformCheck(loaded, waiting) as check:
+    check = TransformCheck(loaded, waiting)
+    # A driver that waits for its run outlives the plan.
+    with check if waiting is None else nullcontext():
         plan_changed_columns(loaded, check.process, is_outdated=outdated is not None)
         if context is None or not context.is_planned:
             # Spark comes up while files are listed.

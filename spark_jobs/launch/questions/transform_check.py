@@ -24,11 +24,11 @@ class TransformCheck:
     """Check of a pipeline's transform against its plan; use it as a context manager.
 
     The process is started by :meth:`start`, so that Spark comes up while files are listed, or else
-    by the first analysis; it has ended when the context is left, unless it was given.
+    by the first analysis; it has ended when the context is left.
 
     Args:
         loaded: The pipeline.
-        process: The process, which its owner ends; by default one of this check alone.
+        process: The process; by default a new one.
 
     Attributes:
         process: The process, which answers other questions, too.
@@ -36,7 +36,6 @@ class TransformCheck:
 
     def __init__(self, loaded: LoadedPipeline, process: SparkProcess | None = None) -> None:
         self._loaded = loaded
-        self._is_own = process is None
         self.process = process or SparkProcess(loaded)
         self._made: TransformAnalysis | None = None
 
@@ -49,8 +48,7 @@ class TransformCheck:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._is_own:
-            self.process.__exit__(kind, error, trace)
+        self.process.__exit__(kind, error, trace)
 
     def start(self) -> None:
         """Start the process, which then waits for a request; no error if it can't be started."""

@@ -37,7 +37,8 @@ class MariaDb(CapturedKind):
                 raise InputError(message, hint, table=name)
         unknown = (
             "Without `--connect` nothing tells how far the connector has read: `hybrid status` and "
-            "`--until caught-up` then end with the topic. Add `snapshot.connector` to the files."
+            "`--until caught-up` look no further than the topic. Add `snapshot.connector`, the "
+            "connector's URL, to the files."
         )
         return [found[name] for name in options.tables], [] if options.connect else [unknown]
 

@@ -44,7 +44,7 @@ def reported(
 
 
 def live_run_ended(loaded: LoadedPipeline, source: str, launch_id: str) -> None:
-    """Report that people ended a live run, which is over whether or not it can be reported.
+    """Report that people ended a live run; not being able to report it is no error.
 
     Args:
         loaded: The pipeline.

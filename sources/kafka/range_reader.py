@@ -51,7 +51,9 @@ class RangeReader:
         self._consumer.assign([confluent_kafka.TopicPartition(*split.partition, split.first)])
         position, heard = split.first, time.monotonic()
         while position < split.end:
-            messages = self._consumer.consume(MESSAGES, timeout=0.2)
+            # It returns with as many, or after the time.
+            count = min(MESSAGES, split.end - position)
+            messages = self._consumer.consume(count, timeout=0.2)
             # What concerns no partition, such as a lost connection, librdkafka repairs by itself.
             received = [message for message in messages if message.topic() is not None]
             if received:

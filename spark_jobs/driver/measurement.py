@@ -189,8 +189,7 @@ class Measurement:
             "committed_at_ms": self._committed_at_ms(committed),
             "advanced_at_ms": self.advanced_at_ms(committed, beat, idle=idle),
             "batch_ms": int(latest.batchDuration),
-            "rows_per_s": _finite(latest.processedRowsPerSecond),
-            "input_rows_per_s": _finite(latest.inputRowsPerSecond),
+            **self._rates(latest),
             "watermark_ms": _event_ms(latest.eventTime.get("watermark")),
             "state_rows": sum(op.numRowsTotal for op in latest.stateOperators) or None,
             "state_bytes": sum(op.memoryUsedBytes for op in latest.stateOperators) or None,
@@ -208,6 +207,26 @@ class Measurement:
             if (highest := _event_ms(latest.eventTime.get("max"))) is not None:
                 fields["event_time_ms"] = highest
         return fields
+
+    def _rates(self, latest: Any) -> dict[str, float | None]:
+        """Return by which rate a micro-batch was computed, and by which rate its rows came."""
+        found = _finite(latest.processedRowsPerSecond), _finite(latest.inputRowsPerSecond)
+        if not latest.numInputRows and (offsets := self._offsets(latest)):
+            # Tasks have read the records, of which Spark knows nothing.
+            took_s = latest.batchDuration / 1000
+            found = (offsets / took_s if took_s else None), None
+        return dict(zip(("rows_per_s", "input_rows_per_s"), found, strict=True))
+
+    def _offsets(self, latest: Any) -> int:
+        """Return how many offsets of a followed topic were read; 0 for other sources."""
+        if self._declared.place.starts is None:
+            return 0
+        topic = latest.sources[self._declared.index]
+        before, after = (
+            offset_log.kafka_offsets(reported_offset(text))
+            for text in (topic.startOffset, topic.endOffset)
+        )
+        return sum(end - before.get(at, end) for at, end in after.items())
 
     def lag(self, latest: Any) -> int | None:
         """Return how many offsets of a followed topic the last micro-batch left unread.

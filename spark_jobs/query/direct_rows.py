@@ -65,4 +65,5 @@ def direct_query(
         for number, each in enumerate(streams)
     ]
     written = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
-    return DirectSink(target, query.generation, guard, files, direct.left), written
+    read = None if direct.read is None else partial(direct.read, writers)
+    return DirectSink(target, query.generation, guard, files, direct.left, read), written

@@ -13,29 +13,33 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import RateLimit, live_pace, rate_of
 from sources.config.rules import RowRules
 from sources.kafka.client import KafkaLog
+from sources.kafka.ranges import size_of, splits_of
 from sources.planning.context import PipelineContext
 from sources.planning.key_of_changes import keep_key, known_key
 from sources.planning.topic_range import seam_end_after
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
+from spark_jobs.checkpoint.batch_ranges import BatchRanges
 from spark_jobs.query.history import EarlierSources
 from spark_jobs.query.place import DirectStream
 from spark_jobs.query.seam import Seam
 from spark_jobs.readers.bad_records import staging_folder
-from spark_jobs.readers.direct_records import can_be_written, write_records
+from spark_jobs.readers.direct_records import DirectRecords, can_be_written
 from spark_jobs.readers.direct_rows import RowWriters
 from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.readers.parse_records import (
     parse_values,
-    reads_times_as_arrow,
     record_columns,
     records_of,
     rows_of,
 )
+from spark_jobs.readers.range_records import can_read
 
 FIRST_OFFSETS = 200_000
 """Highest number of offsets in the first micro-batch."""
+READ_OFFSETS = 50_000
+"""Lowest number of offsets in a micro-batch that tasks read themselves, where they can."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class FollowedTopic:
         max_offsets: Highest number of offsets in one micro-batch, all partitions together.
         seam: The seam whose rows are filtered (the offsets in which live rows may repeat history);
             None if it is passed.
+        index: Its place in the query's union, from 0.
     """
 
     generation: Generation
@@ -76,6 +81,7 @@ class FollowedTopic:
     partitions: Offsets
     max_offsets: int
     seam: Seam | None
+    index: int
 
     def rows(self, spark: SparkSession, prepared: Prepared | None = None) -> DataFrame:
         """Return the parsed and filtered rows as a stream.
@@ -103,17 +109,29 @@ class FollowedTopic:
 
         Spark has to as long as the seam is filtered, or if it alone can parse the records.
         """
-        can_be = can_be_written(self.source, self.columns) and reads_times_as_arrow(spark)
-        rules = self.rules
-        if not can_be or self._filter is not None or rules.rules or rules.sample is not None:
+        can_be = can_be_written(spark, self.source, self.columns, self.rules)
+        if not can_be or self._filter is not None:
             return None
 
         def written(writers: RowWriters) -> DataFrame:
             raw = stream_topics(spark, self.source, self.partitions, self.max_offsets)
-            records = records_of(raw, self.source, self.columns)
-            return write_records(records, self.source, self.columns, self.event_time, writers)
+            return self._records(writers).of_stream(records_of(raw, self.source, self.columns))
 
-        return DirectStream(written, self._left)
+        checkpoint = self.generation.checkpoint
+        ranges = BatchRanges(checkpoint, self.index)
+
+        def read(writers: RowWriters, batch: DataFrame, batch_id: int) -> DataFrame | None:
+            found = ranges.of(batch_id)
+            if found is None or size_of(found) < READ_OFFSETS:
+                return None
+            splits, clock_ms = splits_of(found), offset_log.clock_ms(checkpoint, batch_id)
+            numbers = batch.sparkSession.range(0, len(splits), 1, len(splits))
+            return self._records(writers).of_splits(numbers, clock_ms, splits)
+
+        return DirectStream(written, self._left, read if can_read(self.source, spark) else None)
+
+    def _records(self, writers: RowWriters) -> DirectRecords:
+        return DirectRecords(self.source, self.columns, self.event_time, writers)
 
     def _left(self, records: DataFrame, batch_id: int) -> DataFrame:
         """Return the rows of the records of a micro-batch that its tasks did not write."""
@@ -277,5 +295,6 @@ class ExpectedTopic:
             partitions,
             offsets,
             self._seam,
+            self._context.pipeline.sources.index(live),
         )
         return topic.prepare(spark)

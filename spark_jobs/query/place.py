@@ -39,10 +39,14 @@ class DirectStream:
             that they leave, if they may leave some.
         left: Computes the rows of the records that tasks have left, of a micro-batch with a
             number; None if they leave none.
+        read: Returns what ``written`` would have of one micro-batch, given its DataFrame and
+            number, from tasks that read the source themselves; None where that does not pay. None
+            if they never do.
     """
 
     written: Callable[[RowWriters], DataFrame]
     left: Callable[[DataFrame, int], DataFrame] | None = None
+    read: Callable[[RowWriters, DataFrame, int], DataFrame | None] | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -19,7 +20,7 @@ from sources.planning.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.file_places import planned_interval_ms, reached_in_plan
 from spark_jobs.query.followed_topic import FollowedTopic, Prepared, is_small_at_first, pace_of
-from spark_jobs.query.place import Place, PlaceStream, Reached
+from spark_jobs.query.place import DirectStream, Place, PlaceStream, Reached
 from spark_jobs.query.seam import Seam
 from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import with_new_partitions
@@ -101,7 +102,10 @@ class TopicRangePlace(Place):
             rows = self._seam.apply(rows)
         drained = self.is_drained(committed)
         interval = 0 if drained else planned_interval_ms(self._rate, self._planned)
-        return PlaceStream(rows, interval, filtering)
+        direct = None
+        if not filtering and self._planned.can_be_written(spark):
+            direct = DirectStream(partial(self._planned.written, spark), self._planned.left)
+        return PlaceStream(rows, interval, filtering, direct=direct)
 
     def is_drained(self, committed: Any) -> bool:
         """Return whether every planned split was read and committed."""
@@ -179,6 +183,7 @@ class FollowedTopicPlace(Place):
             partitions,
             offsets,
             self._seam if filtering else None,
+            self._index,
         )
         rows = topic.rows(spark, self._prepared)
         return PlaceStream(rows, interval, filtering, is_first, topic.direct(spark))

@@ -1,84 +1,177 @@
 """Writing of a topic's records by the tasks that parse them, in whole batches.
 
-Only records that are certain to be good are written so: those that Arrow reads as Spark would, with
-an event time within its bounds. All others are returned as they are, for
-:func:`spark_jobs.readers.parse_records.rows_of`, which decides about each of them.
+Tasks get the records from Spark, or read them themselves, which costs less where there are many.
+
+Only records that are certain to be good are written so: those that are decoded in whole batches,
+JSON as Spark would read it, with an event time within its bounds. All others are returned as they
+are, for :func:`spark_jobs.readers.parse_records.rows_of`, which decides about each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from sources.common.schema import ddl, parse_schema
+from sources.common.schema import ddl
 from sources.config.kafka_source import KafkaSource
+from sources.config.rules import RowRules
 from sources.decoding.batch_cursor import Mask, as_mask
+from sources.decoding.decoder import RowDecoder, field_reader
 from sources.decoding.json_batches import read_objects, supports_schema
-from spark_jobs.readers.decode_records import KEY, RECORD, VALUE
+from sources.kafka.ranges import Split
+from spark_jobs.readers.decode_records import KEY, RECORD, TIME, VALUE
 from spark_jobs.readers.direct_rows import RowWriters
 from spark_jobs.readers.event_times import EventTimeCheck
-from spark_jobs.readers.kafka_stream import LOG_COLUMNS
+from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.readers.parse_records import reads_times_as_arrow
+from spark_jobs.readers.range_records import RECORDS, as_rows, range_reader
 from spark_jobs.readers.spark_errors import reporting
 
-_EARLIEST, _LATEST = "__earliest", "__latest"
+_EARLIEST, _LATEST = _BOUNDS = ("__earliest", "__latest")
+# Where the columns of a record come from.
+_ORIGINS = {
+    TOPIC: "topic",
+    PARTITION: "partition",
+    OFFSET: "offset",
+    TIME: "timestamp",
+    KEY: "key",
+    VALUE: "value",
+}
+_Parse = Callable[[pa.BinaryArray], pa.StructArray]
 _US = 1000  # microseconds in a millisecond
 
 
-def can_be_written(source: KafkaSource, columns: Mapping[str, str]) -> bool:
+def can_be_written(
+    spark: SparkSession, source: KafkaSource, columns: Mapping[str, str], rules: RowRules
+) -> bool:
     """Return whether tasks can write records of a source as they parse them.
 
     Args:
+        spark: The Spark session.
         source: The declaration.
         columns: Names and types of all columns of a record, before ``select``.
+        rules: Rules that the rows have to meet.
     """
     # Whether the bytes of a key are text has to be looked at; headers are nested.
     others = {"key", "headers"} & {*source.record_columns.values()}
-    return (
-        source.format == "json"
-        and not source.selection.expressions
-        and not others
-        and supports_schema(source.value_schema(columns))
-    )
+    if source.selection.expressions or others or rules.rules or rules.sample is not None:
+        return False
+    values = source.value_schema(columns)
+    if source.format in ("avro", "protobuf"):
+        return field_reader(source).rows(pa.array([], pa.binary()), values) is not None
+    return source.format == "json" and supports_schema(values) and reads_times_as_arrow(spark)
 
 
-def write_records(
-    records: DataFrame,
-    source: KafkaSource,
-    columns: Mapping[str, str],
-    event_time: EventTimeCheck,
-    writers: RowWriters,
-) -> DataFrame:
-    """Return what tasks tell of the records that they write, and the records that they leave.
+@dataclass(frozen=True)
+class DirectRecords:
+    """Records of a source for which :func:`can_be_written` holds, and how tasks write them.
 
-    A row has either columns of ``writers.told``, or those of ``records``; the others are null. A
-    task that leaves records tells their number in a row of its own.
+    What tasks tell of the records that they write, and the records that they leave, are rows of one
+    DataFrame: a row has either columns of ``writers.told``, or those of a record, as
+    :func:`spark_jobs.readers.parse_records.records_of` returns them; the others are null. A task
+    that leaves records tells their number in a row of its own.
 
-    Args:
-        records: From :func:`spark_jobs.readers.parse_records.records_of`, of a source for which
-            :func:`can_be_written` holds.
+    Attributes:
         source: The declaration.
         columns: Names and types of all columns of a record, before ``select``.
         event_time: Check of the event times.
         writers: How tasks write.
     """
-    declared = event_time.declared
-    is_checked = declared.outside != "keep"
-    bounds = zip(event_time.bounds_ms, (_EARLIEST, _LATEST), strict=True) if is_checked else ()
-    # Only a quarantine keeps the whole record.
-    is_whole = "quarantine" in (source.on_bad_record, declared.outside)
-    names = [*LOG_COLUMNS, *source.record_columns, *RECORD]
-    kinds = {each.name: each.dataType.simpleString() for each in records.select(*names).schema}
-    returned = pa.schema([*writers.told, *parse_schema(kinds)])
-    read = _Reader(
-        source.value_schema(columns), declared.column if is_checked else None, writers, returned
-    )
-    return records.select(
-        *(name for name in names if is_whole or name != KEY),
-        *(bound.alias(name) for bound, name in bounds),
-    ).mapInArrow(reporting(read), ddl(returned))
+
+    source: KafkaSource
+    columns: Mapping[str, str]
+    event_time: EventTimeCheck
+    writers: RowWriters
+
+    def of_stream(self, records: DataFrame) -> DataFrame:
+        """Return what tasks tell that get the records from Spark.
+
+        Args:
+            records: From :func:`spark_jobs.readers.parse_records.records_of`.
+        """
+        bounds = zip(self.event_time.bounds_ms, _BOUNDS, strict=True) if self._is_checked else ()
+        given = records.select(*self._given, *(bound.alias(name) for bound, name in bounds))
+        return given.mapInArrow(reporting(self._reader), ddl(self._reader.returned))
+
+    def of_splits(
+        self, given: DataFrame, clock_ms: int = 0, splits: Sequence[Split] = ()
+    ) -> DataFrame:
+        """Return what tasks tell that read the records themselves.
+
+        Args:
+            given: Splits, each of which is read by one task: topic, partition, first offset and the
+                one after the last; or the numbers of ``splits``.
+            clock_ms: Clock of the micro-batch, in Unix milliseconds, for a check without its own.
+            splits: The splits, if their numbers are given.
+        """
+        clock_ms = self.event_time.clock_ms or clock_ms
+        bounds_ms = self.event_time.declared.bounds_ms(clock_ms) if self._is_checked else None
+        as_given = _Given(self._given, self.source.record_columns, bounds_ms)
+        records, write = range_reader(self.source), self._reader
+        rows = as_rows(splits)
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            if splits:
+                batches = (rows.take(batch.column(0)) for batch in batches)
+            return write(map(as_given, records(batches)))
+
+        return given.mapInArrow(reporting(read), ddl(write.returned))
+
+    @property
+    def _is_checked(self) -> bool:
+        return self.event_time.declared.outside != "keep"
+
+    @property
+    def _given(self) -> list[str]:
+        """Columns of a record that a task gets; only a quarantine keeps the whole record."""
+        kept = (self.source.on_bad_record, self.event_time.declared.outside)
+        return [name for name in self._names if name != KEY or "quarantine" in kept]
+
+    @property
+    def _names(self) -> list[str]:
+        return [*LOG_COLUMNS, *self.source.record_columns, *RECORD]
+
+    @property
+    def _reader(self) -> _Reader:
+        source, values = self.source, self.source.value_schema(self.columns)
+        parse: _Parse = partial(read_objects, columns=values)
+        if source.format != "json":
+            parse = RowDecoder(field_reader(source), values).rows
+        record = pa.schema([_of_record(name, source.record_columns) for name in self._names])
+        column = self.event_time.declared.column if self._is_checked else None
+        returned = pa.schema([*self.writers.told, *record])
+        return _Reader(parse, values.names, column, self.writers, returned)
+
+
+def _of_record(name: str, record_columns: Mapping[str, str]) -> pa.Field:
+    """Return the field of a record's column."""
+    return RECORDS.field(record_columns.get(name) or _ORIGINS[name]).with_name(name)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Function that gives the columns of a consumer's records their names, and adds the bounds.
+
+    Attributes:
+        names: Columns to return.
+        record_columns: The part of a record by the declared column that it fills.
+        bounds_ms: Lowest and highest event time that count, in Unix milliseconds; None if all do.
+    """
+
+    names: Sequence[str]
+    record_columns: Mapping[str, str]
+    bounds_ms: tuple[int, int] | None
+
+    def __call__(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        origins = (self.record_columns.get(name) or _ORIGINS[name] for name in self.names)
+        arrays = [records.column(origin) for origin in origins]
+        bounds = dict(zip(_BOUNDS, self.bounds_ms or (), strict=False))
+        arrays += [pa.repeat(bound, len(records)) for bound in bounds.values()]
+        return pa.RecordBatch.from_arrays(arrays, [*self.names, *bounds])
 
 
 @dataclass(frozen=True)
@@ -86,13 +179,15 @@ class _Reader:
     """Function for ``mapInArrow`` that writes good records and returns the others.
 
     Attributes:
-        values: Columns of the value.
+        parse: Turns values into rows; those that it can't decide about are null.
+        columns: Names of the columns of a value.
         event_time: Column whose bounds are looked at; None for none.
         writers: How tasks write.
         returned: Columns of its result: what writers tell, and those of a record.
     """
 
-    values: pa.Schema
+    parse: _Parse
+    columns: Sequence[str]
     event_time: str | None
     writers: RowWriters
     returned: pa.Schema
@@ -113,9 +208,9 @@ class _Reader:
 
     def _rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask]:
         """Return the records with the columns of their values, and which of them are good."""
-        objects = read_objects(batch.column(VALUE), self.values)
+        objects = self.parse(batch.column(VALUE))
         arrays = [*batch.columns, *objects.flatten()]
-        rows = pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *self.values.names])
+        rows = pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *self.columns])
         good = as_mask(objects.is_valid())
         if self.event_time is None:
             return rows, good

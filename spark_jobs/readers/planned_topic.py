@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,38 +16,25 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.positions import EndPosition, TopicPartition
-from sources.common.schema import TIMESTAMP, ddl, parse_schema
+from sources.common.positions import EndPosition
+from sources.common.schema import ddl, parse_schema
 from sources.config.event_time import EventTime
 from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import Batch
 from sources.config.rules import NO_RULES, RowRules
 from sources.errors import RunError, SeamError
-from sources.kafka.address import resolve_bootstrap
 from sources.kafka.client import KafkaLog
-from sources.kafka.consumer import consumer_settings
-from sources.kafka.range_reader import RangeReader
-from sources.kafka.ranges import Split
 from sources.planning.topic_range import RANGE_SPLITS, TopicRange, read_range_splits, unread
 from sources.state.generation import Generation
+from spark_jobs.readers.bad_records import staging_folder
+from spark_jobs.readers.direct_records import DirectRecords, can_be_written
+from spark_jobs.readers.direct_rows import RowWriters
 from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import read_topics
-from spark_jobs.readers.parse_records import parse_values
+from spark_jobs.readers.parse_records import parse_values, rows_of
 from spark_jobs.readers.plan_log import Entry, FilesOfLog, PlanLog, versions_of
-from spark_jobs.readers.spark_errors import Step, raise_reported, reporting
-
-# The same columns as those of Spark's own Kafka source.
-_RECORDS = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", TIMESTAMP),
-    ]
-)
-_HEADERS = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+from spark_jobs.readers.range_records import columns_of, range_reader
+from spark_jobs.readers.spark_errors import raise_reported
 
 
 class PlannedTopic:
@@ -171,10 +157,38 @@ class PlannedTopic:
         Raises:
             InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
         """
-        entries = self._log.stream(spark, 1)
-        spread = entries.repartition(spark.sparkContext.defaultParallelism)
-        raw = spread.mapInArrow(range_reader(self._source), ddl(_columns_of(self._source)))
+        splits = self._splits_of(spark)
+        raw = splits.mapInArrow(range_reader(self._source), ddl(columns_of(self._source)))
         return self._parsed(raw)
+
+    def can_be_written(self, spark: SparkSession) -> bool:
+        """Return whether tasks can write the records as they parse them."""
+        return can_be_written(spark, self._source, self._read, self._rules)
+
+    def written(self, spark: SparkSession, writers: RowWriters) -> DataFrame:
+        """Return what tasks tell that read and write the records, as a stream in planned order.
+
+        Call :meth:`prepare` before.
+
+        Args:
+            spark: The Spark session.
+            writers: How they write.
+        """
+        records = DirectRecords(self._source, self._read, self._event_time, writers)
+        return records.of_splits(self._splits_of(spark))
+
+    def left(self, records: DataFrame, _batch_id: int) -> DataFrame:
+        """Return the rows of the records of a micro-batch that its tasks did not write."""
+        checks = (
+            self._event_time,
+            self._rules,
+            staging_folder(self._generation, self._source.name),
+        )
+        return rows_of(records, self._source, self._read, self._generation, checks)
+
+    def _splits_of(self, spark: SparkSession) -> DataFrame:
+        """Return the splits as a stream, in planned order, spread over tasks."""
+        return self._log.stream(spark, 1).repartition(spark.sparkContext.defaultParallelism)
 
     def drained(self, spark: SparkSession) -> DataFrame:
         """Return the stream of a source that was read to its end: no task runs for it.
@@ -217,62 +231,3 @@ class PlannedTopic:
         for number in range(first, stop):
             table = self._splits.filter(pc.equal(self._splits["batch"], number))
             yield self._log.keep(f"splits-{number:06d}.parquet", table)
-
-
-def _columns_of(source: KafkaSource) -> pa.Schema:
-    """Return the columns of a source's records; headers only if they are included, as in Spark."""
-    return _RECORDS.append(_HEADERS) if "headers" in source.include.values() else _RECORDS
-
-
-def range_reader(source: KafkaSource) -> Step:
-    """Return a function for ``mapInArrow`` that reads the records of ranges of offsets.
-
-    Its input are rows of splits (topic, partition, first offset, offset after the last), its output
-    rows like those of Spark's own Kafka source. A range of which records were deleted fails the
-    task with a :class:`SeamError` that names topic, partition and offset.
-
-    Args:
-        source: The declaration.
-    """
-    # Only the driver's machine knows the address of a local broker.
-    servers = resolve_bootstrap(source.bootstrap_servers)
-    located = source.model_copy(update={"bootstrap_servers": servers})
-    columns = _columns_of(source)
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        reader: RangeReader | None = None
-        try:
-            for batch in batches:
-                for row in batch.to_pylist():
-                    # A task without splits opens no consumer.
-                    reader = reader or RangeReader(consumer_settings(located))
-                    at = TopicPartition(row["topic"], row["partition"])
-                    for messages in reader.read(Split(at, row["first"], row["end"])):
-                        yield _records(at, messages, columns)
-        finally:
-            if reader is not None:
-                reader.close()
-
-    return reporting(read)
-
-
-def _records(at: TopicPartition, messages: list[Any], columns: pa.Schema) -> pa.RecordBatch:
-    count = len(messages)
-    # Kafka's timestamps are in milliseconds; a negative one means that there is none.
-    times = [message.timestamp()[1] for message in messages]
-    millis = pa.array([time if time >= 0 else None for time in times], pa.timestamp("ms", "UTC"))
-    arrays = [
-        pa.array([message.key() for message in messages], pa.binary()),
-        pa.array([message.value() for message in messages], pa.binary()),
-        pa.repeat(at.topic, count),
-        pa.repeat(pa.scalar(at.partition, pa.int32()), count),
-        pa.array([message.offset() for message in messages], pa.int64()),
-        millis.cast(TIMESTAMP),
-    ]
-    if _HEADERS.name in columns.names:
-        headers = [
-            message.headers() and [{"key": key, "value": value} for key, value in message.headers()]
-            for message in messages
-        ]
-        arrays.append(pa.array(headers, _HEADERS.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)

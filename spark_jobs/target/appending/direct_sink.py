@@ -33,6 +33,8 @@ class DirectSink:
         files: How tasks write.
         left: Computes the rows of the records of a micro-batch that its tasks have left, which the
             stream has as they are. None if tasks leave none.
+        read: Returns the same as a micro-batch has, from tasks that read the source themselves, or
+            None if Spark reads this one. None if Spark reads all.
     """
 
     target: Folder
@@ -40,6 +42,7 @@ class DirectSink:
     guard: TargetGuard
     files: TaskFiles
     left: Callable[[DataFrame, int], DataFrame] | None
+    read: Callable[[DataFrame, int], DataFrame | None] | None
 
     def stream(self, written: DataFrame, reporting: Callable[[_Write], _Write]) -> DataStreamWriter:
         """Return the writer of a query; the caller sets checkpoint and trigger.
@@ -69,6 +72,8 @@ class DirectSink:
 
     def _written(self, batch: DataFrame, batch_id: int) -> list[AddAction]:
         """Let tasks write a micro-batch; return the actions that add its files to the table."""
+        own = None if self.read is None else self.read(batch, batch_id)
+        batch = batch if own is None else own
         if self.left is None:
             return _actions(batch.collect())
         # Tasks write once; then the records that they left are looked at.

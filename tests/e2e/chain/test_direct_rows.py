@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from orchestration import operations
 from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
+from sources.kafka.ranges import Split
 from sources.storage.delta import delta_table
-from tests.e2e.case import Case, as_json, run_through, wrong
+from spark_jobs.query import followed_topic
+from spark_jobs.readers.direct_records import DirectRecords
+from tests.e2e.case import Case, as_json, moment, run_through, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_live
 from tests.services.lake import lake
 from tests.services.processes import wait_for
@@ -27,8 +32,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 KILL = """
 import os, signal
 from pathlib import Path
+from spark_jobs.query import followed_topic
 from spark_jobs.target.appending import append_once
 commit_once = append_once.commit_once
+followed_topic.READ_OFFSETS = {least}
 
 def die_or_commit(commit, table, transaction):
     for mark in Path(__file__).parent.glob("die-*"):
@@ -47,6 +54,7 @@ def either(rows):
     is_by_spark = Path(__file__).with_name("by-spark").exists()
     return rows.where("id >= 0") if is_by_spark else rows
 """
+COLUMNS = {"id": "bigint", "at": "timestamp", "v": "double"}
 ALL = {
     "id": "bigint",
     "at": "timestamp",
@@ -63,8 +71,7 @@ ALL = {
 
 
 def json_history(document: dict[str, Any]) -> None:
-    schema = {"id": "bigint", "at": "timestamp", "v": "double"}
-    files = {"path": "in/*.json", "format": "json", "schema": schema}
+    files = {"path": "in/*.json", "format": "json", "schema": COLUMNS}
     document["sources"][0] = {**document["sources"][0], **files, "batch": {"files": 1}}
 
 
@@ -131,9 +138,32 @@ def all_types(document: dict[str, Any]) -> None:
     document.pop("allowed_lateness")
 
 
+@pytest.fixture
+def read_by_tasks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Number of splits of each micro-batch whose records tasks read, although there are few."""
+    monkeypatch.setattr(followed_topic, "READ_OFFSETS", 1)
+    found: list[int] = []
+    of_splits = DirectRecords.of_splits
+
+    def noted(
+        records: DirectRecords, given: DataFrame, clock_ms: int, splits: Sequence[Split]
+    ) -> DataFrame:
+        found.append(len(splits))
+        return of_splits(records, given, clock_ms, splits)
+
+    monkeypatch.setattr(DirectRecords, "of_splits", noted)
+    return found
+
+
+@pytest.mark.parametrize("reader", ["tasks", "spark"])
 def test_the_table_is_that_of_spark_for_all_types_and_odd_records(
-    tmp_path: Path, servers: str, spark: SparkSession
+    tmp_path: Path,
+    servers: str,
+    spark: SparkSession,
+    reader: str,
+    request: pytest.FixtureRequest,
 ) -> None:
+    found = request.getfixturevalue("read_by_tasks") if reader == "tasks" else []
     case = Case(tmp_path, servers, partitions=2)
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
     for n in range(1000):
@@ -164,6 +194,8 @@ def test_the_table_is_that_of_spark_for_all_types_and_odd_records(
         tables.append(spark.read.format("delta").load(loaded.target.url))
         kept = loaded.require_generation().path("quarantine/live")
         tables.append(spark.read.format("delta").load(str(kept)))
+    # Spark hands the records over to the second transform, which needs its operators.
+    assert found == ([2] if reader == "tasks" else [])
     direct_rows, direct_bad, spark_rows, spark_bad = tables
     assert direct_rows.schema == spark_rows.schema
     assert direct_rows.count() == spark_rows.count() == 934
@@ -171,6 +203,89 @@ def test_the_table_is_that_of_spark_for_all_types_and_odd_records(
     compared = ["place", "partition", "offset", "timestamp", "key", "value", "kind"]
     assert direct_bad.select(compared).exceptAll(spark_bad.select(compared)).count() == 0
     assert direct_bad.count() == spark_bad.count() == 66
+
+
+AVRO = {
+    "type": "record",
+    "name": "event",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+    ],
+}
+
+
+def test_the_table_is_that_of_spark_for_avro_and_damaged_records(
+    tmp_path: Path, servers: str, spark: SparkSession, read_by_tasks: list[int]
+) -> None:
+    case = Case(tmp_path, servers, partitions=2)
+    (tmp_path / "event.avsc").write_text(json.dumps(AVRO))
+    schema = fastavro.parse_schema(AVRO)
+    producer = Producer({"bootstrap.servers": servers})
+    for n in range(1000):
+        out, at = BytesIO(), None if n % 7 == 0 else moment(n)
+        row = {"id": n, "at": at, "tags": [f"t{n}"] * (n % 3)}
+        fastavro.schemaless_writer(out, schema, row)
+        value = out.getvalue()[: -1 if n % 50 == 1 else None]
+        producer.produce(case.topic, value, partition=n % 2)
+    assert producer.flush(30) == 0
+    (tmp_path / "transforms.py").write_text(
+        "def same(rows):\n    return rows\n\n\n"
+        "def filtered(rows):\n    return rows.where('id >= 0')\n"
+    )
+    tables = []
+    for transform in ("same", "filtered"):
+
+        def edit(document: dict[str, Any], name: str = transform) -> None:
+            topic_alone(document)
+            kinds = {"id": "bigint", "at": "timestamp", "tags": "array<string>"}
+            fields = {"format": "avro", "avro_schema": "event.avsc", "on_bad_record": "drop"}
+            document["sources"][0].update(fields, schema=kinds)
+            document["transform"] = f"transforms:{name}"
+            document["name"] = name
+            document["sink"]["path"] = f"out-{name}"
+            document["state"] = f"state-{name}"
+
+        loaded = case.pipeline(edit)
+        run_chain(spark, loaded, lambda beat: beat.bad_records == 20)
+        direct, by_spark = files_of(loaded)
+        assert (len(direct) > 0, len(by_spark) > 0) == (transform == "same", transform != "same")
+        tables.append(spark.read.format("delta").load(loaded.target.url))
+    by_tasks, by_spark_rows = tables
+    assert len(read_by_tasks) > 0
+    assert by_tasks.schema == by_spark_rows.schema
+    assert by_tasks.count() == by_spark_rows.count() == 980
+    assert by_tasks.exceptAll(by_spark_rows).count() == 0
+
+
+def test_a_bounded_topic_is_written_by_the_tasks_that_read_it(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers, partitions=2)
+    case.produce(range(1000))
+
+    def archive_first(document: dict[str, Any]) -> None:
+        live = document["sources"][1]
+        live.update(max_offsets_per_batch=300, schema=COLUMNS)
+        ends = {"start": "earliest", "until": "latest", "on_bad_record": "quarantine"}
+        archive = {**live, "name": "archive", **ends}
+        document["sources"] = [archive, live]
+
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(case.topic, b"no object", partition=0, timestamp=1704200000000)
+    assert producer.flush(30) == 0
+    loaded = case.pipeline(archive_first)
+    run_chain(spark, loaded)
+    direct, by_spark = files_of(loaded)
+    # 300 offsets a micro-batch.
+    assert (len(direct) >= 4, by_spark) == (True, [])
+    report = audit(loaded)
+    assert (report.expected, wrong(report), report.ok) == (1000, {}, True)
+    kept = loaded.require_generation().path("quarantine/archive")
+    assert [row["value"] for row in DeltaTable(str(kept)).to_pyarrow_table().to_pylist()] == [
+        b"no object"
+    ]
 
 
 def test_one_run_writes_by_tasks_and_the_next_by_spark(
@@ -201,10 +316,46 @@ def test_one_run_writes_by_tasks_and_the_next_by_spark(
     assert (report.expected, wrong(report), report.ok) == (1300, {}, True)
 
 
+def test_tasks_read_what_transactions_leave_of_a_topic_that_gets_partitions(
+    tmp_path: Path, servers: str, spark: SparkSession, read_by_tasks: list[int]
+) -> None:
+    case = Case(tmp_path, servers, partitions=2)
+    loaded = case.pipeline(topic_alone)
+    expected: list[int] = []
+    for number in range(6):
+        if number == 3:
+            run_chain(spark, loaded)
+            case.grow(3)
+        # A new one, which knows all partitions.
+        producer = Producer({"bootstrap.servers": servers, "transactional.id": case.topic})
+        producer.init_transactions(30)
+        ids = range(100 * number, 100 * number + 100)
+        producer.begin_transaction()
+        for n in ids:
+            at = n % 2 if number < 3 else n % 3
+            producer.produce(case.topic, as_json(n).encode(), partition=at)
+        producer.flush(30)
+        if number % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+            expected += ids
+    run_live(spark, loaded)
+    assert sorted(delta_table(loaded.target).to_pyarrow_table()["id"].to_pylist()) == expected
+    # Where a new partition begins is left to Spark.
+    assert read_by_tasks[0] == 2
+    assert (audit(loaded).ok, len(read_by_tasks) < len(micro_batches(loaded))) == (True, True)
+
+
+def micro_batches(loaded: LoadedPipeline) -> list[dict[str, Any]]:
+    return [
+        entry for entry in delta_table(loaded.target).history() if entry["operation"] == "WRITE"
+    ]
+
+
 def topic_alone(document: dict[str, Any]) -> None:
-    schema = {"id": "bigint", "at": "timestamp", "v": "double"}
     live = document["sources"][1]
-    live.update(start="earliest", schema=schema, max_offsets_per_batch=300)
+    live.update(start="earliest", schema=COLUMNS, max_offsets_per_batch=300)
     document["sources"] = [live]
     document.pop("key")
     document.pop("allowed_lateness")
@@ -212,14 +363,15 @@ def topic_alone(document: dict[str, Any]) -> None:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("edit", [json_history, topic_alone])
+@pytest.mark.parametrize("least", [1, 50_000])
 def test_a_driver_that_dies_before_its_commit_leaves_each_row_once(
-    tmp_path: Path, servers: str, edit: Callable[[dict[str, Any]], None]
+    tmp_path: Path, servers: str, edit: Callable[[dict[str, Any]], None], least: int
 ) -> None:
     case = Case(tmp_path, servers)
     case.write_json_history()
     case.produce(range(1000 if edit is json_history else 0, 2000))
     transforms = tmp_path / "transforms.py"
-    transforms.write_text(transforms.read_text() + KILL)
+    transforms.write_text(transforms.read_text() + KILL.format(least=least))
     mark = tmp_path / "die-1"
     mark.touch()
     loaded = case.pipeline(edit)

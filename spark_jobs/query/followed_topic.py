@@ -13,7 +13,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import RateLimit, live_pace, rate_of
 from sources.config.rules import RowRules
 from sources.kafka.client import KafkaLog
-from sources.kafka.ranges import size_of, splits_of
+from sources.kafka.ranges import SPLIT_OFFSETS, size_of, splits_of
 from sources.planning.context import PipelineContext
 from sources.planning.key_of_changes import keep_key, known_key
 from sources.planning.topic_range import seam_end_after
@@ -124,8 +124,11 @@ class FollowedTopic:
             found = ranges.of(batch_id)
             if found is None or size_of(found) < READ_OFFSETS:
                 return None
-            splits, clock_ms = splits_of(found), offset_log.clock_ms(checkpoint, batch_id)
-            numbers = batch.sparkSession.range(0, len(splits), 1, len(splits))
+            session, clock_ms = batch.sparkSession, offset_log.clock_ms(checkpoint, batch_id)
+            # What a consumer has fetched beyond its split is lost, so there are few large ones.
+            share = size_of(found) // (2 * session.sparkContext.defaultParallelism)
+            splits = splits_of(found, max(share, SPLIT_OFFSETS))
+            numbers = session.range(0, len(splits), 1, len(splits))
             return self._records(writers).of_splits(numbers, clock_ms, splits)
 
         return DirectStream(written, self._left, read if can_read(self.source, spark) else None)

@@ -28,7 +28,7 @@ from spark_jobs.readers.direct_rows import RowWriters
 from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 from spark_jobs.readers.parse_records import reads_times_as_arrow
-from spark_jobs.readers.range_records import RECORDS, as_rows, range_reader
+from spark_jobs.readers.range_records import RECORDS, Fetched, as_rows, fetcher
 from spark_jobs.readers.spark_errors import reporting
 
 _EARLIEST, _LATEST = _BOUNDS = ("__earliest", "__latest")
@@ -42,6 +42,7 @@ _ORIGINS = {
     VALUE: "value",
 }
 _Parse = Callable[[pa.BinaryArray], pa.StructArray]
+_Part = tuple[pa.RecordBatch, Callable[[Mask], pa.RecordBatch]]
 _US = 1000  # microseconds in a millisecond
 
 
@@ -95,7 +96,12 @@ class DirectRecords:
         """
         bounds = zip(self.event_time.bounds_ms, _BOUNDS, strict=True) if self._is_checked else ()
         given = records.select(*self._given, *(bound.alias(name) for bound, name in bounds))
-        return given.mapInArrow(reporting(self._reader), ddl(self._reader.returned))
+        write = self._reader
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return write((batch, partial(_where, batch)) for batch in batches)
+
+        return given.mapInArrow(reporting(read), ddl(write.returned))
 
     def of_splits(
         self, given: DataFrame, clock_ms: int = 0, splits: Sequence[Split] = ()
@@ -110,14 +116,16 @@ class DirectRecords:
         """
         clock_ms = self.event_time.clock_ms or clock_ms
         bounds_ms = self.event_time.declared.bounds_ms(clock_ms) if self._is_checked else None
-        as_given = _Given(self._given, self.source.record_columns, bounds_ms)
-        records, write = range_reader(self.source), self._reader
+        columns = _Columns(self.source.record_columns, bounds_ms)
+        needed, whole = [VALUE, *self.source.record_columns], self._given
+        fetch, write = fetcher(self.source), self._reader
         rows = as_rows(splits)
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if splits:
                 batches = (rows.take(batch.column(0)) for batch in batches)
-            return write(map(as_given, records(batches)))
+            left = partial(columns.left, whole)
+            return write((columns.of(needed, each), partial(left, each)) for each in fetch(batches))
 
         return given.mapInArrow(reporting(read), ddl(write.returned))
 
@@ -141,42 +149,52 @@ class DirectRecords:
         parse: _Parse = partial(read_objects, columns=values)
         if source.format != "json":
             parse = RowDecoder(field_reader(source), values).rows
-        record = pa.schema([_of_record(name, source.record_columns) for name in self._names])
+        origin = _Columns(source.record_columns).origin
+        record = [RECORDS.field(origin(name)).with_name(name) for name in self._names]
         column = self.event_time.declared.column if self._is_checked else None
         returned = pa.schema([*self.writers.told, *record])
         return _Reader(parse, values.names, column, self.writers, returned)
 
 
-def _of_record(name: str, record_columns: Mapping[str, str]) -> pa.Field:
-    """Return the field of a record's column."""
-    return RECORDS.field(record_columns.get(name) or _ORIGINS[name]).with_name(name)
-
-
 @dataclass(frozen=True)
-class _Given:
-    """Function that gives the columns of a consumer's records their names, and adds the bounds.
+class _Columns:
+    """Columns of the records that a consumer has fetched, by their names here.
 
     Attributes:
-        names: Columns to return.
         record_columns: The part of a record by the declared column that it fills.
         bounds_ms: Lowest and highest event time that count, in Unix milliseconds; None if all do.
     """
 
-    names: Sequence[str]
     record_columns: Mapping[str, str]
-    bounds_ms: tuple[int, int] | None
+    bounds_ms: tuple[int, int] | None = None
 
-    def __call__(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        origins = (self.record_columns.get(name) or _ORIGINS[name] for name in self.names)
-        arrays = [records.column(origin) for origin in origins]
+    def of(self, names: Sequence[str], fetched: Fetched) -> pa.RecordBatch:
+        """Return columns of records, and the bounds of their event times."""
+        origins = [self.origin(name) for name in names]
+        records = fetched.batch(pa.schema(dict.fromkeys(map(RECORDS.field, origins))))
         bounds = dict(zip(_BOUNDS, self.bounds_ms or (), strict=False))
+        arrays = [records.column(origin) for origin in origins]
         arrays += [pa.repeat(bound, len(records)) for bound in bounds.values()]
-        return pa.RecordBatch.from_arrays(arrays, [*self.names, *bounds])
+        return pa.RecordBatch.from_arrays(arrays, [*names, *bounds])
+
+    def left(self, names: Sequence[str], fetched: Fetched, mask: Mask) -> pa.RecordBatch:
+        """Return columns of the records for which a mask is true."""
+        return self.of(names, fetched.where(mask))
+
+    def origin(self, name: str) -> str:
+        """Return which column of a consumer's records has a name here."""
+        return self.record_columns.get(name) or _ORIGINS[name]
+
+
+def _where(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
+    return batch.filter(pa.array(mask))
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Function for ``mapInArrow`` that writes good records and returns the others.
+    """Function that writes good records, and returns the others and what was written.
+
+    Its input are batches of records, each with a function that returns those of a mask as they are.
 
     Attributes:
         parse: Turns values into rows; those that it can't decide about are null.
@@ -192,12 +210,12 @@ class _Reader:
     writers: RowWriters
     returned: pa.Schema
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, parts: Iterator[_Part]) -> Iterator[pa.RecordBatch]:
         writer, left = self.writers.writer(), 0
-        for batch in batches:
+        for batch, where in parts:
             rows, good = self._rows(batch)
             if not good.all():
-                others = batch.filter(pa.array(~good))
+                others = where(~good)
                 left += len(others)
                 yield self._filled(others)
                 rows = rows.filter(pa.array(good))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sources.common.positions import TopicPartition
 from sources.common.schema import TIMESTAMP
 from sources.config.kafka_source import KafkaSource
+from sources.decoding.batch_cursor import Mask
 from sources.kafka.address import resolve_bootstrap
 from sources.kafka.consumer import consumer_settings
 from sources.kafka.range_reader import RangeReader
@@ -65,6 +67,31 @@ def can_read(source: KafkaSource, spark: SparkSession) -> bool:
     return is_local or security is None or not (security.needs_files or security.region)
 
 
+class Fetched(NamedTuple):
+    """Records of one partition, in order, as a consumer has fetched them.
+
+    Attributes:
+        partition: The partition.
+        messages: The records, each a ``confluent_kafka.Message``.
+    """
+
+    partition: TopicPartition
+    messages: list[Any]
+
+    def batch(self, columns: pa.Schema) -> pa.RecordBatch:
+        """Return the records.
+
+        Args:
+            columns: Those of :func:`columns_of` that are needed; each costs time.
+        """
+        arrays = [_COLUMNS[name](self) for name in columns.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+    def where(self, mask: Mask) -> Fetched:
+        """Return the records for which a mask is true."""
+        return self._replace(messages=[self.messages[at] for at in np.flatnonzero(mask)])
+
+
 def range_reader(source: KafkaSource) -> Step:
     """Return a function for ``mapInArrow`` that reads the records of ranges of offsets.
 
@@ -75,12 +102,21 @@ def range_reader(source: KafkaSource) -> Step:
     Args:
         source: The declaration.
     """
+    fetch, columns = fetcher(source), columns_of(source)
+    return reporting(lambda batches: (each.batch(columns) for each in fetch(batches)))
+
+
+def fetcher(source: KafkaSource) -> Callable[[Iterator[pa.RecordBatch]], Iterator[Fetched]]:
+    """Return what :func:`range_reader` does, for tasks that need only some columns of a record.
+
+    Args:
+        source: The declaration.
+    """
     # Only the driver's machine knows the address of a local broker.
     servers = resolve_bootstrap(source.bootstrap_servers)
     located = source.model_copy(update={"bootstrap_servers": servers})
-    columns = columns_of(source)
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def fetch(batches: Iterator[pa.RecordBatch]) -> Iterator[Fetched]:
         reader: RangeReader | None = None
         try:
             for batch in batches:
@@ -89,31 +125,44 @@ def range_reader(source: KafkaSource) -> Step:
                     reader = reader or RangeReader(consumer_settings(located))
                     at = TopicPartition(row["topic"], row["partition"])
                     for messages in reader.read(Split(at, row["first"], row["end"])):
-                        yield _records(at, messages, columns)
+                        yield Fetched(at, messages)
         finally:
             if reader is not None:
                 reader.close()
 
-    return reporting(read)
+    return fetch
 
 
-def _records(at: TopicPartition, messages: list[Any], columns: pa.Schema) -> pa.RecordBatch:
-    count = len(messages)
+def _offsets(records: Fetched) -> pa.Array:
+    first, last = records.messages[0].offset(), records.messages[-1].offset()
+    if last - first == len(records.messages) - 1:
+        return pa.array(np.arange(first, last + 1))
+    return pa.array([message.offset() for message in records.messages], pa.int64())
+
+
+def _times(records: Fetched) -> pa.Array:
     # Kafka's timestamps are in milliseconds; a negative one means that there is none.
-    times = [message.timestamp()[1] for message in messages]
+    times = [message.timestamp()[1] for message in records.messages]
     millis = pa.array([time if time >= 0 else None for time in times], pa.timestamp("ms", "UTC"))
-    arrays = [
-        pa.array([message.key() for message in messages], pa.binary()),
-        pa.array([message.value() for message in messages], pa.binary()),
-        pa.repeat(at.topic, count),
-        pa.repeat(pa.scalar(at.partition, pa.int32()), count),
-        pa.array([message.offset() for message in messages], pa.int64()),
-        millis.cast(TIMESTAMP),
+    return millis.cast(TIMESTAMP)
+
+
+def _headers(records: Fetched) -> pa.Array:
+    found = [
+        message.headers() and [{"key": key, "value": value} for key, value in message.headers()]
+        for message in records.messages
     ]
-    if _HEADERS.name in columns.names:
-        headers = [
-            message.headers() and [{"key": key, "value": value} for key, value in message.headers()]
-            for message in messages
-        ]
-        arrays.append(pa.array(headers, _HEADERS.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+    return pa.array(found, _HEADERS.type)
+
+
+_COLUMNS: dict[str, Callable[[Fetched], pa.Array]] = {
+    "key": lambda records: pa.array([each.key() for each in records.messages], pa.binary()),
+    "value": lambda records: pa.array([each.value() for each in records.messages], pa.binary()),
+    "topic": lambda records: pa.repeat(records.partition.topic, len(records.messages)),
+    "partition": lambda records: pa.repeat(
+        pa.scalar(records.partition.partition, pa.int32()), len(records.messages)
+    ),
+    "offset": _offsets,
+    "timestamp": _times,
+    "headers": _headers,
+}

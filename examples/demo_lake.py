@@ -115,7 +115,7 @@ def _run(
             rest,
             source.bootstrap_servers,
             source.topics[0],
-            rate=FEED_RATE / 10,
+            rate=FEED_RATE / 20,
         )
         before = _committed(second)
         _kill(second, lambda _: _committed(second) > before)

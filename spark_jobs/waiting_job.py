@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import socket
 import sys
@@ -21,28 +22,30 @@ from spark_jobs.driver.pipeline_run import only_session
 from spark_jobs.launch.shared_socket import connect
 
 
-def main(arguments: list[str]) -> int:
+def main(command: list[str]) -> int:
     """Answer questions until a run is given, then run it.
 
     Args:
-        arguments: Command line: ``--folder FOLDER``, the launch's folder for temporary files.
+        command: Command line: ``--folder FOLDER``, the launch's folder for temporary files.
 
     Returns:
         Exit status: 0 without a run, else that of the run's job.
     """
     parser = argparse.ArgumentParser(description="Wait for the run of a pipeline.")
     parser.add_argument("--folder", type=Path, required=True)
-    folder: Path = parser.parse_args(arguments).folder
+    folder: Path = parser.parse_args(command).folder
     run = _wait(folder)
     if run is not None:
-        return job.main(run)
+        arguments, environment = run
+        os.environ.update(environment)
+        return job.main(arguments)
     # Whoever started it may have been killed.
     shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 
-def _wait(folder: Path) -> list[str] | None:
-    """Return the arguments of the job to run; None if there is none."""
+def _wait(folder: Path) -> tuple[list[str], dict[str, str]] | None:
+    """Return arguments and environment variables of the job to run; None if there is none."""
     try:
         with socket.socket(socket.AF_UNIX) as launcher:
             connect(launcher, folder)
@@ -51,7 +54,8 @@ def _wait(folder: Path) -> list[str] | None:
             with launcher.makefile("r") as questions, launcher.makefile("w") as answers:
                 for line in questions:
                     if line.startswith("["):
-                        return list(map(str, json.loads(line)))
+                        arguments, environment = json.loads(line)
+                        return arguments, environment
                     answers.write(f"{answer(spark, line)}\n")
                     answers.flush()
     except (OSError, HybridError) as error:

@@ -40,6 +40,7 @@ from orchestration.defs.failures import failures
 from orchestration.defs.range_partitions import filled_ranges
 from orchestration.defs.table_asset import look
 from orchestration.defs.upstream import upstream_keys
+from orchestration.defs.waiting_drivers import driver_of_plan, driver_of_step
 from orchestration.progress.plan_preview import preview
 from orchestration.snapshots import declared
 from orchestration.supervision import supervisor
@@ -142,6 +143,7 @@ def _plan(
     loaded: LoadedPipeline, step: PlanStep, before: Sequence[dg.AssetKey]
 ) -> dg.AssetsDefinition:
     key = plan_key(loaded)
+    sources = loaded.pipeline.sources
     approved = dg.AssetCheckSpec(
         APPROVED, asset=key, description="A person has approved the plan; no step starts before."
     )
@@ -166,7 +168,9 @@ def _plan(
                 by = acting_user(context.run.tags, None)
                 context.log.info(f"Generation {begin(fresh, by).name} is begun.")
             say_candidate(context, fresh)
-            made = step.run(ChainRun(fresh, AssetLog(context, fresh))).value
+            reads = any(_is_requested(context, step_key(fresh, s.name)) for s in sources)
+            with driver_of_plan(context, fresh, is_needed=reads) as driver:
+                made = step.run(ChainRun(fresh, AssetLog(context, fresh), waiting=driver)).value
             seen = preview(fresh, made)
             generation = fresh.require_generation()
             given = find_approval(generation)
@@ -217,13 +221,16 @@ def _bounded(
         ):
             fresh = load_pipeline(loaded.path)
             say_candidate(context, fresh)
-            run = ChainRun(
-                fresh,
-                AssetLog(context, fresh),
-                rest_requested=_is_requested(context, live_key(loaded)),
-                environment=session.get_bootstrap_env_vars(),
-            )
-            end = step.run(run).value
+            is_live_next = _is_requested(context, live_key(loaded))
+            with driver_of_step(context, is_needed=is_live_next) as driver:
+                run = ChainRun(
+                    fresh,
+                    AssetLog(context, fresh),
+                    rest_requested=is_live_next,
+                    environment=session.get_bootstrap_env_vars(),
+                    waiting=driver,
+                )
+                end = step.run(run).value
         generation = run.context.generation
         note_on_run(context, {GENERATION_TAG: generation.name})
         bad = generation.read(bad_count_name(step.name), BadRecordCount)
@@ -302,11 +309,12 @@ def _live(
             acting = load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path)))
             if not is_restart:
                 say_candidate(context, acting)
-            run = ChainRun(acting, AssetLog(context, acting))
-            if is_restart:
-                beat = supervisor.restart(run.loaded, run.context.pipeline.source(step.name))
-            else:
-                beat = step.run(run).value
+            with driver_of_step(context) as driver:
+                run = ChainRun(acting, AssetLog(context, acting), waiting=driver)
+                if is_restart:
+                    beat = supervisor.restart(run.loaded, run.context.pipeline.source(step.name))
+                else:
+                    beat = step.run(run).value
         return dg.MaterializeResult(metadata=live_metadata(context, run.loaded, beat))
 
     return live

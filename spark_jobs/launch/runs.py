@@ -139,8 +139,8 @@ def find_or_launch(
     place = place_of(loaded.pipeline.spark)
     require_tool(place)
     locked: Lock | WatchedRun | None = None
-    if waiting is not None and (locked := waiting.take_lock(loaded, generation, extra)) is not None:
-        launch_id, start_run = waiting.launch_id, _by_waiting(waiting, generation, sources)
+    if waiting is not None and (locked := waiting.take_lock(loaded, generation)) is not None:
+        launch_id, start_run = waiting.launch_id, _by_waiting(waiting, generation, sources, extra)
     else:
         start_run = _way_of(loaded, generation, sources, launch_id, extra, place)
         locked = _lock_or_find(loaded, generation, source, launch_id)
@@ -207,10 +207,13 @@ def _way_of(
 
 
 def _by_waiting(
-    waiting: WaitingDriver, generation: Generation, sources: Sequence[str]
+    waiting: WaitingDriver,
+    generation: Generation,
+    sources: Sequence[str],
+    extra: Mapping[str, str],
 ) -> _StartRun:
     """Return the function that gives a run to the driver that waits for it."""
-    return lambda log, _: waiting.run(generation, sources, log)
+    return lambda log, _: waiting.run(generation, sources, log, extra)
 
 
 def _lock_or_find(

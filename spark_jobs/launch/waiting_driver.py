@@ -86,9 +86,7 @@ class WaitingDriver(SparkProcess):
         super().end()
         self._leave()
 
-    def take_lock(
-        self, loaded: LoadedPipeline, generation: Generation, extra: Mapping[str, str]
-    ) -> Lock | None:
+    def take_lock(self, loaded: LoadedPipeline, generation: Generation) -> Lock | None:
         """Take the launch lock of a generation for this driver, which holds it as long as it lives.
 
         Call :meth:`run` next.
@@ -96,7 +94,6 @@ class WaitingDriver(SparkProcess):
         Args:
             loaded: The pipeline as it is launched.
             generation: State folder of the generation.
-            extra: More environment variables for its job.
 
         Returns:
             The lock. None if the driver was not started, has ended, or was started for something
@@ -108,7 +105,7 @@ class WaitingDriver(SparkProcess):
         """
         process, inherited, lock = self._process, self._lock, None
         is_fit = process is not None and process.poll() is None and self.reason is None
-        if is_fit and inherited and not extra and self._needed(loaded) == self._started_as:
+        if is_fit and inherited and self._needed(loaded) == self._started_as:
             lock = inherited.take(generation)
         if lock is None:
             self.end()
@@ -117,7 +114,7 @@ class WaitingDriver(SparkProcess):
         return lock
 
     def run(
-        self, generation: Generation, sources: Sequence[str], log: Path
+        self, generation: Generation, sources: Sequence[str], log: Path, extra: Mapping[str, str]
     ) -> tuple[int, subprocess.Popen[bytes]]:
         """Let the driver read sources, one after the other; from now on it outlives this process.
 
@@ -125,6 +122,7 @@ class WaitingDriver(SparkProcess):
             generation: State folder of the generation, whose lock was taken for it.
             sources: Names of the sources, in order.
             log: The run's log file.
+            extra: More environment variables for its job.
 
         Returns:
             Number of the driver's process, and the process.
@@ -143,7 +141,7 @@ class WaitingDriver(SparkProcess):
         # One that has ended is noticed by who watches the run.
         if (channel := self._channel(process)) is not None:
             with suppress(ConnectionError):
-                channel.questions.write(f"{json.dumps(arguments)}\n")
+                channel.questions.write(f"{json.dumps([arguments, dict(extra)])}\n")
                 channel.questions.flush()
         self._process = self._scratch = None
         self._leave()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,29 @@ def require_nothing_left(group: int) -> None:
     wait_for(lambda: not is_there(), "the end of Spark's processes", 60)
 
 
-def test_the_driver_that_has_checked_the_transform_reads_history(loaded: LoadedPipeline) -> None:
+def launch_in_dagster(loaded: LoadedPipeline) -> None:
+    home = loaded.folder / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    own = {"DAGSTER_HOME": str(home), "HYBRID_PIPELINES": str(loaded.folder)}
+    subprocess.run(
+        [str(Path(sys.executable).with_name("dg")), "launch", "--job", loaded.pipeline.name],
+        check=True,
+        cwd=HOME,
+        env={**os.environ, **own, "VIRTUAL_ENV": sys.prefix},
+        capture_output=True,
+    )
+
+
+def run_by_command(loaded: LoadedPipeline) -> None:
     subprocess.run(hybrid(loaded), check=True, cwd=HOME, capture_output=True)
+
+
+@pytest.mark.parametrize("run", [run_by_command, launch_in_dagster])
+def test_the_driver_that_has_checked_the_transform_reads_history(
+    loaded: LoadedPipeline, run: Callable[[LoadedPipeline], None]
+) -> None:
+    run(loaded)
     generation = loaded.require_generation()
     beat, launch = read_heartbeat(generation, "history"), last_launch(generation)
     assert beat is not None

@@ -86,15 +86,16 @@ def test_it_answers_and_is_then_given_the_run(loaded: LoadedPipeline) -> None:
     generation = begun(loaded)
     scratch = submit.scratch_folder(driver.launch_id)
     with driver:
-        lock = driver.take_lock(loaded, generation, {})
+        lock = driver.take_lock(loaded, generation)
         assert lock is not None
         log = generation.path("run/history.log")
-        given, process = driver.run(generation, ["history", "live"], log)
+        given, process = driver.run(generation, ["history", "live"], log, {"MORE": "1"})
         lock.hand_over(given)
     # It outlives the context, and has the lock, the log and its folder.
     assert given == pid
     assert process.wait(30) == 0
-    arguments = json.loads((loaded.folder / "given").read_text())
+    arguments, environment = json.loads((loaded.folder / "given").read_text())
+    assert environment == {"MORE": "1"}
     assert arguments == submit.job_arguments(loaded, ["history", "live"], driver.launch_id)
     assert "got ready?" in log.read_text()
     assert not is_launched(generation)
@@ -112,10 +113,10 @@ def test_the_next_one_waits_for_the_lock_of_the_one_that_runs(loaded: LoadedPipe
         assert driver.launch_id == first
         present.release()
         assert not is_launched(generation)
-        lock = driver.take_lock(loaded, generation, {})
+        lock = driver.take_lock(loaded, generation)
         assert lock is not None
         log = generation.path("run/live.log")
-        pid, process = driver.run(generation, ["live"], log)
+        pid, process = driver.run(generation, ["live"], log, {})
         lock.hand_over(pid)
     assert process.wait(30) == 0
     assert "--source" in log.read_text()
@@ -128,7 +129,7 @@ def test_without_a_run_nothing_is_left(loaded: LoadedPipeline, when: str) -> Non
     generation = begun(loaded)
     with driver:
         if when == "locked":
-            lock = driver.take_lock(loaded, generation, {})
+            lock = driver.take_lock(loaded, generation)
             assert lock is not None
             lock.release()
             assert is_launched(generation)
@@ -154,7 +155,7 @@ def test_a_driver_that_does_not_fit_any_more_ends(
     driver, pid = started(loaded)
     generation = begun(loaded)
     change(loaded)
-    assert driver.take_lock(loaded, generation, {}) is None
+    assert driver.take_lock(loaded, generation) is None
     assert not runs(pid)
     assert not is_launched(generation)
 
@@ -165,7 +166,7 @@ def test_other_properties_of_spark_need_another_driver(
     driver, pid = started(loaded)
     generation = begun(loaded)
     monkeypatch.setattr(submit, "waiting_command", lambda *_: ["other"])
-    assert driver.take_lock(loaded, generation, {}) is None
+    assert driver.take_lock(loaded, generation) is None
     assert not runs(pid)
 
 
@@ -175,7 +176,7 @@ def test_a_driver_that_has_ended_is_not_given_the_run(loaded: LoadedPipeline) ->
     wait_for(lambda: not runs(pid), "the end of the driver")
     assert driver.ask("still there?") == ""
     assert driver.reason == "its process ended with exit status -9: got ready?"
-    assert driver.take_lock(loaded, begun(loaded), {}) is None
+    assert driver.take_lock(loaded, begun(loaded)) is None
 
 
 def test_the_plan_is_checked_also_where_no_driver_can_wait(
@@ -190,7 +191,7 @@ def test_the_plan_is_checked_also_where_no_driver_can_wait(
     monkeypatch.setattr(spark_process, "_COMMAND", echo)
     with WaitingDriver(loaded) as driver:
         assert driver.ask("ready?") == "ready?\n"
-        assert driver.take_lock(loaded, begun(loaded), {}) is None
+        assert driver.take_lock(loaded, begun(loaded)) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""The driver that waits from one step of a Dagster run to the next, where they share a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from sources.config.loader import LoadedPipeline
+from spark_jobs.launch.waiting_driver import WaitingDriver
+
+# By Dagster's run. It ends with the process at the latest, by itself.
+_WAITING: dict[str, WaitingDriver] = {}
+
+
+@contextmanager
+def driver_of_plan(
+    context: dg.AssetExecutionContext, loaded: LoadedPipeline, *, is_needed: bool
+) -> Iterator[WaitingDriver | None]:
+    """Give the plan a driver that may wait for its run; it waits when the context is left.
+
+    Args:
+        context: The step of the plan.
+        loaded: The pipeline.
+        is_needed: Whether this Dagster run is to read sources, too.
+    """
+    fits = is_needed and WaitingDriver.fits(loaded)
+    with _kept(context, WaitingDriver(loaded) if fits else None, is_needed=is_needed) as driver:
+        yield driver
+
+
+@contextmanager
+def driver_of_step(
+    context: dg.AssetExecutionContext, *, is_needed: bool = False
+) -> Iterator[WaitingDriver | None]:
+    """Give a step the driver that waits for it, if there is one.
+
+    Args:
+        context: The step.
+        is_needed: Whether a later step of this Dagster run may need one.
+    """
+    driver = _WAITING.pop(context.run.run_id, None)
+    with _kept(context, driver, is_needed=is_needed):
+        yield driver
+
+
+@contextmanager
+def _kept(
+    context: dg.AssetExecutionContext, driver: WaitingDriver | None, *, is_needed: bool
+) -> Iterator[WaitingDriver | None]:
+    is_done = False
+    try:
+        yield driver
+        is_done = True
+    finally:
+        if driver is not None and is_done and is_needed:
+            _WAITING[context.run.run_id] = driver
+        elif driver is not None:
+            driver.end()

@@ -1,0 +1,93 @@
+"""Which step of a Dagster run gets the driver that waits, and when it ends."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from orchestration.defs import waiting_drivers
+from orchestration.defs.waiting_drivers import driver_of_plan, driver_of_step
+from sources.config.loader import LoadedPipeline, load_pipeline
+
+
+class Driver:
+    """A driver that only knows whether it was ended."""
+
+    def __init__(self, _loaded: LoadedPipeline) -> None:
+        self.has_ended = False
+
+    @staticmethod
+    def fits(loaded: LoadedPipeline) -> bool:
+        return loaded.pipeline.spark.master.startswith("local")
+
+    def end(self) -> None:
+        self.has_ended = True
+
+
+@pytest.fixture(autouse=True)
+def drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_drivers, "WaitingDriver", Driver)
+
+
+def declared(folder: Path, master: str) -> LoadedPipeline:
+    document = {
+        "name": "orders",
+        "event_time": "at",
+        "sources": [{"type": "files", "name": "history", "path": "in", "format": "parquet"}],
+        "transform": "shop:orders",
+        "sink": {"path": "out", "mode": "append", "key": ["id"]},
+        "state": "state",
+        "spark": {"master": master},
+    }
+    path = folder / "orders.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return load_pipeline(path)
+
+
+def given(
+    loaded: LoadedPipeline, *, reads: bool = True, then: tuple[bool, ...] = (), fails: int = -1
+) -> list[Any]:
+    """The drivers that the plan and the steps after it have had, in one Dagster run.
+
+    Args:
+        loaded: The pipeline.
+        reads: Whether the run is to read sources after the plan.
+        then: For each step after the plan, whether a later one may need a driver.
+        fails: Number of the step that fails; the plan is 0.
+    """
+    found: list[Any] = []
+
+    @dg.asset
+    def steps(context: dg.AssetExecutionContext) -> None:
+        with driver_of_plan(context, loaded, is_needed=reads) as driver:
+            found.append(driver)
+            if fails == 0:
+                raise ValueError
+        for number, is_needed in enumerate(then, 1):
+            with driver_of_step(context, is_needed=is_needed) as driver:
+                found.append(driver)
+                if fails == number:
+                    raise ValueError
+
+    dg.materialize([steps], raise_on_error=False)
+    assert waiting_drivers._WAITING == {}
+    return found
+
+
+def test_all_steps_get_the_driver_of_the_plan_and_the_last_one_ends_it(tmp_path: Path) -> None:
+    plan, history, live = given(declared(tmp_path, "local[1]"), then=(True, False))
+    assert plan is history is live
+    assert plan.has_ended
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_a_step_that_fails_ends_it(tmp_path: Path, fails: int) -> None:
+    first, *_ = given(declared(tmp_path, "local[1]"), then=(True, False), fails=fails)
+    assert first.has_ended
+
+
+def test_none_waits_if_only_the_plan_is_made_or_drivers_run_elsewhere(tmp_path: Path) -> None:
+    assert given(declared(tmp_path, "local[1]"), reads=False, then=(False,)) == [None, None]
+    assert given(declared(tmp_path, "spark://a:7077"), then=(False,)) == [None, None]

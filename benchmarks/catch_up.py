@@ -48,9 +48,9 @@ from sources.config.loader import LoadedPipeline
 from sources.kafka.client import KafkaLog
 from spark_jobs.jvm.jar_sets import JarSet, excludes
 from spark_jobs.jvm.jars import obtain
-from spark_jobs.readers.event_times import EventTimeCheck
-from spark_jobs.readers.kafka_stream import stream_topics, with_new_partitions
-from spark_jobs.readers.parse_records import parse_values
+from spark_jobs.readers.topics.event_times import EventTimeCheck
+from spark_jobs.readers.topics.kafka_stream import stream_topics, with_new_partitions
+from spark_jobs.readers.topics.parse_records import parse_values
 
 # Not among PySpark's own jars; the newest version in the repositories.
 _AVRO = JarSet(

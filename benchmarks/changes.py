@@ -36,10 +36,10 @@ from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.kafka.client import KafkaLog
-from spark_jobs.readers.event_times import EventTimeCheck
-from spark_jobs.readers.kafka_stream import stream_topics, with_new_partitions
-from spark_jobs.readers.parse_records import parse_values
 from spark_jobs.readers.spark_errors import reporting_batch
+from spark_jobs.readers.topics.event_times import EventTimeCheck
+from spark_jobs.readers.topics.kafka_stream import stream_topics, with_new_partitions
+from spark_jobs.readers.topics.parse_records import parse_values
 from spark_jobs.target import sink
 
 _TOPIC = "shop.public.orders"

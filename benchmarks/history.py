@@ -29,7 +29,7 @@ from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.plan import make_plan
-from spark_jobs.readers.planned_files import PlannedSource
+from spark_jobs.readers.files.planned_files import PlannedSource
 
 FILES = 32
 _BEGIN_US = 1_704_067_200_000_000

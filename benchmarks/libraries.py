@@ -33,7 +33,7 @@ from sources.common.schema import parse_schema
 from sources.decoding.avro import AvroReader
 from sources.decoding.protobuf import ProtobufReader
 from sources.storage.folder import Folder
-from spark_jobs.readers.plan_log import Entry, FilesOfLog, PlanLog, versions_of
+from spark_jobs.readers.files.plan_log import Entry, FilesOfLog, PlanLog, versions_of
 
 _RECORDS = 10_000
 _REPEATS = 20

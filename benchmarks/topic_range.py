@@ -30,10 +30,10 @@ from sources.kafka.ranges import Split
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.planning.topic_range import require_range
-from spark_jobs.readers.event_times import EventTimeCheck
-from spark_jobs.readers.kafka_stream import stream_topics
-from spark_jobs.readers.parse_records import parse_values
-from spark_jobs.readers.planned_topic import PlannedTopic
+from spark_jobs.readers.topics.event_times import EventTimeCheck
+from spark_jobs.readers.topics.kafka_stream import stream_topics
+from spark_jobs.readers.topics.parse_records import parse_values
+from spark_jobs.readers.topics.planned_topic import PlannedTopic
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ from sources.config.loader import LoadedPipeline, declare
 from sources.errors import HybridError
 from sources.planning.transform_analysis import AnalysisRequest
 from sources.storage.folder import Folder
-from spark_jobs.query.analysis import analyze
-from spark_jobs.query.place import empty_stream
+from spark_jobs.query.places.place import empty_stream
+from spark_jobs.query.transform.analysis import analyze
 from spark_jobs.readers.spark_errors import report_of
 
 

@@ -22,8 +22,8 @@ from sources.planning.transform_analysis import AnalysisAnswer, AnalysisRequest
 from sources.storage.folder import Folder
 from spark_jobs.changed_columns.difference import compare_transforms
 from spark_jobs.jvm.storage_jar import use_own_classes
-from spark_jobs.query.analysis import analyze
-from spark_jobs.readers.catalog_table import place_of
+from spark_jobs.query.transform.analysis import analyze
+from spark_jobs.readers.files.catalog_table import place_of
 
 _Request = AnalysisRequest | PlacesRequest | ColumnsRequest
 _REQUESTS: TypeAdapter[_Request] = TypeAdapter(_Request)

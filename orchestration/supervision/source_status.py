@@ -17,7 +17,7 @@ from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from spark_jobs.launch import process
 from spark_jobs.launch.runs import find_run
-from spark_jobs.readers.kept_batch import waiting_change
+from spark_jobs.readers.files.kept_batch import waiting_change
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
 

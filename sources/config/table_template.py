@@ -234,7 +234,7 @@ class Template:
         snapshot = made.get("snapshot", self.declared.snapshot)
         return {
             "event_time": "_committed_at",
-            "transform": "spark_jobs.query.unchanged:unchanged",
+            "transform": "spark_jobs.query.transform.unchanged:unchanged",
             **rest,
             "name": pipeline_name(made["name"], table.name),
             "about": {"group": made["name"], **rest.get("about", {})},

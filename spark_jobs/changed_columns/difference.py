@@ -27,7 +27,7 @@ from spark_jobs.changed_columns.expressions import (
 )
 from spark_jobs.changed_columns.fitness import RERUN
 from spark_jobs.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
-from spark_jobs.query.user_transform import load_transform
+from spark_jobs.query.transform.user_transform import load_transform
 
 _MOST_STEPS = 100
 

@@ -29,7 +29,7 @@ from spark_jobs.changed_columns.fitness import require_plain
 from spark_jobs.changed_columns.splice import splice
 from spark_jobs.changed_columns.state import keep_history
 from spark_jobs.checkpoint.transform_compatibility import record_transform
-from spark_jobs.query.described_transform import describe_transform, on_no_rows
+from spark_jobs.query.transform.described_transform import describe_transform, on_no_rows
 from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.target.delta_table import commit_files, open_table
 from spark_jobs.target.sink import prepare_table

@@ -20,7 +20,7 @@ from spark_jobs.changed_columns.kept import kept_context
 from spark_jobs.changed_columns.new_table import NewTable
 from spark_jobs.changed_columns.state import copy_run, pin
 from spark_jobs.checkpoint.transform_compatibility import Transform
-from spark_jobs.query.described_transform import describe_transform
+from spark_jobs.query.transform.described_transform import describe_transform
 
 
 def compute_changed_columns(

@@ -24,7 +24,7 @@ from sources.state.generation import Generation
 from sources.storage.stores import Stores
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.readers.bad_records import STAGED, staging_folder
-from spark_jobs.readers.decode_records import REPAIRED
+from spark_jobs.readers.topics.decode_records import REPAIRED
 from spark_jobs.target.delta_table import commit_once
 
 _PLACE = ["place", "partition", "offset"]

@@ -28,8 +28,8 @@ from spark_jobs.driver.late_rows import LateRowCounter
 from spark_jobs.driver.measurement import Measurement, Pace, TaskWatch
 from spark_jobs.driver.progress_reports import ProgressReports
 from spark_jobs.query.declaration import QueryDeclaration
-from spark_jobs.query.place import Growing, PlaceStream
-from spark_jobs.query.seam_metrics import SeamMetrics
+from spark_jobs.query.places.place import Growing, PlaceStream
+from spark_jobs.query.seam.metrics import SeamMetrics
 from spark_jobs.query.streaming_query import RunningQuery
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
 from spark_jobs.run_state.lock import QueryLock

@@ -21,8 +21,8 @@ from spark_jobs.driver.watch import (
     watch,
 )
 from spark_jobs.query.declaration import declare_query
-from spark_jobs.query.followed_topic import Prepared
-from spark_jobs.query.place import Growing
+from spark_jobs.query.places.followed_topic import Prepared
+from spark_jobs.query.places.place import Growing
 from spark_jobs.query.streaming_query import RunningQuery
 
 STOPPED = 0

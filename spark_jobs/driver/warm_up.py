@@ -22,7 +22,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.query.declaration import QueryDeclaration
-from spark_jobs.query.followed_topic import ExpectedTopic, Prepared
+from spark_jobs.query.places.followed_topic import ExpectedTopic, Prepared
 
 _POLL_S = 0.2
 _log = logging.getLogger("hybrid.rehearsal")

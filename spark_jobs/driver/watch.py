@@ -18,8 +18,8 @@ from spark_jobs.driver.reporter import QueryReporter, Reporter
 from spark_jobs.query.builder import build_query
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.filled_state import filling_state
-from spark_jobs.query.seam import Seam
-from spark_jobs.query.seam_filter import OlderThanKeysError
+from spark_jobs.query.seam.filters import OlderThanKeysError
+from spark_jobs.query.seam.topic_seam import Seam
 from spark_jobs.query.streaming_query import RunningQuery
 from spark_jobs.readers.spark_errors import report_of
 

@@ -28,15 +28,15 @@ from spark_jobs.checkpoint.watermark import (
 )
 from spark_jobs.query.copied_files import copied_history
 from spark_jobs.query.declaration import QueryDeclaration
-from spark_jobs.query.described_transform import describe_transform, no_rows, on_no_rows
 from spark_jobs.query.direct_rows import direct_query
-from spark_jobs.query.passed_columns import (
+from spark_jobs.query.places.place import PlaceStream
+from spark_jobs.query.transform.described_transform import describe_transform, no_rows, on_no_rows
+from spark_jobs.query.transform.passed_columns import (
     columns_passed_on,
     needs_rows_passed_on,
     require_passed_on,
 )
-from spark_jobs.query.place import PlaceStream
-from spark_jobs.query.user_transform import load_transform
+from spark_jobs.query.transform.user_transform import load_transform
 from spark_jobs.readers.spark_errors import reporting_batch
 from spark_jobs.readers.wrong_rows import keeping_wrong_rows
 from spark_jobs.target import sink

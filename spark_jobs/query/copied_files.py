@@ -12,8 +12,8 @@ from sources.files.whole_files import JudgedFile
 from sources.planning.copied_files import why_none
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.declaration import QueryDeclaration
-from spark_jobs.query.file_places import PlannedFilesPlace
-from spark_jobs.readers.planned_files import PlannedSource
+from spark_jobs.query.places.file_places import PlannedFilesPlace
+from spark_jobs.readers.files.planned_files import PlannedSource
 
 
 class CopiedHistory:

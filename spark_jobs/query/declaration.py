@@ -23,15 +23,15 @@ from sources.planning.rounds import history_of
 from sources.planning.topic_range import find_range, require_range, seam_end_after
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.query.file_places import GrowingFolderPlace, PlannedFilesPlace
-from spark_jobs.query.followed_topic import Prepared
-from spark_jobs.query.history import EarlierSources, Planned
-from spark_jobs.query.place import Place, PlaceholderPlace
-from spark_jobs.query.seam import Seam
-from spark_jobs.query.topic_places import FollowedTopicPlace, ReadRangePlace, TopicRangePlace
-from spark_jobs.readers.parse_records import record_columns
-from spark_jobs.readers.planned_files import PlannedSource
-from spark_jobs.readers.planned_topic import PlannedTopic
+from spark_jobs.query.places.file_places import GrowingFolderPlace, PlannedFilesPlace
+from spark_jobs.query.places.followed_topic import Prepared
+from spark_jobs.query.places.history import EarlierSources, Planned
+from spark_jobs.query.places.place import Place, PlaceholderPlace
+from spark_jobs.query.places.topic_places import FollowedTopicPlace, ReadRangePlace, TopicRangePlace
+from spark_jobs.query.seam.topic_seam import Seam
+from spark_jobs.readers.files.planned_files import PlannedSource
+from spark_jobs.readers.topics.parse_records import record_columns
+from spark_jobs.readers.topics.planned_topic import PlannedTopic
 
 
 @dataclass(frozen=True)

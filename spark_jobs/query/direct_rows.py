@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from sources.common.schema import ddl, parse_schema
 from sources.storage.folder import Folder
 from spark_jobs.query.declaration import QueryDeclaration
-from spark_jobs.query.place import PlaceStream
+from spark_jobs.query.places.place import PlaceStream
 from spark_jobs.readers.direct_rows import RowWriters
 from spark_jobs.target.appending.append_once import columns_with_statistics
 from spark_jobs.target.appending.direct_sink import DirectSink

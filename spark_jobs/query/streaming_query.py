@@ -7,7 +7,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.builder import BuiltQuery
 from spark_jobs.query.declaration import QueryDeclaration
-from spark_jobs.query.place import PlaceStream
+from spark_jobs.query.places.place import PlaceStream
 
 
 class RunningQuery:

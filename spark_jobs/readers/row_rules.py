@@ -4,7 +4,7 @@ Spark evaluates the conditions, in history and live alike, after ``select`` and 
 the event time, and before the seam filter: a row of the topic that breaks a rule is counted for the
 topic, whatever history holds. Rows that are left out are staged like bad records
 (:mod:`spark_jobs.readers.bad_records`); those of Parquet files by the driver
-(:mod:`spark_jobs.readers.parquet_rules`).
+(:mod:`spark_jobs.readers.files.parquet_rules`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sources.config.rules import RULE_KIND, RowRules
 from sources.errors import InputError
 from sources.storage.folder import Folder
 from spark_jobs.readers.bad_records import STAGED, unmovable, without_staged
-from spark_jobs.readers.decode_records import KEY, RECORD, TIME, VALUE
-from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 from spark_jobs.readers.spark_errors import raise_reported
+from spark_jobs.readers.topics.decode_records import KEY, RECORD, TIME, VALUE
+from spark_jobs.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 
 FILE, ROW = FILE_COLUMNS = ("__file", "__row")
 """Columns of a row of a file that is no Parquet: the file, and a number of the row in it.

@@ -30,8 +30,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.errors import ErrorReport, HybridError
 from spark_jobs.checkpoint.transform_compatibility import state_refusal
-from spark_jobs.readers.kafka_stream import LOG_COLUMNS
-from spark_jobs.readers.unreadable_file import unreadable_file
+from spark_jobs.readers.files.unreadable_file import unreadable_file
+from spark_jobs.readers.topics.kafka_stream import LOG_COLUMNS
 
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""

@@ -22,7 +22,7 @@ from orchestration.supervision.status import status
 from sources.planning.context import PipelineContext
 from sources.planning.discovery import GrowingFolder
 from spark_jobs.launch import process
-from spark_jobs.readers import plan_log
+from spark_jobs.readers.files import plan_log
 from tests.e2e.case import Case, as_json, steps, windows, wrong
 from tests.e2e.in_session import run_history, run_live
 from tests.services.processes import runs, wait_for

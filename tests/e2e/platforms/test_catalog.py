@@ -21,7 +21,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.storage.folder import Folder
 from spark_jobs.jvm.jars import resolve
-from spark_jobs.readers.catalog_table import place_of
+from spark_jobs.readers.files.catalog_table import place_of
 from spark_jobs.target.catalog_entry import CatalogEntry
 from tests.e2e.case import Case, run_through, wrong
 

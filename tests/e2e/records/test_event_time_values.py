@@ -23,8 +23,8 @@ from sources.config.bad_records import BadRecordCount
 from sources.config.loader import LoadedPipeline, load_pipeline
 from spark_jobs.driver.collector import Collector
 from spark_jobs.readers.bad_records import staging_folder
-from spark_jobs.readers.event_times import EventTimeCheck
-from spark_jobs.readers.parse_records import parse_values
+from spark_jobs.readers.topics.event_times import EventTimeCheck
+from spark_jobs.readers.topics.parse_records import parse_values
 from tests.e2e.case import live_of
 from tests.e2e.in_session import fails_with
 from tests.sources.decoding.value_case import MESSAGE, ORIGIN, descriptors, order_class

@@ -24,7 +24,7 @@ from sources.planning.discovery import GrowingFolder
 from sources.planning.plan import make_plan
 from sources.state.generation import Generation
 from spark_jobs.readers.bad_records import staging_folder
-from spark_jobs.readers.planned_files import PlannedSource
+from spark_jobs.readers.files.planned_files import PlannedSource
 from tests.e2e.in_session import fails_with
 from tests.sources.files.dirty_files import (
     EPOCH,

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import ddl, parse_schema
 from sources.decoding.json_batches import read_objects
-from spark_jobs.readers.event_times import EventTimeCheck
-from spark_jobs.readers.parse_records import parse_values
+from spark_jobs.readers.topics.event_times import EventTimeCheck
+from spark_jobs.readers.topics.parse_records import parse_values
 from tests.e2e.case import Case, as_json, live_of, wrong
 from tests.e2e.in_session import run_and_audit
 from tests.sources.decoding.json_case import COLUMNS, PLAIN, UNUSUAL, UNUSUAL_VALUES, documents

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import TopicPartition
 from spark_jobs.driver.progress_reports import ProgressReports
-from spark_jobs.query.seam_filter import IS_NEW
-from spark_jobs.query.seam_metrics import SeamMetrics, observe_seam
-from spark_jobs.query.seam_offsets import SeamOffsets
-from spark_jobs.readers.kafka_stream import OFFSET, PARTITION, TOPIC
+from spark_jobs.query.seam.filters import IS_NEW
+from spark_jobs.query.seam.metrics import SeamMetrics, observe_seam
+from spark_jobs.query.seam.offsets import SeamOffsets
+from spark_jobs.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -44,7 +44,7 @@ def document(name: str, **more: Any) -> dict[str, Any]:
                 },
             },
         ],
-        "transform": "spark_jobs.query.unchanged:unchanged",
+        "transform": "spark_jobs.query.transform.unchanged:unchanged",
         "sink": {
             "path": f"out/{name}",
             "mode": "merge",

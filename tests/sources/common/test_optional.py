@@ -137,8 +137,8 @@ for name in {names!r}:
 import orchestration.definitions
 import sources.decoding.changes.reader, sources.decoding.changes.envelopes
 import sources.files.format_registry
-import spark_jobs.readers.bad_records, spark_jobs.readers.planned_files
-import spark_jobs.readers.parse_records, spark_jobs.query.streaming_query
+import spark_jobs.readers.bad_records, spark_jobs.readers.files.planned_files
+import spark_jobs.readers.topics.parse_records, spark_jobs.query.streaming_query
 import spark_jobs.target.ranges.replace_range
 from orchestration.cli.main import main
 main()

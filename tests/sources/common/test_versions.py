@@ -37,9 +37,9 @@ from sources.state.generation import CurrentGeneration, GenerationInfo
 from spark_jobs.checkpoint.history_watermark import HistoryWatermark
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.launch.record import Launch
-from spark_jobs.query.kept_rows import KeptRows
-from spark_jobs.readers.kept_batch import KeptBatch
-from spark_jobs.readers.staged_listings import StagedListing
+from spark_jobs.query.seam.kept_rows import KeptRows
+from spark_jobs.readers.files.kept_batch import KeptBatch
+from spark_jobs.readers.files.staged_listings import StagedListing
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_rows import LateRows
 from spark_jobs.run_state.lease import LeaseRecord

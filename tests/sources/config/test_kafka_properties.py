@@ -11,7 +11,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.errors import InputError
 from sources.kafka.client import KafkaLog
 from sources.kafka.consumer import consumer_settings
-from spark_jobs.readers.kafka_stream import client_options
+from spark_jobs.readers.topics.kafka_stream import client_options
 
 PROPERTIES = {
     "both": {"client.id": "backfill", "reconnect.backoff.ms": 250},

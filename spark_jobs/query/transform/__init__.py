@@ -1,0 +1,1 @@
+"""The pipeline's transform: loaded, analyzed by Spark, described, and judged."""

@@ -19,10 +19,15 @@ from tests.services.hdfs_server import hdfs_server
 from tests.services.standalone import Standalone, standalone
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True)
 def _interrupts() -> None:
-    """SIGINT interrupts tests and what they start, though a shell in the background ignores it."""
+    """SIGINT interrupts a test and what it starts, and SIGTERM ends them.
+
+    A shell in the background ignores SIGINT, and a driver's `main` that a test has called in this
+    process handles both.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ _OWN = ("tables", "init", "cut", "publish-cuts")
 # They bring what is not copied yet into files, all tables at one point in time.
 _COPYING = ("run", "snapshot")
 # They wait for Spark, so they act on several tables at a time.
-_STARTING = ("run", "resume")
+_WAITING = ("run", "resume", "drain")
 Run = Callable[[list[str]], int]
 """Runs a command line, and returns its exit status."""
 
@@ -90,7 +90,7 @@ def _act_on_all(
         return table, status, out.getvalue()
 
     worst, documents = 0, {}
-    with _each(act_on, tables, together=before[0] in _STARTING) as each:
+    with _each(act_on, tables, together=before[0] in _WAITING) as each:
         for table, status, said in each:
             worst = max(worst, status)
             if is_json:
@@ -132,7 +132,7 @@ def _each(
             try:
                 yield found
             except KeyboardInterrupt:
-                tell("Interrupted: what is being started is ended first.")
+                tell("Interrupted: what is under way is ended first.")
                 raise
 
 

@@ -49,8 +49,8 @@ def in_command(run: Callable[[list[str]], None]) -> many_tables.Run:
     return end
 
 
-@pytest.mark.parametrize("command", ["run", "resume"])
-def test_four_tables_at_a_time_are_brought_to_their_live_run_which_keeps_their_answers_apart(
+@pytest.mark.parametrize("command", ["run", "resume", "drain"])
+def test_commands_that_wait_act_on_four_tables_at_a_time_and_keep_their_answers_apart(
     file: Template, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     together = threading.Barrier(4, timeout=30)
@@ -104,7 +104,7 @@ def test_lines_of_tables_that_are_started_together_name_their_table(
     assert len(lines) == len(TABLES) * len(alone)
 
 
-def test_an_interrupt_ends_what_is_being_started_before_the_command_ends(
+def test_an_interrupt_ends_what_is_under_way_before_the_command_ends(
     file: Template, capsys: pytest.CaptureFixture[str]
 ) -> None:
     together = threading.Barrier(4, timeout=60)
@@ -125,7 +125,7 @@ def test_an_interrupt_ends_what_is_being_started_before_the_command_ends(
     assert many_tables.act(["run", str(file.path)], in_command(run)) == 130
     assert ended == begun
     assert len(begun) == 4
-    assert "Interrupted: what is being started is ended first." in capsys.readouterr().err
+    assert "Interrupted: what is under way is ended first." in capsys.readouterr().err
 
 
 def test_an_interrupt_of_a_command_on_one_table_after_the_other_ends_the_command(

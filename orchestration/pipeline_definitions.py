@@ -49,9 +49,6 @@ def pipeline_definitions(
         selection=chain_selection(loaded),
         description=job_texts.build(loaded),
         tags=loaded.pipeline.about.tags,
-        # The steps follow each other; a process for each would only start Python each time, and
-        # end the driver that waits for the next one.
-        executor_def=dg.in_process_executor,
     )
     generations = generation_job(loaded)
     control = control_job(loaded)

@@ -171,9 +171,9 @@ def _plan(
             reads = any(_is_requested(context, step_key(fresh, s.name)) for s in sources)
             with driver_of_plan(context, fresh, is_needed=reads) as driver:
                 made = step.run(ChainRun(fresh, AssetLog(context, fresh), waiting=driver)).value
-            seen = preview(fresh, made)
-            generation = fresh.require_generation()
-            given = find_approval(generation)
+                seen = preview(fresh, made)
+                generation = fresh.require_generation()
+                given = find_approval(generation)
         note_on_run(context, {GENERATION_TAG: generation.name})
         for warning in made.warnings:
             context.log.warning(warning)

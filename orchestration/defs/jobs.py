@@ -18,7 +18,7 @@ def job_of(name: str, op: Callable[..., Any], description: str) -> dg.JobDefinit
     """
     made = dg.op(name=f"do_{name}", description=description)(op)
 
-    @dg.job(name=name, description=description, executor_def=dg.in_process_executor)
+    @dg.job(name=name, description=description)
     def job() -> None:
         made()
 

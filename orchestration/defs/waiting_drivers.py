@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
+from orchestration.defs.assets import POOL
 from sources.config.loader import LoadedPipeline
 from spark_jobs.launch.waiting_driver import WaitingDriver
 
@@ -25,7 +26,10 @@ def driver_of_plan(
         loaded: The pipeline.
         is_needed: Whether this Dagster run is to read sources, too.
     """
-    fits = is_needed and WaitingDriver.fits(loaded)
+    # Of a step that was tried before, and failed after its driver had been kept.
+    if (left := _WAITING.pop(context.run.run_id, None)) is not None:
+        left.end()
+    fits = is_needed and WaitingDriver.fits(loaded) and not _waits_for_pool(context.instance)
     with _kept(context, WaitingDriver(loaded) if fits else None, is_needed=is_needed) as driver:
         yield driver
 
@@ -43,6 +47,19 @@ def driver_of_step(
     driver = _WAITING.pop(context.run.run_id, None)
     with _kept(context, driver, is_needed=is_needed):
         yield driver
+
+
+def _waits_for_pool(instance: dg.DagsterInstance) -> bool:
+    """Return whether a step that starts Spark may have to wait for a slot of its pool.
+
+    A driver that waits meanwhile would take the memory that the limit is to save. With
+    ``granularity: run`` it is the Dagster run that waits.
+    """
+    pools = instance.get_concurrency_config().pool_config
+    if pools.pool_granularity is not None and pools.pool_granularity.value == "run":
+        return False
+    limits = instance.event_log_storage.get_pool_limits()
+    return pools.default_pool_limit is not None or any(each.name == POOL for each in limits)
 
 
 @contextmanager

@@ -180,12 +180,6 @@ class Security(BaseModel):
             raise ValueError(message)
         return self
 
-    @property
-    def needs_files(self) -> bool:
-        """Whether the login or TLS needs files of this machine."""
-        of_oauth = self.oauth is not None and self.oauth.ca is not None
-        return of_oauth or any(getattr(self, name) for name in _FILES)
-
     def located(self, locate: Callable[[str], str]) -> Security:
         """Return a copy with the paths of all TLS files made absolute.
 

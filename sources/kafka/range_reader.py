@@ -18,6 +18,7 @@ from sources.kafka.failures import NEW_GENERATION, helps_to_wait
 from sources.kafka.ranges import Split
 
 MESSAGES = 10_000
+_AHEAD = (1_000, 100_000)
 
 
 class RangeReader:
@@ -25,10 +26,13 @@ class RangeReader:
 
     Args:
         settings: librdkafka's, as :func:`sources.kafka.consumer.consumer_settings` returns them.
+        ahead: Number of messages to fetch ahead, within 1,000 and 100,000. What is fetched beyond
+            the end of a range is discarded.
     """
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self._consumer = Consumer(settings, logger=QUIET)
+    def __init__(self, settings: dict[str, Any], ahead: int = MESSAGES) -> None:
+        ahead = min(max(ahead, _AHEAD[0]), _AHEAD[1])
+        self._consumer = Consumer({**settings, "queued.min.messages": ahead}, logger=QUIET)
         self._servers = str(settings["bootstrap.servers"])
 
     def close(self) -> None:
@@ -48,16 +52,13 @@ class RangeReader:
             UnavailableError: The broker sent nothing for :data:`SILENCE_S` seconds, or reports an
                 error after which waiting helps.
         """
-        with _without_cycles_collected():
-            yield from self._read(split)
-
-    def _read(self, split: Split) -> Iterator[list[Any]]:
         self._consumer.assign([confluent_kafka.TopicPartition(*split.partition, split.first)])
         position, heard = split.first, time.monotonic()
         while position < split.end:
             # It returns with as many, or after the time.
             count = min(MESSAGES, split.end - position)
-            messages = self._consumer.consume(count, timeout=0.2)
+            with _without_cycles_collected():
+                messages = self._consumer.consume(count, timeout=0.2)
             records = received = [message for message in messages if message.error() is None]
             if len(records) < len(messages):
                 # What concerns no partition, such as a lost connection, librdkafka mends by itself.
@@ -118,7 +119,7 @@ class RangeReader:
 def _without_cycles_collected() -> Iterator[None]:
     """Keep Python from looking for cycles of garbage, which messages do not form.
 
-    For each few hundred new objects it would look through others: half of the time of reading.
+    For each few hundred new objects it would look through others: half of the time of fetching.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -26,6 +26,11 @@ class Split:
     first: int
     end: int
 
+    @property
+    def offsets(self) -> int:
+        """Number of its offsets."""
+        return self.end - self.first
+
 
 def size_of(ranges: Ranges) -> int:
     """Return the number of offsets in all ranges together.

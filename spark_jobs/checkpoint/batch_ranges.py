@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sources.common.positions import Offsets
 from sources.kafka.ranges import Ranges
 from sources.storage.folder import Folder
@@ -19,34 +21,39 @@ class BatchRanges:
     def __init__(self, checkpoint: Folder, place: int) -> None:
         self._checkpoint = checkpoint
         self._place = place
-        # Of the last micro-batch: what it reads is where the next one begins.
-        self._known: tuple[int, Offsets] | None = None
+        # Of the last micro-batch: what it has read is where the next one begins.
+        self._known: tuple[int, list[Any]] | None = None
 
     def of(self, batch_id: int) -> Ranges | None:
         """Return the offsets that a micro-batch reads, which has begun.
 
         Returns:
-            None if the checkpoint does not tell: Spark alone knows where it begins to read a
-            partition that has appeared since the micro-batch before.
+            None if more than these offsets is to be read, or to be judged: a partition has appeared
+            or is gone, its log has become shorter, or another source has something to read.
 
         Raises:
             StateError: The file with the micro-batch's offsets is missing.
         """
-        before = self._before(batch_id)
-        ends = self._ends(batch_id)
-        self._known = (batch_id, ends)
-        if before.keys() != ends.keys():
+        before, after = self._before(batch_id), offset_log.offsets_of(self._checkpoint, batch_id)
+        self._known = (batch_id, after)
+        starts, ends = self._of_topic(before), self._of_topic(after)
+        if not starts:
+            starts = offset_log.initial_kafka_offsets(self._checkpoint, self._place) or {}
+        is_alone = self._of_others(before) == self._of_others(after)
+        has_grown = starts.keys() == ends.keys() and all(starts[at] <= ends[at] for at in ends)
+        if not (is_alone and has_grown):
             return None
-        return {at: (before[at], end) for at, end in ends.items() if before[at] < end}
+        return {at: (starts[at], end) for at, end in ends.items() if starts[at] < end}
 
-    def _before(self, batch_id: int) -> Offsets:
+    def _before(self, batch_id: int) -> list[Any]:
         if self._known is not None and self._known[0] == batch_id - 1:
-            found = self._known[1]
-        else:
-            found = self._ends(batch_id - 1) if batch_id else {}
-        first = offset_log.initial_kafka_offsets
-        return found or first(self._checkpoint, self._place) or {}
+            return self._known[1]
+        return offset_log.offsets_of(self._checkpoint, batch_id - 1) if batch_id else []
 
-    def _ends(self, batch_id: int) -> Offsets:
-        found = offset_log.offset_of(self._checkpoint, batch_id, self._place)
-        return offset_log.kafka_offsets(found)
+    def _of_topic(self, offsets: list[Any]) -> Offsets:
+        is_there = self._place < len(offsets)
+        return offset_log.kafka_offsets(offsets[self._place] if is_there else None)
+
+    def _of_others(self, offsets: list[Any]) -> dict[int, Any]:
+        found = enumerate(offsets)
+        return {at: each for at, each in found if at != self._place and each is not None}

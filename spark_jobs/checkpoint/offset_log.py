@@ -60,8 +60,25 @@ def offset_of(checkpoint: Folder, batch_id: int, place: int) -> Any:
     Raises:
         StateError: The micro-batch's file is missing.
     """
+    found = offsets_of(checkpoint, batch_id)
+    return None if place >= len(found) else found[place]
+
+
+def offsets_of(checkpoint: Folder, batch_id: int) -> list[Any]:
+    """Return the end offset of each source in a micro-batch, in the order of their places.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        batch_id: Number of the micro-batch.
+
+    Returns:
+        Spark's offsets, decoded from JSON; None for a source that never had one.
+
+    Raises:
+        StateError: The micro-batch's file is missing.
+    """
     lines = _lines(checkpoint, batch_id)[2:]
-    return None if place >= len(lines) or lines[place] == "-" else json.loads(lines[place])
+    return [None if line == "-" else json.loads(line) for line in lines]
 
 
 def watermark_ms(checkpoint: Folder, batch_id: int) -> int:
@@ -98,7 +115,7 @@ def _lines(checkpoint: Folder, batch_id: int) -> list[str]:
         path = checkpoint.location(name)
         message = (
             f"Checkpoint file {path} is missing, so it is unknown up to where micro-batch "
-            f"{batch_id} read its sources. Nothing was started."
+            f"{batch_id} read its sources. No row was read or written."
         )
         hint = (
             "Restore the checkpoint's files from a backup. If they are lost, compute the table "

@@ -219,13 +219,15 @@ class Measurement:
 
     def _offsets(self, latest: Any) -> int:
         """Return how many offsets of a followed topic were read; 0 for other sources."""
-        if self._declared.place.starts is None:
+        starts = self._declared.place.starts
+        if starts is None:
             return 0
         topic = latest.sources[self._declared.index]
         before, after = (
             offset_log.kafka_offsets(reported_offset(text))
             for text in (topic.startOffset, topic.endOffset)
         )
+        before = {**starts, **before}
         return sum(end - before.get(at, end) for at, end in after.items())
 
     def lag(self, latest: Any) -> int | None:

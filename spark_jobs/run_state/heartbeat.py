@@ -40,7 +40,8 @@ class Heartbeat(Record):
             still where a listing hangs.
         batch_ms: How long the last micro-batch took, in ms.
         rows_per_s: Rows processed per second in the last micro-batch.
-        input_rows_per_s: Rows that arrived per second before the last micro-batch.
+        input_rows_per_s: Rows that arrived per second before the last micro-batch; None if tasks
+            have read a topic themselves.
         splits_done, splits_total: Of files: splits read, of those that are planned or were
             discovered so far.
         rows_done, rows_total: Rows of the plan; None where the format does not record them.

@@ -38,8 +38,10 @@ from spark_jobs.readers.topics.range_records import can_read
 
 FIRST_OFFSETS = 200_000
 """Highest number of offsets in the first micro-batch."""
-READ_OFFSETS = 50_000
-"""Lowest number of offsets in a micro-batch that tasks read themselves, where they can."""
+READ_OFFSETS = 20_000
+"""Lowest number of offsets of a partition in a micro-batch, on average, that tasks read themselves.
+
+Each opens a consumer of its own; Spark's stay open."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +124,14 @@ class FollowedTopic:
 
         def read(writers: RowWriters, batch: DataFrame, batch_id: int) -> DataFrame | None:
             found = ranges.of(batch_id)
-            if found is None or size_of(found) < READ_OFFSETS:
+            if not found or size_of(found) < READ_OFFSETS * len(found):
                 return None
             session, clock_ms = batch.sparkSession, offset_log.clock_ms(checkpoint, batch_id)
             # What a consumer has fetched beyond its split is lost, so there are few large ones.
             share = size_of(found) // (2 * session.sparkContext.defaultParallelism)
             splits = splits_of(found, max(share, SPLIT_OFFSETS))
             numbers = session.range(0, len(splits), 1, len(splits))
-            return self._records(writers).of_splits(numbers, clock_ms, splits)
+            return self._records(writers).of_numbered(splits, numbers, clock_ms)
 
         return DirectStream(written, self._left, read if can_read(self.source, spark) else None)
 

@@ -20,6 +20,15 @@ from spark_jobs.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITIO
 REASON = "__reason"
 # Columns of a record that only a quarantine needs.
 TIME, KEY, VALUE = RECORD = ("__timestamp", "__key", "__value")
+ORIGINS = {
+    TOPIC: "topic",
+    PARTITION: "partition",
+    OFFSET: "offset",
+    TIME: "timestamp",
+    KEY: "key",
+    VALUE: "value",
+}
+"""What the columns of a record are called by Spark's Kafka source."""
 REPAIRED = "repaired"
 """``kind`` of a staged change that is good, of a row that was wrong."""
 _REASON_CHARACTERS = 500

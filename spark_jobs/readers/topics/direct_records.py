@@ -25,22 +25,13 @@ from sources.decoding.json_batches import read_objects, supports_schema
 from sources.kafka.ranges import Split
 from spark_jobs.readers.direct_rows import RowWriters
 from spark_jobs.readers.spark_errors import reporting
-from spark_jobs.readers.topics.decode_records import KEY, RECORD, TIME, VALUE
+from spark_jobs.readers.topics.decode_records import KEY, ORIGINS, RECORD, VALUE
 from spark_jobs.readers.topics.event_times import EventTimeCheck
-from spark_jobs.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.readers.topics.kafka_stream import LOG_COLUMNS
 from spark_jobs.readers.topics.parse_records import reads_times_as_arrow
 from spark_jobs.readers.topics.range_records import RECORDS, Fetched, as_rows, fetcher
 
 _EARLIEST, _LATEST = _BOUNDS = ("__earliest", "__latest")
-# Where the columns of a record come from.
-_ORIGINS = {
-    TOPIC: "topic",
-    PARTITION: "partition",
-    OFFSET: "offset",
-    TIME: "timestamp",
-    KEY: "key",
-    VALUE: "value",
-}
 _Parse = Callable[[pa.BinaryArray], pa.StructArray]
 _Part = tuple[pa.RecordBatch, Callable[[Mask], pa.RecordBatch]]
 _US = 1000  # microseconds in a millisecond
@@ -96,36 +87,50 @@ class DirectRecords:
         """
         bounds = zip(self.event_time.bounds_ms, _BOUNDS, strict=True) if self._is_checked else ()
         given = records.select(*self._given, *(bound.alias(name) for bound, name in bounds))
-        write = self._reader
+        write = self._writer
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return write((batch, partial(_where, batch)) for batch in batches)
 
         return given.mapInArrow(reporting(read), ddl(write.returned))
 
-    def of_splits(
-        self, given: DataFrame, clock_ms: int = 0, splits: Sequence[Split] = ()
-    ) -> DataFrame:
-        """Return what tasks tell that read the records themselves.
+    def of_splits(self, splits: DataFrame) -> DataFrame:
+        """Return what tasks tell that read the records of splits themselves.
+
+        Call it only with a check of event times that has a clock of its own.
 
         Args:
-            given: Splits, each of which is read by one task: topic, partition, first offset and the
-                one after the last; or the numbers of ``splits``.
-            clock_ms: Clock of the micro-batch, in Unix milliseconds, for a check without its own.
-            splits: The splits, if their numbers are given.
+            splits: Topic, partition, first offset and the one after the last.
         """
+        return self._read(splits, self.event_time.clock_ms or 0, lambda batch: batch)
+
+    def of_numbered(self, splits: Sequence[Split], numbers: DataFrame, clock_ms: int) -> DataFrame:
+        """Return what tasks tell that read the records of splits which are given by number.
+
+        Args:
+            splits: The splits.
+            numbers: Numbers of all splits, from 0, in tasks.
+            clock_ms: Clock of the micro-batch, in Unix milliseconds, for a check without its own.
+        """
+        rows = as_rows(splits)
         clock_ms = self.event_time.clock_ms or clock_ms
+        return self._read(numbers, clock_ms, lambda batch: rows.take(batch.column(0)))
+
+    def _read(
+        self,
+        given: DataFrame,
+        clock_ms: int,
+        splits_of: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> DataFrame:
         bounds_ms = self.event_time.declared.bounds_ms(clock_ms) if self._is_checked else None
         columns = _Columns(self.source.record_columns, bounds_ms)
-        needed, whole = [VALUE, *self.source.record_columns], self._given
-        fetch, write = fetcher(self.source), self._reader
-        rows = as_rows(splits)
+        left = partial(_Columns(self.source.record_columns).left, self._given)
+        needed = [VALUE, *self.source.record_columns]
+        fetch, write = fetcher(self.source), self._writer
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            if splits:
-                batches = (rows.take(batch.column(0)) for batch in batches)
-            left = partial(columns.left, whole)
-            return write((columns.of(needed, each), partial(left, each)) for each in fetch(batches))
+            fetched = fetch(map(splits_of, batches))
+            return write((columns.of(needed, each), partial(left, each)) for each in fetched)
 
         return given.mapInArrow(reporting(read), ddl(write.returned))
 
@@ -144,7 +149,7 @@ class DirectRecords:
         return [*LOG_COLUMNS, *self.source.record_columns, *RECORD]
 
     @property
-    def _reader(self) -> _Reader:
+    def _writer(self) -> _Writer:
         source, values = self.source, self.source.value_schema(self.columns)
         parse: _Parse = partial(read_objects, columns=values)
         if source.format != "json":
@@ -153,7 +158,7 @@ class DirectRecords:
         record = [RECORDS.field(origin(name)).with_name(name) for name in self._names]
         column = self.event_time.declared.column if self._is_checked else None
         returned = pa.schema([*self.writers.told, *record])
-        return _Reader(parse, values.names, column, self.writers, returned)
+        return _Writer(parse, values.names, column, self.writers, returned)
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ class _Columns:
     def of(self, names: Sequence[str], fetched: Fetched) -> pa.RecordBatch:
         """Return columns of records, and the bounds of their event times."""
         origins = [self.origin(name) for name in names]
-        records = fetched.batch(pa.schema(dict.fromkeys(map(RECORDS.field, origins))))
+        records = fetched.batch(pa.schema(list(dict.fromkeys(map(RECORDS.field, origins)))))
         bounds = dict(zip(_BOUNDS, self.bounds_ms or (), strict=False))
         arrays = [records.column(origin) for origin in origins]
         arrays += [pa.repeat(bound, len(records)) for bound in bounds.values()]
@@ -183,7 +188,7 @@ class _Columns:
 
     def origin(self, name: str) -> str:
         """Return which column of a consumer's records has a name here."""
-        return self.record_columns.get(name) or _ORIGINS[name]
+        return self.record_columns.get(name) or ORIGINS[name]
 
 
 def _where(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
@@ -191,7 +196,7 @@ def _where(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _Writer:
     """Function that writes good records, and returns the others and what was written.
 
     Its input are batches of records, each with a function that returns those of a mask as they are.

@@ -35,6 +35,7 @@ from spark_jobs.readers.select import select_columns
 from spark_jobs.readers.spark_errors import Step, raise_at_record, reporting
 from spark_jobs.readers.topics.decode_records import (
     KEY,
+    ORIGINS,
     REASON,
     RECORD,
     TIME,
@@ -246,13 +247,9 @@ def records_of(raw: DataFrame, source: KafkaSource, columns: Mapping[str, str]) 
         for name, what in source.record_columns.items()
     ]
     return raw.select(
-        F.col("topic").alias(TOPIC),
-        F.col("partition").alias(PARTITION),
-        F.col("offset").alias(OFFSET),
+        *(F.col(ORIGINS[name]).alias(name) for name in LOG_COLUMNS),
         *included,
-        F.col("timestamp").alias(TIME),
-        F.col("key").alias(KEY),
-        F.col("value").alias(VALUE),
+        *(F.col(ORIGINS[name]).alias(name) for name in RECORD),
     )
 
 

@@ -56,15 +56,14 @@ def as_rows(splits: Sequence[Split]) -> pa.RecordBatch:
 def can_read(source: KafkaSource, spark: SparkSession) -> bool:
     """Return whether tasks can log in to a source's broker, wherever they run.
 
-    Files of certificates, and the identity that AWS knows, are those of the driver's machine.
+    Files of certificates, and those that the system trusts, are those of the driver's machine.
 
     Args:
         source: The declaration.
         spark: The Spark session.
     """
-    security = source.security
     is_local = str(spark.sparkContext.master).startswith("local")
-    return is_local or security is None or not (security.needs_files or security.region)
+    return is_local or source.security is None
 
 
 class Fetched(NamedTuple):
@@ -121,10 +120,11 @@ def fetcher(source: KafkaSource) -> Callable[[Iterator[pa.RecordBatch]], Iterato
         try:
             for batch in batches:
                 for row in batch.to_pylist():
-                    # A task without splits opens no consumer.
-                    reader = reader or RangeReader(consumer_settings(located))
                     at = TopicPartition(row["topic"], row["partition"])
-                    for messages in reader.read(Split(at, row["first"], row["end"])):
+                    split = Split(at, row["first"], row["end"])
+                    # A task without splits opens no consumer.
+                    reader = reader or RangeReader(consumer_settings(located), split.offsets)
+                    for messages in reader.read(split):
                         yield Fetched(at, messages)
         finally:
             if reader is not None:
@@ -141,10 +141,9 @@ def _offsets(records: Fetched) -> pa.Array:
 
 
 def _times(records: Fetched) -> pa.Array:
-    # Kafka's timestamps are in milliseconds; a negative one means that there is none.
-    times = [message.timestamp()[1] for message in records.messages]
-    millis = pa.array([time if time >= 0 else None for time in times], pa.timestamp("ms", "UTC"))
-    return millis.cast(TIMESTAMP)
+    # In milliseconds; -1 if there is none, which Spark takes for a time, too.
+    millis = [message.timestamp()[1] for message in records.messages]
+    return pa.array(millis, pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
 
 
 def _headers(records: Fetched) -> pa.Array:

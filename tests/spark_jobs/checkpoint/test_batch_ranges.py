@@ -15,10 +15,10 @@ from spark_jobs.checkpoint.batch_ranges import BatchRanges
 FIRST, SECOND = TopicPartition("events", 0), TopicPartition("events", 1)
 
 
-def begin(checkpoint: Path, number: int, ends: dict[str, int]) -> None:
+def begin(checkpoint: Path, number: int, ends: dict[str, int], other: str = "-") -> None:
     """Write what Spark writes before a micro-batch, for a topic after one other source."""
     (checkpoint / "offsets").mkdir(exist_ok=True)
-    lines = ["v1", json.dumps({"batchWatermarkMs": 0}), "-", json.dumps({"events": ends})]
+    lines = ["v1", json.dumps({"batchWatermarkMs": 0}), other, json.dumps({"events": ends})]
     (checkpoint / "offsets" / str(number)).write_text("\n".join(lines))
 
 
@@ -29,8 +29,8 @@ def fix_start(checkpoint: Path, starts: dict[str, int]) -> None:
 
 def test_the_first_micro_batch_begins_where_the_topic_was_started(tmp_path: Path) -> None:
     fix_start(tmp_path, {"0": 5, "1": 7})
-    begin(tmp_path, 4, {"0": 10, "1": 7})
-    (tmp_path / "offsets/3").write_text("v1\n{}\n-\n-")
+    begin(tmp_path, 4, {"0": 10, "1": 7}, '{"index": 1}')
+    (tmp_path / "offsets/3").write_text('v1\n{}\n{"index": 1}\n-')
     assert BatchRanges(Folder(tmp_path), 1).of(4) == {FIRST: (5, 10)}
 
 
@@ -53,6 +53,22 @@ def test_where_a_new_partition_begins_is_not_known(tmp_path: Path) -> None:
     ranges = BatchRanges(Folder(tmp_path), 1)
     assert ranges.of(1) is None
     assert ranges.of(2) == {FIRST: (3, 4)}
+
+
+def test_what_is_more_than_new_offsets_is_left_to_spark(tmp_path: Path) -> None:
+    fix_start(tmp_path, {"0": 0})
+    read, more = '{"reservoirVersion": 1, "index": -1}', '{"reservoirVersion": 1, "index": 2}'
+    begin(tmp_path, 0, {"0": 5}, read)
+    begin(tmp_path, 1, {"0": 6}, read)
+    # The source before has something to read, although it was read to its end.
+    begin(tmp_path, 2, {"0": 7}, more)
+    # The topic was created again.
+    begin(tmp_path, 3, {"0": 2}, more)
+    begin(tmp_path, 4, {}, more)
+    ranges = BatchRanges(Folder(tmp_path), 1)
+    assert ranges.of(0) is None
+    assert ranges.of(1) == {FIRST: (5, 6)}
+    assert [ranges.of(number) for number in (2, 3, 4)] == [None, None, None]
 
 
 def test_a_micro_batch_without_offsets_is_refused(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ STARTS = {TopicPartition("events", 0): 0, TopicPartition("events", 1): 0}
     [
         pytest.param(300, {"0": 0, "1": 0}, (600, 300), id="as Spark has counted them"),
         pytest.param(0, {"0": 100, "1": 150}, (100, None), id="by offsets"),
-        pytest.param(0, {"0": 100}, (0, 0), id="not those of a new partition"),
-        pytest.param(0, None, (0, None), id="nor those of the first micro-batch"),
+        pytest.param(0, None, (600, None), id="in the first micro-batch from the start offsets on"),
+        pytest.param(0, {"0": 100, "1": 200}, (0, 0), id="of which there are none"),
     ],
 )
 def test_the_rate_is_that_of_rows_or_of_offsets(

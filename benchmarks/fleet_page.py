@@ -9,17 +9,12 @@ Table = Callable[[list[str], list[list[str]]], str]
 
 
 def fleet_section(found: Mapping[str, Mapping[str, Any]], table: Table) -> Iterator[str]:
-    """Yield the sections about fleets; nothing without results.
+    """Yield the section about fleets; nothing without results.
 
     Args:
         found: Results by name of the benchmark.
         table: Makes a table in Markdown of headings and rows.
     """
-    yield from _fleets(found, table)
-    yield from _routed(found, table)
-
-
-def _fleets(found: Mapping[str, Mapping[str, Any]], table: Table) -> Iterator[str]:
     known = [each["result"] for name, each in found.items() if name.startswith("fleet-")]
     if not known:
         return
@@ -45,30 +40,3 @@ def _fleets(found: Mapping[str, Mapping[str, Any]], table: Table) -> Iterator[st
     ]
     head = ["driver", "pipelines", "memory MB", "all live after s", "CPU s until then"]
     yield table([*head, "freshness, median s", "p90 s", "of a core, idle"], rows)
-
-
-def _routed(found: Mapping[str, Mapping[str, Any]], table: Table) -> Iterator[str]:
-    if "routed" not in found:
-        return
-    result = found["routed"]["result"]
-    yield "## One query for all tables, or one for each\n"
-    yield (
-        f"Plain Spark, {result['tables']} tables, a change of each a second for "
-        f"{result['seconds']} seconds, merged into Delta within one driver: by a query for each "
-        "table, as the shared driver does, or by one query for all topics, whose micro-batches "
-        "are routed to a MERGE for each table, four at a time. One query for all has one "
-        "checkpoint: no table can be restarted, stopped or computed anew by itself.\n"
-    )
-    rows = [
-        [
-            way,
-            f"{each['freshness s, median']:.1f}",
-            f"{each['freshness s, p90']:.1f}",
-            f"{each['merges']:,}",
-            f"{each['cpu, % of a core']:.0f} %",
-            f"{each['memory MB']:,}",
-        ]
-        for way, each in result["ways"].items()
-    ]
-    head = ["queries", "freshness, median s", "p90 s", "merges"]
-    yield table([*head, "of a core", "memory MB"], rows)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.fleet_page import drivers_table
+
 Document = Mapping[str, Any]
 Table = Callable[[list[str], list[list[str]]], str]
 
@@ -79,22 +81,8 @@ def _tables(found: Mapping[str, Document], table: Table) -> Iterator[str]:
         "all drivers' processes (PSS), freshness the time from the commit in the database to that "
         "of the Delta table.\n"
     )
-    rows = [
-        [
-            each["driver"],
-            str(each["tables"]),
-            f"{each['memory MB']:,}",
-            f"{each['all live after s']:.0f}",
-            f"{each['cpu s to start all']:.0f}",
-            f"{each['freshness s, median']:.1f}",
-            f"{each['freshness s, p90']:.1f}",
-            f"{each['cpu, % of a core']:.0f} %",
-            f"{each['idle cpu, % of a core']:.0f} %",
-        ]
-        for each in sorted(known, key=lambda one: (one["driver"], one["tables"]))
-    ]
-    head = ["driver", "tables", "memory MB", "all live after s", "CPU s until then"]
-    yield table([*head, "freshness, median s", "p90 s", "of a core, busy", "idle"], rows)
+    shares = {"of a core, busy": "cpu, % of a core", "idle": "idle cpu, % of a core"}
+    yield drivers_table(known, "tables", shares, table)
 
 
 def _transactions(found: Mapping[str, Document], table: Table) -> Iterator[str]:

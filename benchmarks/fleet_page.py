@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 Table = Callable[[list[str], list[list[str]]], str]
@@ -25,18 +25,32 @@ def fleet_section(found: Mapping[str, Mapping[str, Any]], table: Table) -> Itera
         "at a time. Memory is that of all drivers' processes (PSS), freshness the time from when a "
         "record was produced to the commit of its row. Broker and drivers share two cores.\n"
     )
+    yield drivers_table(known, "pipelines", {"of a core, idle": "idle cpu, % of a core"}, table)
+
+
+def drivers_table(
+    known: Sequence[Mapping[str, Any]], unit: str, shares: Mapping[str, str], table: Table
+) -> str:
+    """Return a table of what drivers cost, and how fresh their tables are.
+
+    Args:
+        known: Results.
+        unit: What a driver has many of: the name of their number in a result, and of its column.
+        shares: Names of columns with a share of a core, and where it is in a result.
+        table: Makes a table in Markdown of headings and rows.
+    """
     rows = [
         [
             each["driver"],
-            str(each["pipelines"]),
+            str(each[unit]),
             f"{each['memory MB']:,}",
             f"{each['all live after s']:.0f}",
             f"{each['cpu s to start all']:.0f}",
             f"{each['freshness s, median']:.1f}",
             f"{each['freshness s, p90']:.1f}",
-            f"{each['idle cpu, % of a core']:.0f} %",
+            *(f"{each[share]:.0f} %" for share in shares.values()),
         ]
-        for each in sorted(known, key=lambda one: (one["driver"], one["pipelines"]))
+        for each in sorted(known, key=lambda one: (one["driver"], one[unit]))
     ]
-    head = ["driver", "pipelines", "memory MB", "all live after s", "CPU s until then"]
-    yield table([*head, "freshness, median s", "p90 s", "of a core, idle"], rows)
+    head = ["driver", unit, "memory MB", "all live after s", "CPU s until then"]
+    return table([*head, "freshness, median s", "p90 s", *shares], rows)

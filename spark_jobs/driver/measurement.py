@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sources.common.positions import now_ms, to_ms
+from sources.common.positions import Offsets, now_ms, to_ms
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -210,12 +210,14 @@ class Measurement:
 
     def _rates(self, latest: Any) -> dict[str, float | None]:
         """Return by which rate a micro-batch was computed, and by which rate its rows came."""
-        found = _finite(latest.processedRowsPerSecond), _finite(latest.inputRowsPerSecond)
         if not latest.numInputRows and (offsets := self._offsets(latest)):
             # Tasks have read the records, of which Spark knows nothing.
             took_s = latest.batchDuration / 1000
-            found = (offsets / took_s if took_s else None), None
-        return dict(zip(("rows_per_s", "input_rows_per_s"), found, strict=True))
+            return {"rows_per_s": offsets / took_s if took_s else None, "input_rows_per_s": None}
+        return {
+            "rows_per_s": _finite(latest.processedRowsPerSecond),
+            "input_rows_per_s": _finite(latest.inputRowsPerSecond),
+        }
 
     def _offsets(self, latest: Any) -> int:
         """Return how many offsets of a followed topic were read; 0 for other sources."""
@@ -223,12 +225,8 @@ class Measurement:
         if starts is None:
             return 0
         topic = latest.sources[self._declared.index]
-        before, after = (
-            offset_log.kafka_offsets(reported_offset(text))
-            for text in (topic.startOffset, topic.endOffset)
-        )
-        before = {**starts, **before}
-        return sum(end - before.get(at, end) for at, end in after.items())
+        before = {**starts, **_kafka_offsets(topic.startOffset)}
+        return _between(before, _kafka_offsets(topic.endOffset))
 
     def lag(self, latest: Any) -> int | None:
         """Return how many offsets of a followed topic the last micro-batch left unread.
@@ -242,11 +240,8 @@ class Measurement:
             None if the source reports no end, as before its first offset.
         """
         topic = latest.sources[self._declared.index]
-        ends, reached = (
-            offset_log.kafka_offsets(reported_offset(text))
-            for text in (topic.latestOffset, topic.endOffset)
-        )
-        return sum(end - reached.get(at, end) for at, end in ends.items()) if ends else None
+        ends = _kafka_offsets(topic.latestOffset)
+        return _between(_kafka_offsets(topic.endOffset), ends) if ends else None
 
     def advanced_at_ms(self, committed: int | None, beat: Heartbeat, *, idle: bool) -> int | None:
         """Return when this launch last committed a micro-batch or had nothing to read, in ms.
@@ -280,6 +275,15 @@ def reported_offset(text: str | None) -> Any:
         return json.loads(text or "null")
     except ValueError:
         return ast.literal_eval(str(text))
+
+
+def _kafka_offsets(text: str | None) -> Offsets:
+    return offset_log.kafka_offsets(reported_offset(text))
+
+
+def _between(begin: Offsets, end: Offsets) -> int:
+    """Return how many offsets lie between two; a partition that only the latter has counts as 0."""
+    return sum(to - begin.get(at, to) for at, to in end.items())
 
 
 def _finite(value: float) -> float | None:

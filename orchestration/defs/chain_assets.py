@@ -143,7 +143,7 @@ def _plan(
     loaded: LoadedPipeline, step: PlanStep, before: Sequence[dg.AssetKey]
 ) -> dg.AssetsDefinition:
     key = plan_key(loaded)
-    sources = loaded.pipeline.sources
+    reading = [step_key(loaded, source.name) for source in loaded.pipeline.sources]
     approved = dg.AssetCheckSpec(
         APPROVED, asset=key, description="A person has approved the plan; no step starts before."
     )
@@ -168,7 +168,7 @@ def _plan(
                 by = acting_user(context.run.tags, None)
                 context.log.info(f"Generation {begin(fresh, by).name} is begun.")
             say_candidate(context, fresh)
-            reads = any(_is_requested(context, step_key(fresh, s.name)) for s in sources)
+            reads = _is_requested(context, *reading)
             with driver_of_plan(context, fresh, is_needed=reads) as driver:
                 made = step.run(ChainRun(fresh, AssetLog(context, fresh), waiting=driver)).value
                 seen = preview(fresh, made)
@@ -378,10 +378,10 @@ def live_metadata(
     }
 
 
-def _is_requested(context: dg.AssetExecutionContext, asset: dg.AssetKey) -> bool:
-    """Return whether this Dagster run is to materialize an asset, too."""
+def _is_requested(context: dg.AssetExecutionContext, *assets: dg.AssetKey) -> bool:
+    """Return whether this Dagster run is to materialize one of some assets, too."""
     planned = context.instance.get_records_for_run(
         context.run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
     )
     events = [record.event_log_entry.dagster_event for record in planned.records]
-    return any(event is not None and event.asset_key == asset for event in events)
+    return any(event is not None and event.asset_key in assets for event in events)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +26,7 @@ from spark_jobs.query.places.place import DirectStream
 from spark_jobs.query.seam.topic_seam import Seam
 from spark_jobs.readers.bad_records import staging_folder
 from spark_jobs.readers.direct_rows import RowWriters
-from spark_jobs.readers.topics.direct_records import DirectRecords, can_be_written
+from spark_jobs.readers.topics.direct_records import DirectRecords, batch_parser
 from spark_jobs.readers.topics.event_times import EventTimeCheck
 from spark_jobs.readers.topics.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.readers.topics.parse_records import (
@@ -72,7 +73,6 @@ class FollowedTopic:
         max_offsets: Highest number of offsets in one micro-batch, all partitions together.
         seam: The seam whose rows are filtered (the offsets in which live rows may repeat history);
             None if it is passed.
-        index: Its place in the query's union, from 0.
     """
 
     generation: Generation
@@ -83,7 +83,6 @@ class FollowedTopic:
     partitions: Offsets
     max_offsets: int
     seam: Seam | None
-    index: int
 
     def rows(self, spark: SparkSession, prepared: Prepared | None = None) -> DataFrame:
         """Return the parsed and filtered rows as a stream.
@@ -106,21 +105,26 @@ class FollowedTopic:
         )
         return rows if self._filter is None else self._filter.apply(rows)
 
-    def direct(self, spark: SparkSession) -> DirectStream | None:
+    def direct(self, spark: SparkSession, place: int) -> DirectStream | None:
         """Return the topic's stream for tasks to write; None if Spark has to see its rows.
 
         Spark has to as long as the seam is filtered, or if it alone can parse the records.
+
+        Args:
+            spark: The Spark session.
+            place: Its place in the query's union, from 0.
         """
-        can_be = can_be_written(spark, self.source, self.columns, self.rules)
-        if not can_be or self._filter is not None:
+        parse = batch_parser(spark, self.source, self.columns, self.rules)
+        if parse is None or self._filter is not None:
             return None
+        records = partial(DirectRecords, self.source, self.columns, self.event_time, parse)
 
         def written(writers: RowWriters) -> DataFrame:
             raw = stream_topics(spark, self.source, self.partitions, self.max_offsets)
-            return self._records(writers).of_stream(records_of(raw, self.source, self.columns))
+            return records(writers).of_stream(records_of(raw, self.source, self.columns))
 
         checkpoint = self.generation.checkpoint
-        ranges = BatchRanges(checkpoint, self.index)
+        ranges = BatchRanges(checkpoint, place)
 
         def read(writers: RowWriters, batch: DataFrame, batch_id: int) -> DataFrame | None:
             found = ranges.of(batch_id)
@@ -131,12 +135,9 @@ class FollowedTopic:
             share = size_of(found) // (2 * session.sparkContext.defaultParallelism)
             splits = splits_of(found, max(share, SPLIT_OFFSETS))
             numbers = session.range(0, len(splits), 1, len(splits))
-            return self._records(writers).of_numbered(splits, numbers, clock_ms)
+            return records(writers).of_numbered(splits, numbers, clock_ms)
 
         return DirectStream(written, self._left, read if can_read(self.source, spark) else None)
-
-    def _records(self, writers: RowWriters) -> DirectRecords:
-        return DirectRecords(self.source, self.columns, self.event_time, writers)
 
     def _left(self, records: DataFrame, batch_id: int) -> DataFrame:
         """Return the rows of the records of a micro-batch that its tasks did not write."""
@@ -300,6 +301,5 @@ class ExpectedTopic:
             partitions,
             offsets,
             self._seam,
-            self._context.pipeline.sources.index(live),
         )
         return topic.prepare(spark)

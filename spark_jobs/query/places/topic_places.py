@@ -108,8 +108,8 @@ class TopicRangePlace(Place):
         drained = self.is_drained(committed)
         interval = 0 if drained else planned_interval_ms(self._rate, self._planned)
         direct = None
-        if not filtering and self._planned.can_be_written(spark):
-            direct = DirectStream(partial(self._planned.written, spark), self._planned.left)
+        if not filtering and (parse := self._planned.batch_parser(spark)) is not None:
+            direct = DirectStream(partial(self._planned.written, spark, parse), self._planned.left)
         return PlaceStream(rows, interval, filtering, direct=direct)
 
     def is_drained(self, committed: Any) -> bool:
@@ -188,10 +188,9 @@ class FollowedTopicPlace(Place):
             partitions,
             offsets,
             self._seam if filtering else None,
-            self._index,
         )
         rows = topic.rows(spark, self._prepared)
-        return PlaceStream(rows, interval, filtering, is_first, topic.direct(spark))
+        return PlaceStream(rows, interval, filtering, is_first, topic.direct(spark, self._index))
 
     def reached(self, committed: Any) -> Reached:
         """Return the first offset not yet read of each partition, by a committed offset."""

@@ -32,35 +32,42 @@ from spark_jobs.readers.topics.parse_records import reads_times_as_arrow
 from spark_jobs.readers.topics.range_records import RECORDS, Fetched, as_rows, fetcher
 
 _EARLIEST, _LATEST = _BOUNDS = ("__earliest", "__latest")
-_Parse = Callable[[pa.BinaryArray], pa.StructArray]
+BatchParser = Callable[[pa.BinaryArray], pa.StructArray]
+"""Turns values into rows; those that it can't decide about are null."""
 _Part = tuple[pa.RecordBatch, Callable[[Mask], pa.RecordBatch]]
 _US = 1000  # microseconds in a millisecond
 
 
-def can_be_written(
+def batch_parser(
     spark: SparkSession, source: KafkaSource, columns: Mapping[str, str], rules: RowRules
-) -> bool:
-    """Return whether tasks can write records of a source as they parse them.
+) -> BatchParser | None:
+    """Return how tasks parse the records of a source that they write.
 
     Args:
         spark: The Spark session.
         source: The declaration.
         columns: Names and types of all columns of a record, before ``select``.
         rules: Rules that the rows have to meet.
+
+    Returns:
+        None if Spark has to see the records, or alone can parse them.
     """
     # Whether the bytes of a key are text has to be looked at; headers are nested.
     others = {"key", "headers"} & {*source.record_columns.values()}
     if source.selection.expressions or others or rules.rules or rules.sample is not None:
-        return False
+        return None
     values = source.value_schema(columns)
     if source.format in ("avro", "protobuf"):
-        return field_reader(source).rows(pa.array([], pa.binary()), values) is not None
-    return source.format == "json" and supports_schema(values) and reads_times_as_arrow(spark)
+        reader = field_reader(source)
+        is_able = reader.rows(pa.array([], pa.binary()), values) is not None
+        return RowDecoder(reader, values).rows if is_able else None
+    is_able = source.format == "json" and supports_schema(values) and reads_times_as_arrow(spark)
+    return partial(read_objects, columns=values) if is_able else None
 
 
 @dataclass(frozen=True)
 class DirectRecords:
-    """Records of a source for which :func:`can_be_written` holds, and how tasks write them.
+    """Records of a topic, and how tasks parse and write them.
 
     What tasks tell of the records that they write, and the records that they leave, are rows of one
     DataFrame: a row has either columns of ``writers.told``, or those of a record, as ``records_of``
@@ -71,12 +78,14 @@ class DirectRecords:
         source: The declaration.
         columns: Names and types of all columns of a record, before ``select``.
         event_time: Check of the event times.
+        parse: How tasks parse, from :func:`batch_parser`.
         writers: How tasks write.
     """
 
     source: KafkaSource
     columns: Mapping[str, str]
     event_time: EventTimeCheck
+    parse: BatchParser
     writers: RowWriters
 
     def of_stream(self, records: DataFrame) -> DataFrame:
@@ -150,15 +159,12 @@ class DirectRecords:
 
     @property
     def _writer(self) -> _Writer:
-        source, values = self.source, self.source.value_schema(self.columns)
-        parse: _Parse = partial(read_objects, columns=values)
-        if source.format != "json":
-            parse = RowDecoder(field_reader(source), values).rows
-        origin = _Columns(source.record_columns).origin
+        origin = _Columns(self.source.record_columns).origin
         record = [RECORDS.field(origin(name)).with_name(name) for name in self._names]
         column = self.event_time.declared.column if self._is_checked else None
         returned = pa.schema([*self.writers.told, *record])
-        return _Writer(parse, values.names, column, self.writers, returned)
+        names = self.source.value_schema(self.columns).names
+        return _Writer(self.parse, names, column, self.writers, returned)
 
 
 @dataclass(frozen=True)
@@ -202,14 +208,14 @@ class _Writer:
     Its input are batches of records, each with a function that returns those of a mask as they are.
 
     Attributes:
-        parse: Turns values into rows; those that it can't decide about are null.
+        parse: How values are parsed.
         columns: Names of the columns of a value.
         event_time: Column whose bounds are looked at; None for none.
         writers: How tasks write.
         returned: Columns of its result: what writers tell, and those of a record.
     """
 
-    parse: _Parse
+    parse: BatchParser
     columns: Sequence[str]
     event_time: str | None
     writers: RowWriters

@@ -30,7 +30,7 @@ from spark_jobs.readers.bad_records import staging_folder
 from spark_jobs.readers.direct_rows import RowWriters
 from spark_jobs.readers.files.plan_log import Entry, FilesOfLog, PlanLog, versions_of
 from spark_jobs.readers.spark_errors import raise_reported
-from spark_jobs.readers.topics.direct_records import DirectRecords, can_be_written
+from spark_jobs.readers.topics.direct_records import BatchParser, DirectRecords, batch_parser
 from spark_jobs.readers.topics.event_times import EventTimeCheck
 from spark_jobs.readers.topics.kafka_stream import read_topics
 from spark_jobs.readers.topics.parse_records import parse_values, rows_of
@@ -161,20 +161,21 @@ class PlannedTopic:
         raw = splits.mapInArrow(range_reader(self._source), ddl(columns_of(self._source)))
         return self._parsed(raw)
 
-    def can_be_written(self, spark: SparkSession) -> bool:
-        """Return whether tasks can write the records as they parse them."""
-        return can_be_written(spark, self._source, self._read, self._rules)
+    def batch_parser(self, spark: SparkSession) -> BatchParser | None:
+        """Return how tasks parse the records that they write; None if Spark has to see them."""
+        return batch_parser(spark, self._source, self._read, self._rules)
 
-    def written(self, spark: SparkSession, writers: RowWriters) -> DataFrame:
+    def written(self, spark: SparkSession, parse: BatchParser, writers: RowWriters) -> DataFrame:
         """Return what tasks tell that read and write the records, as a stream in planned order.
 
         Call :meth:`prepare` before.
 
         Args:
             spark: The Spark session.
+            parse: How they parse, from :meth:`batch_parser`.
             writers: How they write.
         """
-        records = DirectRecords(self._source, self._read, self._event_time, writers)
+        records = DirectRecords(self._source, self._read, self._event_time, parse, writers)
         return records.of_splits(self._splits_of(spark))
 
     def left(self, records: DataFrame, _batch_id: int) -> DataFrame:

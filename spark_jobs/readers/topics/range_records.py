@@ -17,6 +17,7 @@ from sources.kafka.address import resolve_bootstrap
 from sources.kafka.consumer import consumer_settings
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split
+from sources.planning.topic_range import RANGE_SPLITS
 from spark_jobs.readers.spark_errors import Step, reporting
 
 RECORDS = pa.schema(
@@ -31,16 +32,13 @@ RECORDS = pa.schema(
 )
 """Columns of the records, which are those of Spark's own Kafka source."""
 _HEADERS = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+# Without the micro-batch.
+_SPLITS = RANGE_SPLITS.remove(0)
 
 
 def columns_of(source: KafkaSource) -> pa.Schema:
     """Return the columns of a source's records; headers only if they are included, as in Spark."""
     return RECORDS.append(_HEADERS) if "headers" in source.include.values() else RECORDS
-
-
-_SPLITS = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), ("first", pa.int64()), ("end", pa.int64())]
-)
 
 
 def as_rows(splits: Sequence[Split]) -> pa.RecordBatch:

@@ -102,7 +102,8 @@ def open_tables(
         create_topic(servers, f"{_NAME}.{name}", 1, {"retention.ms": "-1"})
     settings = {"value.converter.schemas.enable": "true"}
     connect = stack.enter_context(LocalConnect(servers, folder / "connect", settings))
-    connect.create(_NAME, debezium_config(postgres, _NAME, names, snapshot_mode="no_data"))
+    config = debezium_config(postgres, _NAME, names, snapshot_mode="no_data")
+    connect.connectors.create(_NAME, config)
     share = {"driver": "shared", "group": f"benchmark-{os.getpid()}"}
     document = {
         "name": _NAME,

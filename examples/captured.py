@@ -64,13 +64,13 @@ class CapturedDatabase(Service):
             tables: Names of tables without their schema.
         """
         self._config = self._connector_of([f"{self.schema}.{table}" for table in tables])
-        self._connect.create(NAME, self._config)
+        self._connect.connectors.create(NAME, self._config)
         self.wait_until_read()
 
     def crash_connector(self) -> None:
         """Kill Kafka Connect, and start it and its connector again."""
         self._connect.kill()
-        self._connect.create(NAME, self._config)
+        self._connect.connectors.create(NAME, self._config)
 
     def crash_server(self) -> None:
         """Kill the database, start it again, and the connector, if that has given up."""
@@ -78,9 +78,9 @@ class CapturedDatabase(Service):
         self._start_server()
         deadline = time.monotonic() + _RESTART_S
         while time.monotonic() < deadline:
-            if not self._connect.is_running(NAME):
-                self._connect.delete(NAME)
-                self._connect.create(NAME, self._config)
+            if not self._connect.connectors.is_running(NAME):
+                self._connect.connectors.delete(NAME)
+                self._connect.connectors.create(NAME, self._config)
                 return
             time.sleep(_POLL_S)
 
@@ -185,7 +185,7 @@ class MariaDb(CapturedDatabase):
     @property
     def declared(self) -> dict[str, str]:
         """Its address, and that of the connector."""
-        return {"dsn": self.dsn, "connector": self._connect.url(NAME)}
+        return {"dsn": self.dsn, "connector": self._connect.connectors.url(NAME)}
 
     def _start_server(self) -> None:
         self._server.start()
@@ -216,7 +216,7 @@ class MariaDb(CapturedDatabase):
                 "INSERT INTO stock (sku, pieces) VALUES ('nobody buys this', 0) "
                 "ON DUPLICATE KEY UPDATE pieces = 1 - pieces",
             )
-            found = ask_connector(self._connect.url(NAME))
+            found = ask_connector(self._connect.connectors.url(NAME))
             if not isinstance(found, ReadUpTo) or found.file is None:
                 return False
             return (found.file, found.offset) >= (file_number(file), position)

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import shutil
 import subprocess
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from services.connectors import Connectors
 from services.kraft import write_properties
 from services.mariadb import USER as MARIADB_USER
 from services.mariadb import LocalMariaDb
 from services.postgres import DATABASE, USER, LocalPostgres
-from services.process import HOST, Service, end, free_ports, is_taken, kill, last_lines, spawn
+from services.process import HOST, Service, end, free_ports, is_taken, kill, spawn
 from sources.databases.mariadb.server import server_id_of
 from sources.errors import RunError
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
 
-START_TIMEOUT_S = 120.0
-_POLL_S = 0.1
-_ANSWER_S = 30.0
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
 
 
 class LocalConnect(Service):
-    """Worker of Kafka Connect, as a context manager; connectors are created and deleted by name.
+    """Worker of Kafka Connect, as a context manager.
 
     Args:
         servers: Address of the Kafka broker, ``host:port``.
@@ -91,9 +83,9 @@ class LocalConnect(Service):
         }
         write_properties(properties, {**made, **self._settings})
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
-        self._process = spawn([*command, main, str(properties)], self._log)
+        self._process = spawn([*command, main, str(properties)], self.log)
         try:
-            self._wait(lambda: self._ask("GET", "/connectors") is not None, "answer")
+            self.connectors.wait_for_worker()
         except BaseException:
             self.stop()
             raise
@@ -123,173 +115,35 @@ class LocalConnect(Service):
             self._process = None
         self.start()
 
-    def is_running(self, name: str) -> bool:
-        """Return whether a connector's only task runs; False also if it is not there.
-
-        Args:
-            name: Name of the connector.
-        """
-        return [task["state"] for task in self._tasks(name)] == ["RUNNING"]
-
-    def create(self, name: str, config: Mapping[str, str]) -> None:
-        """Create a connector, and wait until its only task runs.
-
-        Args:
-            name: Name of the connector.
-            config: Settings of the connector, such as those of :func:`debezium_config`.
-
-        Raises:
-            RunError: Connect refuses the connector, its task fails, or the task does not run within
-                120 s; carries what Connect answers, or the last lines of its log.
-        """
-        self._ask("POST", "/connectors", {"name": name, "config": dict(config)})
-        self._wait(lambda: self._has_come_up(name), f"run connector `{name}`")
-
-    def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Change a connector's settings, which starts its task again; does not wait for that.
-
-        Args:
-            name: Name of the connector.
-            config: All of its settings.
-
-        Raises:
-            RunError: Connect refuses the settings.
-        """
-        self._ask("PUT", f"/connectors/{name}/config", dict(config))
-
-    def pause(self, name: str) -> None:
-        """Let a connector write nothing more to its topics, until :meth:`resume`.
-
-        Args:
-            name: Name of the connector.
-
-        Raises:
-            RunError: Connect refuses, or the task does not pause within 120 s.
-        """
-        self._ask("PUT", f"/connectors/{name}/pause", {})
-
-        def is_paused() -> bool:
-            return [task["state"] for task in self._tasks(name)] == ["PAUSED"]
-
-        self._wait(is_paused, f"pause connector `{name}`")
-
-    def resume(self, name: str) -> None:
-        """Let a connector continue after :meth:`pause` or :meth:`begin_transaction_again`.
-
-        Args:
-            name: Name of the connector.
-
-        Raises:
-            RunError: Connect refuses.
-        """
-        self._ask("PUT", f"/connectors/{name}/resume", {})
-
-    def begin_transaction_again(self, name: str) -> None:
-        """Stop a connector of MariaDB, and let it read its last transaction from the beginning.
-
-        Its offset counts events in the transaction, and another server has others.
-
-        Args:
-            name: Name of the connector.
-
-        Raises:
-            RunError: Connect refuses, or the connector does not stop within 120 s.
-        """
-        self._ask("PUT", f"/connectors/{name}/stop", {})
-        self._wait(lambda: self._state(name) == "STOPPED", f"stop connector `{name}`")
-        found = self._ask("GET", f"/connectors/{name}/offsets")
-        for each in found["offsets"]:
-            each["offset"] = {part: each["offset"][part] for part in ("file", "pos", "gtids")}
-        self._ask("PATCH", f"/connectors/{name}/offsets", found)
-
-    def delete(self, name: str) -> dict[str, str]:
-        """Delete a connector; its offsets and its replication slot in the database are kept.
-
-        Returns:
-            The connector's settings, to create it again.
-
-        Raises:
-            RunError: Connect refuses, as for a connector that does not exist.
-        """
-        config: dict[str, str] = self._ask("GET", f"/connectors/{name}/config") or {}
-        self._ask("DELETE", f"/connectors/{name}")
-        return config
-
-    def url(self, name: str) -> str:
-        """Return a connector's URL in the worker's REST interface.
-
-        Args:
-            name: Name of the connector.
-        """
-        return f"http://{HOST}:{self._port}/connectors/{name}"
+    @property
+    def port(self) -> int:
+        """Port of its REST interface, on the loopback address; 0 before the first start."""
+        return self._port
 
     @property
-    def _log(self) -> Path:
+    def connectors(self) -> Connectors:
+        """Its connectors; of use only while the worker runs.
+
+        Raises:
+            RunError: The worker is not running.
+        """
+        process = self._process
+        return Connectors(
+            self._port, self.log, lambda: process is not None and process.poll() is None
+        )
+
+    @property
+    def log(self) -> Path:
+        """File of its output.
+
+        Raises:
+            RunError: The worker is not running.
+        """
         if self._folder is None:
             message = "Kafka Connect is not running, so it has no log file."
             hint = "Call `start()` first, or use the worker as a context manager."
             raise RunError(message, hint, transient=False)
         return self._folder / "connect.log"
-
-    def _has_come_up(self, name: str) -> bool:
-        tasks = self._tasks(name)
-        if "FAILED" in [task["state"] for task in tasks]:
-            trace = tasks[0].get("trace", "")
-            message = f"The task of connector `{name}` failed: {trace or 'no reason is reported'}"
-            hint = f"Correct the settings of `{name}`, delete the connector and create it again."
-            raise RunError(message, hint, value=name)
-        return self.is_running(name)
-
-    def _state(self, name: str) -> str:
-        found = self._ask("GET", f"/connectors/{name}/status") or {"connector": {"state": ""}}
-        return str(found["connector"]["state"])
-
-    def _tasks(self, name: str) -> list[dict[str, Any]]:
-        """Return what Connect says of a connector's tasks; none if it is not there."""
-        found = self._ask("GET", f"/connectors/{name}/status") or {}
-        tasks: list[dict[str, Any]] = found.get("tasks", [])
-        return tasks
-
-    def _wait(self, is_done: Any, what: str) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not is_done():
-            if (
-                self._process is None
-                or self._process.poll() is not None
-                or time.monotonic() > deadline
-            ):
-                tail = last_lines(self._log.read_bytes())
-                message = (
-                    f"Kafka Connect did not {what} within {START_TIMEOUT_S:.0f} s, or ended before "
-                    f"that. The end of its log:\n{tail}"
-                )
-                hint = "Correct the cause that the log names, then start Kafka Connect again."
-                raise RunError(message, hint, server=f"{HOST}:{self._port}")
-            time.sleep(_POLL_S)
-
-    def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return Connect's answer; None while it has none yet."""
-        request = urllib.request.Request(
-            f"http://{HOST}:{self._port}{path}",
-            None if body is None else json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
-            method=method,
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:
-                text = answer.read()
-        except urllib.error.HTTPError as error:
-            if error.code in (404, 409) and method == "GET":
-                return None
-            answered = error.read().decode(errors="replace")
-            message = f"Kafka Connect refuses {method} {path} (HTTP {error.code}): {answered}"
-            hint = "Correct the connector's name or settings as the answer says, then repeat this."
-            raise RunError(message, hint, server=f"{HOST}:{self._port}") from None
-        except OSError:
-            return None
-        with contextlib.suppress(ValueError):
-            return json.loads(text)
-        return {}
 
 
 def debezium_config(

@@ -5,17 +5,23 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from services.azurite import LocalAzurite
-from services.broker import LocalBroker
-from services.connect import LocalConnect
+from services.connectors import Connectors
 from services.mariadb import LocalMariaDb
 from services.postgres import LocalPostgres
 from sources.planning.transform_analysis import AnalysisRequest, TransformAnalysis
 from spark_jobs.launch.questions.transform_check import TransformCheck
-from tests.services.hdfs_server import hdfs_server
+from tests.services.shared import (
+    keeper,
+    shared,
+    shared_connectors,
+    shared_mariadb,
+    shared_postgres,
+)
 from tests.services.standalone import Standalone, standalone
 
 
@@ -44,52 +50,39 @@ def _plans_start_no_spark(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 
 @pytest.fixture(scope="session")
-def servers() -> Iterator[str]:
+def servers() -> str:
     """Address of a real Kafka broker."""
-    # Retention looks every few minutes otherwise, compaction every 15 s.
-    config = {
-        "log.retention.check.interval.ms": "300",
-        "log.initial.task.delay.ms": "300",
-        "log.cleaner.backoff.ms": "300",
-    }
-    with LocalBroker(config=config) as broker:
-        yield broker.bootstrap_servers
+    return shared().broker()
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[LocalPostgres]:
+def postgres() -> LocalPostgres:
     """A real PostgreSQL."""
-    with LocalPostgres() as server:
-        yield server
+    return shared_postgres()
 
 
 @pytest.fixture(scope="session")
-def connect(servers: str) -> Iterator[LocalConnect]:
+def connect() -> Connectors:
     """Kafka Connect with Debezium."""
-    with LocalConnect(servers, settings={"value.converter.schemas.enable": "true"}) as worker:
-        yield worker
+    return shared_connectors("connect")
 
 
 @pytest.fixture(scope="session")
-def mariadb() -> Iterator[LocalMariaDb]:
+def mariadb() -> LocalMariaDb:
     """A real MariaDB."""
-    with LocalMariaDb() as server:
-        yield server
+    return shared_mariadb()
 
 
 @pytest.fixture(scope="session")
-def connect_mariadb(servers: str) -> Iterator[LocalConnect]:
+def connect_mariadb() -> Connectors:
     """Kafka Connect with Debezium for MariaDB, which needs jars of its own."""
-    settings = {"value.converter.schemas.enable": "true"}
-    with LocalConnect(servers, settings=settings, jars="connect-mariadb") as worker:
-        yield worker
+    return shared_connectors("connect-mariadb")
 
 
 @pytest.fixture(scope="session")
-def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def namenode() -> str:
     """Address of a real HDFS."""
-    with hdfs_server(tmp_path_factory.mktemp("hdfs")) as address:
-        yield address
+    return shared().namenode()
 
 
 @pytest.fixture(scope="session")
@@ -113,3 +106,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.get_closest_marker(name) is not None for name in ("spark", "long")):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep servers for this run, in the process that the workers are children of."""
+    if not hasattr(config, "workerinput"):
+        kept = ExitStack()
+        kept.enter_context(keeper())
+        config.add_cleanup(kept.close)

@@ -13,7 +13,8 @@ import yaml
 
 from orchestration.audit.compare_source import SourceComparison, compare_with_source
 from services.broker import create_topic
-from services.connect import LocalConnect, debezium_config
+from services.connect import debezium_config
+from services.connectors import Connectors
 from services.postgres import LocalPostgres
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -53,7 +54,7 @@ class CdcCase:
     """
 
     def __init__(
-        self, folder: Path, postgres: LocalPostgres, servers: str, connect: LocalConnect
+        self, folder: Path, postgres: LocalPostgres, servers: str, connect: Connectors
     ) -> None:
         self.folder = folder
         self.name = f"shop_{uuid.uuid4().hex[:8]}"

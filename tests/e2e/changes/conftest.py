@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from examples.shop import make_shop
-from services.connect import LocalConnect
+from services.connectors import Connectors
 from services.mariadb import LocalMariaDb
 from services.postgres import LocalPostgres
 from tests.e2e.changes.cdc_case import CdcCase
@@ -17,7 +17,7 @@ from tests.e2e.changes.mariadb_case import MariaDbCase
 
 @pytest.fixture
 def case(
-    tmp_path: Path, postgres: LocalPostgres, servers: str, connect: LocalConnect
+    tmp_path: Path, postgres: LocalPostgres, servers: str, connect: Connectors
 ) -> Iterator[CdcCase]:
     made = CdcCase(tmp_path, postgres, servers, connect)
     make_shop(made.dsn, 1000)
@@ -27,7 +27,7 @@ def case(
 
 @pytest.fixture
 def mariadb_case(
-    tmp_path: Path, mariadb: LocalMariaDb, servers: str, connect_mariadb: LocalConnect
+    tmp_path: Path, mariadb: LocalMariaDb, servers: str, connect_mariadb: Connectors
 ) -> Iterator[MariaDbCase]:
     made = MariaDbCase(tmp_path, mariadb, servers, connect_mariadb)
     yield made

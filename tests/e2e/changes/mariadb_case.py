@@ -14,7 +14,8 @@ import yaml
 from pymysql.err import IntegrityError, OperationalError
 
 from services.broker import create_topic
-from services.connect import LocalConnect, mariadb_config
+from services.connect import mariadb_config
+from services.connectors import Connectors
 from services.mariadb import LocalMariaDb
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.mariadb.connector import ReadUpTo, ask_connector
@@ -35,7 +36,7 @@ class MariaDbCase:
     """
 
     def __init__(
-        self, folder: Path, mariadb: LocalMariaDb, servers: str, connect: LocalConnect
+        self, folder: Path, mariadb: LocalMariaDb, servers: str, connect: Connectors
     ) -> None:
         self.folder = folder
         self.name = f"shop_{uuid.uuid4().hex[:8]}"

@@ -16,7 +16,7 @@ from orchestration.audit.run import audit
 from orchestration.cli.init_capture import CaptureOptions, start_capture
 from orchestration.database_log import DatabaseLog
 from services.broker import create_topic
-from services.connect import LocalConnect
+from services.connectors import Connectors
 from services.postgres import LocalPostgres
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark
 
 @pytest.fixture
 def case(
-    tmp_path: Path, postgres: LocalPostgres, servers: str, connect: LocalConnect
+    tmp_path: Path, postgres: LocalPostgres, servers: str, connect: Connectors
 ) -> Iterator[CdcCase]:
     made = CdcCase(tmp_path, postgres, servers, connect)
     made.execute(

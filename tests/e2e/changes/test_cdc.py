@@ -262,7 +262,7 @@ def test_changes_in_avro_lead_to_the_same_table(
         schema_registry(tmp_path) as url,
         LocalConnect(servers, settings=avro_settings(tmp_path, url)) as connect,
     ):
-        case = CdcCase(tmp_path, postgres, servers, connect)
+        case = CdcCase(tmp_path, postgres, servers, connect.connectors)
         make_shop(case.dsn, 1000)
         case.capture(["public.orders"], snapshot_mode="no_data")
 

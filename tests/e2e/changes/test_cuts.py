@@ -17,7 +17,7 @@ from examples.transfers import MAKE, TABLES, Transfers, broken
 from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import load_group
 from orchestration.cuts.publisher import publish
-from services.connect import LocalConnect
+from services.connectors import Connectors
 from services.postgres import LocalPostgres
 from sources.config.loader import LoadedPipeline
 from sources.cuts.table import Cut, list_cuts
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 @pytest.fixture
 def case(
-    tmp_path: Path, postgres: LocalPostgres, servers: str, connect: LocalConnect
+    tmp_path: Path, postgres: LocalPostgres, servers: str, connect: Connectors
 ) -> Iterator[CdcCase]:
     made = CdcCase(tmp_path, postgres, servers, connect)
     made.execute(*MAKE)

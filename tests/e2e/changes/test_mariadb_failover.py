@@ -12,7 +12,8 @@ import pymysql
 import pytest
 from pymysql.cursors import DictCursor
 
-from services.connect import LocalConnect, mariadb_config
+from services.connect import mariadb_config
+from services.connectors import Connectors
 from services.mariadb import LocalMariaDb
 from sources.decoding.changes.reader import DebeziumReader
 from sources.kafka.client import KafkaLog
@@ -92,7 +93,7 @@ def test_all_changes_are_in_their_order_though_the_primary_is_killed(
     tmp_path: Path,
     pair: tuple[LocalMariaDb, LocalMariaDb],
     servers: str,
-    connect_mariadb: LocalConnect,
+    connect_mariadb: Connectors,
 ) -> None:
     primary, replica = pair
     case = MariaDbCase(tmp_path, primary, servers, connect_mariadb)
@@ -155,7 +156,7 @@ def test_all_changes_are_in_their_order_though_the_primary_is_killed(
 
 
 def _start_again_in_a_transaction(
-    case: MariaDbCase, server: LocalMariaDb, log: KafkaLog, connect: LocalConnect
+    case: MariaDbCase, server: LocalMariaDb, log: KafkaLog, connect: Connectors
 ) -> None:
     begin = _written(log)
     _pause_in_a_transaction(case, server, log, connect, 1000)
@@ -169,7 +170,7 @@ def _start_again_in_a_transaction(
 
 
 def _pause_in_a_transaction(
-    case: MariaDbCase, server: LocalMariaDb, log: KafkaLog, connect: LocalConnect, first: int
+    case: MariaDbCase, server: LocalMariaDb, log: KafkaLog, connect: Connectors, first: int
 ) -> None:
     """Pause the connector while it writes the second half of a transaction."""
     begin = _written(log)

@@ -6,7 +6,7 @@ import pytest
 
 from orchestration import database_log
 from orchestration.database_log import DatabaseLog
-from services.connect import LocalConnect
+from services.connectors import Connectors
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import RunError
 from sources.kafka.client import KafkaLog
@@ -20,7 +20,7 @@ _ROWS = 2000
 
 
 def test_caught_up_reaches_to_the_end_of_the_log_and_says_what_waits_where(
-    mariadb_case: MariaDbCase, connect_mariadb: LocalConnect, monkeypatch: pytest.MonkeyPatch
+    mariadb_case: MariaDbCase, connect_mariadb: Connectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = mariadb_case
     make_orders(case)

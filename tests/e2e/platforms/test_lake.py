@@ -11,7 +11,7 @@ import pytest
 from examples.shop import make_shop
 from orchestration import operations
 from orchestration.audit.compare_source import compare_with_source
-from services.connect import LocalConnect
+from services.connectors import Connectors
 from services.postgres import LocalPostgres
 from sources.errors import StateError
 from tests.e2e.case import Case, run_through, start_live, wrong
@@ -43,7 +43,7 @@ def test_files_then_the_topic_with_state_checkpoint_and_target_in_a_bucket(
 
 @pytest.mark.long
 def test_a_database_is_taken_over_with_its_snapshot_in_a_bucket_too(
-    tmp_path: Path, servers: str, postgres: LocalPostgres, connect: LocalConnect
+    tmp_path: Path, servers: str, postgres: LocalPostgres, connect: Connectors
 ) -> None:
     with lake("s3", tmp_path) as move:
         case = CdcCase(tmp_path, postgres, servers, connect)

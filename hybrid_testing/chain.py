@@ -14,7 +14,10 @@ from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.driver.bounded_run import FINISHED, run_bounded
-from spark_jobs.driver.reporter import Reporter
+from spark_jobs.driver.reporter import Beats, Reporter
+
+QUICK = Beats(every_s=0.1)
+"""A few rows are soon read."""
 
 
 def read_bounded(spark: SparkSession, loaded: LoadedPipeline) -> None:
@@ -38,7 +41,7 @@ def read_bounded(spark: SparkSession, loaded: LoadedPipeline) -> None:
             continue
         if isinstance(source, KafkaSource):
             hand_over(context, source)
-        reporter = Reporter(context, source.name, "test", None)
+        reporter = Reporter(context, source.name, "test", None, beats=QUICK)
         if run_bounded(spark, context, source.name, reporter, threading.Event()) != FINISHED:
             message = f"Source `{source.name}` was not read to its end."
             raise RunError(message, "Repeat the test.", source=source.name)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import settings
 
 from services.azurite import LocalAzurite
 from services.connectors import Connectors
@@ -15,6 +16,7 @@ from services.mariadb import LocalMariaDb
 from services.postgres import LocalPostgres
 from sources.planning.transform_analysis import AnalysisRequest, TransformAnalysis
 from spark_jobs.launch.questions.transform_check import TransformCheck
+from tests.properties import examples
 from tests.services.shared import (
     keeper,
     shared,
@@ -110,6 +112,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep servers for this run, in the process that the workers are children of."""
+    settings.register_profile("default of this project", examples(100))
+    settings.load_profile("default of this project")
     if not hasattr(config, "workerinput"):
         kept = ExitStack()
         kept.enter_context(keeper())

@@ -17,7 +17,7 @@ from sources.hybrid import Boundedness
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
 from spark_jobs.driver.bounded_run import run_bounded
-from spark_jobs.driver.reporter import Reporter, open_pipes
+from spark_jobs.driver.reporter import USUAL_BEATS, Beats, Reporter, open_pipes
 from spark_jobs.driver.switch import switch
 from spark_jobs.driver.unbounded_run import run_unbounded
 from spark_jobs.driver.warm_up import Ahead
@@ -49,7 +49,7 @@ class PipelineRun:
         stop: Event that is set to stop the run.
         session: Returns the Spark session for the run's queries.
         environment: Environment variables of the launch, by which a Dagster step is found.
-        idle_s: Seconds between two heartbeats while there is nothing to read.
+        beats: How often it looks at a query, and writes a heartbeat.
     """
 
     sources: Sequence[str]
@@ -57,7 +57,7 @@ class PipelineRun:
     stop: threading.Event
     session: Callable[[], SparkSession] = only_session
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    idle_s: float = 0.0
+    beats: Beats = USUAL_BEATS
 
     def run(self, loaded: LoadedPipeline) -> int:
         """Read the sources until one fails, the run is stopped, or one may not be read yet.
@@ -89,7 +89,7 @@ class PipelineRun:
                 break
             # The Dagster step that launched this job is about the first source only.
             with (open_pipes(self.environment) if is_first else None) or nullcontext() as pipes:
-                reporter = Reporter(context, source, self.launch_id, pipes, lock, self.idle_s)
+                reporter = Reporter(context, source, self.launch_id, pipes, lock, self.beats)
                 prepared = None if ahead is None else ahead.prepared
                 ahead = _ahead(context, source, is_same_driver=following is not None)
                 status = self._read(context, source, reporter, ahead, prepared)

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from dagster_pipes import (
@@ -34,7 +35,21 @@ from spark_jobs.query.streaming_query import RunningQuery
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
 from spark_jobs.run_state.lock import QueryLock
 
-BEAT_S = 1.0
+
+@dataclass(frozen=True)
+class Beats:
+    """How often a driver looks at its query, and writes a heartbeat.
+
+    Attributes:
+        every_s: Seconds between two looks, and between two heartbeats where the state is on a disk.
+        idle_s: Seconds between two heartbeats while the query waits for data, if more than usual.
+    """
+
+    every_s: float = 1.0
+    idle_s: float = 0.0
+
+
+USUAL_BEATS = Beats()
 
 
 def open_pipes(environment: Mapping[str, str]) -> PipesContext | None:
@@ -86,9 +101,10 @@ class Reporter:
         launch_id: Id of the launch.
         pipes: The channel to Dagster's run; None if no Dagster step launched the job.
         lock: The driver's lock.
-        idle_s: Seconds between two heartbeats while the query waits for data, if more than usual.
+        beats: How often it looks and writes.
 
     Attributes:
+        beats: As given.
         listeners: Receivers of the job's messages: Dagster's run and standard error.
         every_s: Seconds between two heartbeats of a driver that has nothing new to report.
         seam_metrics: What the micro-batches of this launch have reported of the source's seam.
@@ -101,12 +117,12 @@ class Reporter:
         launch_id: str,
         pipes: PipesContext | None,
         lock: QueryLock | None = None,
-        idle_s: float = 0.0,
+        beats: Beats = USUAL_BEATS,
     ) -> None:
         self.listeners = Listeners(pipes)
         self._lock = lock
-        self._idle_s = idle_s
-        self.every_s = max(BEAT_S, context.generation.pace_s)
+        self.beats = beats
+        self.every_s = max(beats.every_s, context.generation.pace_s)
         self.seam_metrics = SeamMetrics()
         self._launch_id = launch_id
         self._pace = Pace()
@@ -127,7 +143,7 @@ class Reporter:
     @property
     def pace_s(self) -> float:
         """Seconds between two heartbeats at present: ``every_s``, or more while nothing is read."""
-        return max(self.every_s, self._idle_s) if self._beat.latest.idle else self.every_s
+        return max(self.every_s, self.beats.idle_s) if self._beat.latest.idle else self.every_s
 
     def follow(self, spark: SparkSession, declared: QueryDeclaration) -> QueryReporter:
         """Report the state ``running`` and what the query reads; call it before it is built.

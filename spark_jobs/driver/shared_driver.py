@@ -21,6 +21,7 @@ from sources.config.own_modules import OwnModules
 from sources.errors import HybridError
 from spark_jobs.driver.own_output import OwnOutput
 from spark_jobs.driver.pipeline_run import PipelineRun, only_session
+from spark_jobs.driver.reporter import Beats
 from spark_jobs.launch.shared_socket import (
     Answer,
     Request,
@@ -35,7 +36,7 @@ IDLE_S = 60.0
 """Seconds without a pipeline after which the driver ends."""
 _LOOK_S = 1.0
 _END_S = 60.0
-_BEAT_S = 10.0
+_BEATS = Beats(idle_s=10.0)
 _POOL = "spark.scheduler.pool"
 
 
@@ -199,7 +200,7 @@ def run_pipeline(
         return own
 
     run = PipelineRun(
-        request.sources, request.launch_id, stop, session, request.environment, _BEAT_S
+        request.sources, request.launch_id, stop, session, request.environment, _BEATS
     )
     try:
         loaded = load_pipeline(Path(request.file), request.environment)

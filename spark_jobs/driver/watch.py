@@ -23,7 +23,6 @@ from spark_jobs.query.seam.topic_seam import Seam
 from spark_jobs.query.streaming_query import RunningQuery
 from spark_jobs.readers.spark_errors import report_of
 
-POLL_S = 1.0
 # A driver that is killed between a commit and the next of these looks has not counted the late rows
 # of that micro-batch. And a query that reads one small micro-batch is followed by another at once.
 _SOON_S = 0.1
@@ -73,7 +72,7 @@ def watch(
     stop: threading.Event,
     is_over: Callable[[], bool],
 ) -> None:
-    """Report on a query each second until it ends, and stop it when it is told to.
+    """Report on a query at each beat until it ends, and stop it when it is told to.
 
     If its state is in a store where each look is a request, each 10 s, and after each commit.
 
@@ -106,7 +105,7 @@ def watch(
                 )
                 raise StateError(message, hint, source=source)
             reporter.require_lock()
-            _wait(running, report, stop, max(POLL_S, reporter.pace_s))
+            _wait(running, report, stop, reporter)
             committed = report.progress(running)
             report.seam(running)
             reporter.bad_records(bad_records.collect())
@@ -124,11 +123,12 @@ def watch(
 
 
 def _wait(
-    running: RunningQuery, report: QueryReporter, stop: threading.Event, pace_s: float
+    running: RunningQuery, report: QueryReporter, stop: threading.Event, reporter: Reporter
 ) -> None:
     """Wait until the next look is due, or the query ends or has to; count late rows meanwhile."""
     query, is_first = running.spark_query, running.stream.is_first
-    step = _SOON_S if running.has_watermark or is_first else POLL_S
+    beat_s, pace_s = reporter.beats.every_s, reporter.pace_s
+    step = min(beat_s, _SOON_S) if running.has_watermark or is_first else beat_s
     begun, seen = time.monotonic(), _progress_at(query)
     while (waited := time.monotonic() - begun) < pace_s and not stop.is_set():
         # PySpark multiplies it by 1000, and Spark refuses 0 ms.
@@ -136,7 +136,7 @@ def _wait(
         if query.awaitTermination(left_s):  # type: ignore[arg-type]
             return
         report.late_rows(running)
-        if (is_first or waited >= POLL_S) and _progress_at(query) != seen:
+        if (is_first or waited >= beat_s) and _progress_at(query) != seen:
             return
 
 

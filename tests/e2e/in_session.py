@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
-from hybrid_testing.chain import read_bounded
+from hybrid_testing.chain import QUICK, read_bounded
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
 from orchestration.backlog import backlog_of
@@ -63,7 +63,7 @@ def run_live(
     """
     source = loaded.pipeline.sources[-1]
     context = PipelineContext.require(loaded)
-    reporter = Reporter(context, source.name, "test", None)
+    reporter = Reporter(context, source.name, "test", None, beats=QUICK)
     stop = threading.Event()
     failures: list[BaseException] = []
 

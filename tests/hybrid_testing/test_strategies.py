@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import find, given
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 from pyspark.sql import types as T  # noqa: N812 - as in PySpark's own examples
@@ -16,6 +16,7 @@ from pyspark.sql import types as T  # noqa: N812 - as in PySpark's own examples
 from hybrid_testing.rows import arrow_schema, arrow_table
 from hybrid_testing.strategies import rows_of
 from sources.errors import InputError
+from tests.properties import examples
 
 EVERY_TYPE = {
     "at": "timestamp",
@@ -41,14 +42,14 @@ SPARK = T.StructType(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(rows=rows_of(EVERY_TYPE))
 def test_rows_fit_every_type_of_a_source(rows: list[dict[str, Any]]) -> None:
     schema = arrow_schema(EVERY_TYPE)
     assert arrow_table(rows, schema).schema == schema
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(rows=rows_of({"at": "timestamp"}, late=LATE, step=timedelta(minutes=1)))
 def test_no_row_is_later_than_declared(rows: list[dict[str, Any]]) -> None:
     times = [row["at"] for row in rows]
@@ -67,7 +68,7 @@ def test_some_rows_are_late_and_without_it_none_is() -> None:
         find(rows_of({"at": "timestamp"}), is_late)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(rows=rows_of(SPARK, key=["id"], columns={"id": st.integers(0, 9)}, max_size=10))
 def test_a_key_is_unique_and_a_column_that_is_never_null_is_not(rows: list[dict[str, Any]]) -> None:
     ids = [row["id"] for row in rows]

@@ -10,7 +10,6 @@ from orchestration.backlog import wait_until_caught_up
 from sources.errors import HybridError
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
-from spark_jobs.driver import watch
 from spark_jobs.launch import process
 from tests.machine.people import People
 from tests.machine.spark_driver import SparkMachine
@@ -29,7 +28,6 @@ class PeopleWithSpark(People):
         # A rehearsal of the live query would take most of the time.
         self.world.always = {"switch": "cold"}
         self.restore_declaration()
-        self.patch.setattr(watch, "POLL_S", 0.2)
         return SparkMachine(self.spark)
 
     def read_on(self) -> None:

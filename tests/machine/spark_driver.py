@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from hybrid_testing.chain import QUICK
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
 from sources.planning.approval import require_approved
@@ -84,7 +85,7 @@ class SparkDriver:
             context = PipelineContext.require(load_pipeline(self._pipeline))
             require_approved(context)
             with QueryLock(context.generation) as lock:
-                run = PipelineRun(self._sources, self._launch_id, self._stop)
+                run = PipelineRun(self._sources, self._launch_id, self._stop, beats=QUICK)
                 self._status = run.read(context, lock)
         except HybridError:
             self._status = 2

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from examples.transfers import MAKE, TABLES, Transfers, broken
+from hybrid_testing.chain import QUICK
 from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import load_group
 from orchestration.cuts.publisher import publish
@@ -102,7 +103,9 @@ def following(spark: SparkSession, loaded: LoadedPipeline) -> Iterator[None]:
 
     def follow() -> None:
         try:
-            run_unbounded(spark, context, name, Reporter(context, name, "test", None), stop)
+            run_unbounded(
+                spark, context, name, Reporter(context, name, "test", None, beats=QUICK), stop
+            )
         except BaseException as error:
             failures.append(error)
 

@@ -16,6 +16,7 @@ import yaml
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
+from hybrid_testing.chain import QUICK
 from orchestration.generations import promotion
 from orchestration.supervision.source_status import source_status
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -203,7 +204,7 @@ def test_a_changed_batch_loses_and_doubles_nothing_of_half_read_history(
 
     thread = threading.Thread(target=stop_after_first)
     thread.start()
-    reporter = Reporter(context, "history", "test", None)
+    reporter = Reporter(context, "history", "test", None, beats=QUICK)
     assert run_bounded(spark, context, "history", reporter, stop) == INCOMPLETE
     thread.join()
     generation = context.generation
@@ -215,7 +216,7 @@ def test_a_changed_batch_loses_and_doubles_nothing_of_half_read_history(
     assert note is not None
     assert "takes effect in the next generation" in note
     again = PipelineContext.require(changed)
-    reporter = Reporter(again, "history", "test", None)
+    reporter = Reporter(again, "history", "test", None, beats=QUICK)
     assert run_bounded(spark, again, "history", reporter, threading.Event()) == FINISHED
     offset = offset_log.committed_offset(generation.checkpoint, 0)
     assert offset_log.is_drained(offset, 1)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
@@ -19,6 +19,7 @@ from spark_jobs.readers.topics.event_times import EventTimeCheck
 from spark_jobs.readers.topics.parse_records import parse_values
 from tests.e2e.case import Case, as_json, live_of, wrong
 from tests.e2e.in_session import run_and_audit
+from tests.properties import examples
 from tests.sources.decoding.json_case import COLUMNS, PLAIN, UNUSUAL, UNUSUAL_VALUES, documents
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
@@ -84,9 +85,7 @@ def test_every_odd_value(spark: SparkSession) -> None:
     assert compare(spark, UNUSUAL_VALUES, SCHEMA) > 10
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(documents(), min_size=20, max_size=80))
 def test_damaged_documents(spark: SparkSession, values: list[bytes]) -> None:
     compare(spark, [*values], SCHEMA)

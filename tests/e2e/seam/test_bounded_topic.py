@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from hybrid_testing.chain import QUICK
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
@@ -322,7 +323,7 @@ def stop_after_first_batch(spark: SparkSession, loaded: LoadedPipeline) -> int:
     """Run the first source until one more batch is committed."""
     context = PipelineContext.require(loaded)
     generation, name = context.generation, loaded.pipeline.sources[0].name
-    reporter = Reporter(context, name, "test", None)
+    reporter = Reporter(context, name, "test", None, beats=QUICK)
     stop = threading.Event()
     before = offset_log.last_committed(generation.checkpoint)
 

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_testing.chain import QUICK
 from orchestration.audit.run import audit
 from sources.common.positions import TopicPartition
 from sources.config.loader import LoadedPipeline
@@ -113,7 +114,7 @@ def test_a_seam_that_two_drivers_have_read_is_read_again_to_count_it(
 def read_some(spark: SparkSession, loaded: LoadedPipeline) -> None:
     """Follow the topic until something of it is committed, then stop."""
     context, stop = PipelineContext.require(loaded), threading.Event()
-    reporter = Reporter(context, "live", "first", None)
+    reporter = Reporter(context, "live", "first", None, beats=QUICK)
     arguments = (spark, context, "live", reporter, stop)
     thread = threading.Thread(target=run_unbounded, args=arguments)
     thread.start()

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
-from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import HealthCheck, Phase, event, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -26,6 +26,7 @@ from orchestration.audit.run import audit
 from sources.kafka.start_offsets import GapError
 from tests.e2e.case import Case, as_json, moment, wrong
 from tests.e2e.in_session import run_chain
+from tests.properties import examples
 
 pytestmark = [
     pytest.mark.e2e,
@@ -125,12 +126,7 @@ def histories(
         ),
     ],
 )
-@settings(
-    max_examples=3,
-    deadline=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@examples(3, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_files_and_topic_together_hold_every_record_once(
     servers: str, spark: SparkSession, evidence: str, data: st.DataObject

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
-from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import HealthCheck, Phase, event, given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
@@ -29,6 +29,7 @@ from spark_jobs.query.seam.row_content import content_of
 from spark_jobs.readers.spark_errors import report_of
 from tests.e2e.case import Case, moment
 from tests.e2e.in_session import fails_with, run_chain, run_history
+from tests.properties import examples
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -157,12 +158,7 @@ ROW = st.tuples(
 )
 
 
-@settings(
-    max_examples=12,
-    deadline=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@examples(12, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(
     history=st.lists(ROW, min_size=1, max_size=6, unique_by=lambda row: row[0]),
     new=st.lists(ROW, max_size=4),

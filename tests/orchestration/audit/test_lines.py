@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.audit.readers.lines import load_lines
@@ -28,6 +28,7 @@ from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from spark_jobs.readers.bad_records import STAGED
 from tests.orchestration.audit.audit_case import COLUMNS, Case, row, wrong
+from tests.properties import examples
 from tests.sources.formats.test_lines import BAD_CSV, BAD_JSON, KINDS, good_csv, good_json
 
 STORES = Stores(S3Settings())
@@ -109,7 +110,7 @@ def test_whether_a_value_fits_is_told_alike_in_json(tmp_path: Path, kind: str) -
     assert [(each["n"], each["x"] is None) for each in good] == [(n, x is None) for n, x in rows]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     kind=st.sampled_from(["json", "csv"]),
     numbers=st.lists(st.integers(-6, 25), max_size=30),

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.orchestration.audit.audit_case import Case, Row, row, wrong
+from tests.properties import examples
 
 KEYS = st.tuples(st.one_of(st.none(), st.integers(0, 5)), st.sampled_from([None, "EWR", "JFK"]))
 DELAYS = st.one_of(st.none(), st.floats(-1e6, 1e6))
@@ -56,7 +57,7 @@ def count(expected: dict[Any, Row], target: list[Row]) -> dict[str, int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     rows=st.dictionaries(KEYS, st.tuples(DELAYS, PLACES, DAMAGE), max_size=15),
     strangers=st.lists(KEYS, max_size=3),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from orchestration.cuts import attempt as attempt_module
@@ -26,6 +26,7 @@ from sources.cuts.barrier import (
 )
 from sources.databases.log_mark import Mark
 from sources.storage.folder import Folder
+from tests.properties import examples
 
 PARTITIONS = 2
 
@@ -176,9 +177,7 @@ def position(transaction: int) -> str:
     return f"{transaction:016x}{0:016x}"
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_a_cut_has_the_changes_from_before_its_position_and_no_others(
     monkeypatch: pytest.MonkeyPatch, seed: int

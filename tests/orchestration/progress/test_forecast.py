@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.progress.forecast import eta_s, rate
 from spark_jobs.run_state.progress_log import MOST, ProgressLog, Sample
+from tests.properties import examples
 
 
 def log(*samples: tuple[str, int, int, int | None]) -> ProgressLog:
@@ -47,7 +48,7 @@ def test_a_stream_that_falls_behind_has_no_time_left_and_one_that_caught_up_has_
     assert eta_s(log(("a", 0, 0, 10), ("a", 10, 5, 0))) == 0
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.integers(min_value=1, max_value=5 * MOST))
 def test_the_samples_of_a_run_stay_few_and_the_newest_stay_dense(count: int) -> None:
     kept = log(*(("a", at, at, count - at) for at in range(count))).samples

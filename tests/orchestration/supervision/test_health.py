@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.requested_state import RequestedState
@@ -20,6 +20,7 @@ from sources.config.supervision import Restarts, Supervision
 from sources.databases.replication_slot import NEW_SNAPSHOT
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
+from tests.properties import examples
 
 DISK_FULL = ErrorReport(kind="spark", message="Disk full.", transient=True)
 GAP = ErrorReport(kind="seam", message="Records are missing.", hint="Accept the gap.")
@@ -401,7 +402,7 @@ def test_numbers_are_plain_and_what_is_not_known_is_left_out() -> None:
 
 
 AGES = st.none() | st.integers(-S, 70 * S) | st.integers(70 * S, 2000 * S)
-MANY = settings(max_examples=200)
+MANY = examples(200)
 BEATS = st.none() | st.builds(
     lambda state, failure, idle, at, advanced: beat(
         state=state,

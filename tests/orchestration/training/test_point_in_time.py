@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from deltalake import write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -21,6 +21,7 @@ from orchestration.training.columns import Asked
 from orchestration.training.point_in_time import TrainingSet, training_set
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, StateError
+from tests.properties import examples
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 TIME = pa.timestamp("us", "UTC")
@@ -88,7 +89,7 @@ shops = st.sampled_from(["a", "b", None])
     ),
     labels=st.lists(st.tuples(shops, st.none() | st.integers(0, 14)), max_size=10),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_each_label_gets_the_row_that_a_search_finds(
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[tuple[str | None, int, int | None]],
@@ -201,7 +202,7 @@ KEPT = {
     ),
     minutes=st.lists(st.tuples(shops, st.integers(0, 10)), max_size=8),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_of_every_version_a_label_gets_the_last_one_in_sequence_that_had_begun(
     tmp_path_factory: pytest.TempPathFactory,
     changes: list[tuple[str, int, bool, int]],

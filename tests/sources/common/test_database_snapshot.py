@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.database_snapshot import (
@@ -13,6 +13,7 @@ from sources.common.database_snapshot import (
     gtid_position,
     snapshot_position,
 )
+from tests.properties import examples
 
 COLUMNS = {"position": "position"}
 MARIADB = BinlogSnapshot(file=3, offset=500, domain=7, sequence=40, taken_ms=0)
@@ -34,7 +35,7 @@ def refusals(snapshot: BinlogSnapshot, position: str) -> list[str]:
     return [reason for reason, condition in found.items() if is_true(condition, position)]
 
 
-@settings(deadline=None)
+@examples(100)
 @given(SEQUENCES, OFFSETS, ROWS, SEQUENCES)
 def test_mariadb_holds_transactions_up_to_its_own_whatever_their_place_in_a_file(
     sequence: int, event: int, row: int, last: int
@@ -45,7 +46,7 @@ def test_mariadb_holds_transactions_up_to_its_own_whatever_their_place_in_a_file
     assert not refusals(snapshot, position)
 
 
-@settings(deadline=None)
+@examples(100)
 @given(FILES, OFFSETS, ROWS, FILES, OFFSETS)
 def test_mysql_holds_events_that_begin_before_its_end_of_the_log(
     file: int, offset: int, row: int, last_file: int, end: int

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import names_and_types, parse_schema
@@ -21,6 +21,7 @@ from sources.files.splits import list_splits
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.properties import examples
 
 READ = parse_schema(
     {"ts": "bigint", "name": "string", "at": "timestamp", "place": "struct<lat:double>"}
@@ -92,7 +93,7 @@ def test_statistics_tell_of_plain_columns_and_instants(
     assert Selection("s", {"t": expression}).event_column("t") == expected
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(-62_135_596_800, 253_402_300_799))
 def test_seconds_become_the_instants_that_they_are(seconds: int) -> None:
     selection = Selection("s", {"t": "timestamp_seconds(n)"})

@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.database_snapshot import PostgresSnapshot
@@ -23,6 +23,7 @@ from sources.config.snapshot import (
 from sources.errors import StateError
 from sources.kafka.seam import seam_rule, seam_warnings
 from sources.storage.folder import Folder
+from tests.properties import examples
 
 TURN = 1 << 32
 COLUMNS = {"lsn": "lsn", "transaction": "tx"}
@@ -55,7 +56,7 @@ def worlds(draw: st.DrawFn) -> tuple[PostgresSnapshot, int, bool, int]:
     return snapshot, transaction, sees, written
 
 
-@settings(deadline=None)
+@examples(100)
 @given(worlds())
 def test_a_snapshot_holds_what_it_sees_whatever_the_turn_of_transaction_ids(
     world: tuple[PostgresSnapshot, int, bool, int],

@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import parse_schema
@@ -23,6 +23,7 @@ from sources.decoding.decoder import RowDecoder
 from sources.decoding.schema_registry import Registry
 from sources.decoding.value_format import ValueFormat
 from sources.errors import InputError, UnavailableError
+from tests.properties import examples
 from tests.sources.decoding.value_case import RegistryServer, framed, registry
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,7 +98,7 @@ def decode(value: bytes, schema: Any, columns: pa.Schema = COLUMNS) -> dict[str,
     return found
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.data())
 def test_rows_come_back_whatever_is_null_missing_or_more(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(list(FIELDS)), unique=True, min_size=1))
@@ -115,7 +116,7 @@ def test_rows_come_back_whatever_is_null_missing_or_more(data: st.DataObject) ->
     assert found == expected
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_row_or_bad(data: bytes) -> None:
     schema = schema_of(*FIELDS)

@@ -11,13 +11,14 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import parse_schema
 from sources.decoding.avro import AvroReader, parse_schemas
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.schema_registry import Registry
+from tests.properties import examples
 from tests.sources.decoding.batch_case import compare, damaged
 from tests.sources.decoding.test_avro import INSTANTS, VALUES
 from tests.sources.decoding.value_case import framed, registry
@@ -157,7 +158,7 @@ def topics(draw: st.DrawFn) -> tuple[Any, list[Any], dict[str, str]]:
     return schema, rows, {**columns, "absent": "string"}
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(topics())
 def test_what_is_written_by_a_schema(topic: tuple[Any, list[Any], dict[str, str]]) -> None:
     schema, rows, columns = topic
@@ -165,7 +166,7 @@ def test_what_is_written_by_a_schema(topic: tuple[Any, list[Any], dict[str, str]
     compare(AvroReader(schema, None), values, parse_schema(columns))
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(topics(), st.data())
 def test_damaged_values(topic: tuple[Any, list[Any], dict[str, str]], data: st.DataObject) -> None:
     schema, rows, columns = topic

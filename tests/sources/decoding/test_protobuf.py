@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import parse_schema
@@ -18,6 +18,7 @@ from sources.decoding.decoder import RowDecoder
 from sources.decoding.protobuf import ProtobufReader
 from sources.decoding.value_format import ValueFormat
 from sources.errors import InputError
+from tests.properties import examples
 from tests.sources.decoding.value_case import MESSAGE, descriptors, framed, order_class
 
 COLUMNS = parse_schema(
@@ -89,7 +90,7 @@ def decode(value: bytes, columns: pa.Schema = COLUMNS) -> dict[str, Any]:
     return found
 
 
-@settings(deadline=None)
+@examples(100)
 @given(ROWS)
 def test_rows_come_back_whatever_was_not_set(row: dict[str, Any]) -> None:
     expected = {**dict.fromkeys(COLUMNS.names), **UNSET, **row}
@@ -101,7 +102,7 @@ def test_rows_come_back_whatever_was_not_set(row: dict[str, Any]) -> None:
     assert {**found, "counts": sorted(found["counts"])} == expected
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_row_or_bad(data: bytes) -> None:
     try:

@@ -11,13 +11,14 @@ from google.protobuf import (
     descriptor_pb2,
     message_factory,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import parse_schema
 from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.protobuf import ProtobufReader
+from tests.properties import examples
 from tests.sources.decoding.batch_case import compare, damaged
 from tests.sources.decoding.test_protobuf import (
     COLUMNS,
@@ -136,13 +137,13 @@ def topics(draw: st.DrawFn) -> tuple[list[bytes], pa.Schema]:
     return values, parse_schema({**columns, "absent": "string"})
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(topics())
 def test_fields_of_every_type_set_and_not_set(topic: tuple[list[bytes], pa.Schema]) -> None:
     compare(EVERY, [*topic[0]], topic[1])
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(topics(), st.data())
 def test_damaged_values(topic: tuple[list[bytes], pa.Schema], data: st.DataObject) -> None:
     values, columns = topic
@@ -152,7 +153,7 @@ def test_damaged_values(topic: tuple[list[bytes], pa.Schema], data: st.DataObjec
 PLAIN = [name for name in COLUMNS.names if name not in ("big", "counts", "parent")]
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.lists(ROWS, max_size=6), st.data())
 def test_times_wrappers_and_what_is_not_plain(
     rows: list[dict[str, Any]], data: st.DataObject

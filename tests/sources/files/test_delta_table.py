@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import names_and_types
@@ -26,6 +26,7 @@ from sources.formats.deleted_rows import as_action, deletion_vector
 from sources.storage.partitions import values_of
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.properties import examples
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 BEGIN_US = int(BEGIN.timestamp()) * 1_000_000
@@ -65,7 +66,7 @@ def refusal(folder: Path, **changes: Any) -> str:
     return str(caught.value)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     parts=st.lists(
         st.lists(st.one_of(st.none(), st.integers(-(10**12), 10**12)), min_size=1, max_size=5),
@@ -161,7 +162,7 @@ def with_features(action: dict[str, Any], features: list[str]) -> None:
         }
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(count=st.integers(1, 3000), data=st.data())
 def test_deleted_rows_are_not_counted_and_their_times_are_no_end(
     tmp_path_factory: pytest.TempPathFactory, count: int, data: st.DataObject

@@ -11,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.positions import HeldOffsets, TopicPartition
 from sources.errors import InputError
 from sources.files import held_offsets as module
 from sources.files.held_offsets import held_by_columns, held_by_names
+from tests.properties import examples
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 Pair = tuple[int | None, int | None]
@@ -262,7 +263,7 @@ def test_a_history_copied_twice_is_told_once_a_partition() -> None:
     assert "overlaps in this partition: 10" in warnings[1]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(0, 15)), min_size=1))
 def test_names_with_an_end_hold_what_sets_of_their_offsets_hold(
     files: list[tuple[int, int, int]],
@@ -276,7 +277,7 @@ def test_names_with_an_end_hold_what_sets_of_their_offsets_hold(
     assert len(warnings) == len(doubled)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(
         st.tuples(
@@ -327,7 +328,7 @@ def test_hundreds_of_thousands_of_names_are_no_matter() -> None:
     assert held.holes == {}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     files=st.lists(
         st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), max_size=30)),
@@ -354,7 +355,7 @@ def test_columns_hold_what_sets_of_their_rows_hold_however_they_are_split(
         assert warnings[0].startswith(f"Rows of history that are duplicated: {surplus}, such as")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     offsets=st.sets(st.integers(0, 300), min_size=1),
     files=st.integers(1, 4),

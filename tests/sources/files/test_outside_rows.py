@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from sources.common.positions import to_us
@@ -30,6 +30,7 @@ from sources.formats.regions import Region, cut_regions
 from sources.formats.row_check import RowCheck
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.properties import examples
 from tests.sources.files.dirty_files import (
     EPOCH,
     FORMATS,
@@ -80,7 +81,7 @@ times = st.integers(0, 9_000).map(minute) | st.sampled_from([FUTURE, EPOCH])
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "avro", "orc", "text"])
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(6, suppress_health_check=[HealthCheck.too_slow])
 @given(files=st.lists(st.lists(times, min_size=1, max_size=30), min_size=1, max_size=2))
 def test_rows_that_count_are_read_and_each_other_one_is_handed_over_once(
     tmp_path_factory: pytest.TempPathFactory, form: str, files: list[list[datetime]]

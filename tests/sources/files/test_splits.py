@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import TIMESTAMP, names_and_types
@@ -24,6 +24,7 @@ from sources.formats import parquet
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.properties import examples
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 NOON_US = int(NOON.timestamp() * 1_000_000)
@@ -70,7 +71,7 @@ def test_splits_come_in_the_order_of_their_event_time(tmp_path: Path) -> None:
     assert found.exact
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     groups=st.lists(st.lists(st.integers(-5_000, 5_000), min_size=1, max_size=20), min_size=1),
     unit=st.sampled_from(["ms", "us"]),

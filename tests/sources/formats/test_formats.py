@@ -16,7 +16,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import orc
 
@@ -34,6 +34,7 @@ from sources.formats.text import TEXT_COLUMNS, Text
 from sources.storage.base import LocalStorage
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.properties import examples
 
 STORES = Stores(S3Settings())
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -102,7 +103,7 @@ def all_regions(path: Path, form: Format, edges: list[int], columns: pa.Schema) 
         pytest.param(Avro(), as_avro, id="avro"),
     ],
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(rows=tables, edges=st.lists(st.integers(0, 10_000), max_size=8))
 def test_regions_together_hold_each_row_once_wherever_they_are_cut(
     tmp_path_factory: pytest.TempPathFactory,
@@ -120,7 +121,7 @@ def test_regions_together_hold_each_row_once_wherever_they_are_cut(
     assert sorted(found, key=lambda row: row["id"]) == rows
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(lines=st.lists(names), edges=st.lists(st.integers(0, 5_000), max_size=8))
 def test_lines_of_text_are_read_once(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], edges: list[int]
@@ -131,7 +132,7 @@ def test_lines_of_text_are_read_once(
     assert [row["value"] for row in found] == lines
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     content=st.binary(max_size=200),
     mark=st.binary(min_size=1, max_size=4),
@@ -191,7 +192,7 @@ def test_a_packed_file_may_be_longer_or_shorter_than_it_is_unpacked(
 
 
 @given(st.lists(st.sampled_from(["", " ", "\r", '{"id": 1}']), max_size=12), st.integers(0, 60))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_blank_lines_are_no_rows(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], edge: int
 ) -> None:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sources.common.schema import parse_schema
@@ -30,6 +30,7 @@ from sources.planning.file_plan import plan_files
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.properties import examples
 
 STORES = Stores(S3Settings())
 KINDS = {"id": "bigint", "name": "string", "at": "timestamp", "day": "date"}
@@ -82,7 +83,7 @@ def read(
 
 
 @pytest.mark.parametrize("case", [JSON, CSV], ids=["json", "csv"])
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     kinds=contents,
     edges=st.lists(st.integers(0, 5_000), max_size=6),

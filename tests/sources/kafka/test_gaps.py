@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from sources.errors import SeamError
 from sources.kafka.start_offsets import GapError
+from tests.properties import examples
 from tests.sources.kafka.test_start_offsets import (
     NOON,
     T0,
@@ -148,7 +149,7 @@ class TestFixedOffsetsAndTheEndOfHistory:
         assert (gap.from_offset, gap.to_offset) == (2, 3)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     steps=st.lists(st.integers(0, 30), min_size=2, max_size=12),
     archived=st.integers(0, 12),

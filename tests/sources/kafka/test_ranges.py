@@ -5,16 +5,17 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, given
 from hypothesis import strategies as st
 
 from sources.common.positions import TopicPartition
 from sources.common.topic_log import LogRecord
 from sources.kafka.ranges import Ranges, cut_by_time, cut_evenly, size_of, splits_of
+from tests.properties import examples
 from tests.sources.kafka.model_log import ModelLog
 
 MINUTE_MS = 60_000
-EXAMPLES = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = examples(200, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Literal
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from sources.common.positions import (
@@ -27,6 +27,7 @@ from sources.hybrid import SourceSwitchContext
 from sources.kafka.seam import SeamRule, seam_rule
 from sources.kafka.start_checks import check_in_log
 from sources.kafka.start_offsets import GapError, UserFactory, factory_for
+from tests.properties import examples
 from tests.sources.kafka.model_log import ChangingLog, ModelLog
 from tests.sources.worlds import (
     Entry,
@@ -40,7 +41,7 @@ from tests.sources.worlds import (
 )
 
 pytestmark = pytest.mark.slow  # 5,500 cases
-EXAMPLES = settings(max_examples=500, deadline=None)
+EXAMPLES = examples(500)
 NOW_MS = 10**9
 IN_SILENCE = "records are in neither history nor log, and nobody said so"
 WITHOUT_REASON = "refused, though nothing was ever deleted"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.select import EventColumn
@@ -27,6 +27,7 @@ from sources.formats.regions import Region
 from sources.planning.arrival_times import arrival_warnings
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.properties import examples
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 MINUTE_US = 60_000_000
@@ -72,7 +73,7 @@ rows_of_files = st.lists(
 
 
 @given(files=rows_of_files)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_each_row_is_in_the_interval_of_its_arrival_and_in_no_other(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple[int, int]]]
 ) -> None:

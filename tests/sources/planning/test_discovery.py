@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -25,6 +25,7 @@ from sources.planning.discovery import GrowingFolder
 from sources.planning.file_plan import FoundFiles, read_splits
 from sources.planning.plan import make_plan
 from spark_jobs.driver.discoverer import Discoverer
+from tests.properties import examples
 from tests.services.processes import wait_for
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -180,7 +181,7 @@ def test_a_source_does_not_become_endless_under_its_checkpoint(tmp_path: Path) -
 STEPS = st.lists(st.sampled_from(["arrives", "old", "vanishes", "look", "again"]), max_size=25)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(STEPS)
 def test_each_file_is_found_once_whatever_happens_in_between(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from sources.common.positions import now_ms, to_ms
@@ -23,6 +23,7 @@ from sources.formats.event_times import EventTimeRange
 from sources.planning.context import PipelineContext
 from sources.planning.discovery import GrowingFolder
 from sources.planning.plan import Plan, draft_plan, make_plan
+from tests.properties import examples
 from tests.sources.files.dirty_files import (
     EPOCH,
     FORMATS,
@@ -248,7 +249,7 @@ files_of_rows = st.lists(
 ).filter(lambda files: any(right for right, _ in files))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 @given(files=files_of_rows, form=st.sampled_from(["parquet", "json"]), until=st.none() | times)
 def test_whatever_rows_are_outside_the_plan_is_that_of_the_rows_inside(
     tmp_path_factory: pytest.TempPathFactory,

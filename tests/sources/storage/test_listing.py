@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.config.file_source import FileSource
@@ -21,6 +21,7 @@ from sources.storage.listing import find_files, parse_glob
 from sources.storage.partitions import FolderTime, partition_of, typed, values_of
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.properties import examples
 
 STORES = Stores(S3Settings())
 names = st.sampled_from(["a", "b", "ab", "_c", ".d", "x=1"])
@@ -28,7 +29,7 @@ trees = st.lists(st.lists(names, min_size=1, max_size=4), max_size=12)
 parts = st.sampled_from(["a", "b", "*", "**", "a*", "?", "[ab]", "x=1"])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(trees, st.lists(parts, min_size=1, max_size=4))
 def test_globs_match_what_pythons_own_do(
     tmp_path_factory: pytest.TempPathFactory, tree: list[list[str]], glob: list[str]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.run_state.last_day import DAY_MS, MOST, LastDay
+from tests.properties import examples
 
 MINUTE_MS = 60_000
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(st.integers(0, 40 * MINUTE_MS), st.integers(0, 9)), min_size=1))
 def test_the_highest_value_is_that_of_the_last_day(steps: list[tuple[int, int]]) -> None:
     day, at_ms, seen = LastDay(), DAY_MS, []

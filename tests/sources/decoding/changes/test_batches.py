@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.decoding.changes import batches
@@ -20,6 +20,7 @@ from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import RowDecoder, field_reader
 from sources.decoding.json_shapes import JsonShapes
 from sources.errors import InputError
+from tests.properties import examples
 from tests.sources.decoding.value_case import ORIGIN, changes_source
 
 KINDS = {
@@ -188,7 +189,7 @@ def envelopes(draw: st.DrawFn, *, odd: bool) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.lists(envelopes(odd=True), min_size=1, max_size=12), st.booleans(), st.booleans())
 def test_whatever_is_decided_together_is_what_it_is_alone(
     found: list[dict[str, Any]], has_schema: bool, escapes: bool
@@ -196,7 +197,7 @@ def test_whatever_is_decided_together_is_what_it_is_alone(
     check([written(each, has_schema=has_schema, escapes=escapes) for each in found])
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(envelopes(odd=False), min_size=1, max_size=12),
     st.lists(st.integers(0, 400), max_size=3),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.config.kafka_source import KafkaSource
@@ -18,6 +18,7 @@ from sources.decoding.changes.values import PLACEHOLDER
 from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder, field_reader
 from sources.errors import InputError
+from tests.properties import examples
 from tests.sources.decoding.value_case import ORIGIN, changes_source, decoded
 
 COLUMNS = {
@@ -183,7 +184,7 @@ def test_a_double_that_json_can_only_write_as_text_is_that_double(text: str) -> 
     assert repr(found) == repr({"one": expected, "other": expected, "many": [expected, None, 1.5]})
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 30))
 def test_a_decimal_of_any_size_is_exact(unscaled: int, scale: int) -> None:
     size = unscaled.bit_length() // 8 + 1

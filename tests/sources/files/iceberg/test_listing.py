@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
@@ -25,6 +25,7 @@ from sources.errors import InputError
 from sources.files.iceberg.table import metadata_file_of
 from sources.files.split_table import FileListing
 from sources.files.splits import list_source
+from tests.properties import examples
 from tests.sources.files.iceberg.tables import catalog, delete_rows
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -83,7 +84,7 @@ def refusal(what: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     parts=st.lists(
         st.lists(st.one_of(st.none(), st.integers(-(10**12), 10**12)), min_size=1, max_size=5),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import InputError, StateError
@@ -18,6 +18,7 @@ from sources.storage.folder import Folder
 from spark_jobs.target.history_files import NO_HISTORY, HistoryFiles
 from spark_jobs.target.ranges.event_range import Range
 from spark_jobs.target.ranges.replace_range import Replaced, Replacement
+from tests.properties import examples
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
 Rows = dict[int, tuple[int, str]]  # id: (hour since the beginning, value)
@@ -188,7 +189,7 @@ row_sets = st.dictionaries(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.lists(row_sets, min_size=1, max_size=3), row_sets, st.data())
 def test_any_ranges_one_after_the_other(
     tmp_path_factory: pytest.TempPathFactory, parts: list[Rows], live: Rows, data: st.DataObject

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import StateError
@@ -18,6 +18,7 @@ from sources.storage.folder import Folder
 from spark_jobs.target.ranges.event_range import Range
 from spark_jobs.target.ranges.replace_range import Replaced
 from spark_jobs.target.ranges.replace_versions import VersionsReplacement
+from tests.properties import examples
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
 ORDER = ("major", "minor")
@@ -110,7 +111,7 @@ orders = st.tuples(st.sampled_from([None, 1, 2]), st.integers(0, 4))
 histories = st.dictionaries(st.tuples(keys, orders), st.integers(0, 8), min_size=1, max_size=20)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(histories, st.data(), st.integers(0, 8), st.integers(1, 8), st.integers(1, 3))
 def test_the_table_has_the_latest_version_of_each_key_or_is_as_before(
     tmp_path_factory: pytest.TempPathFactory,

@@ -14,12 +14,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.storage.folder import Folder
 from spark_jobs.target.ranges.event_range import Range
 from spark_jobs.target.ranges.replace_range import Replaced, Replacement
+from tests.properties import examples
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
 
@@ -56,7 +57,7 @@ def seen_windows(path: Path) -> dict[int, str]:
     return dict(zip(hours_of, [row["v"] for row in rows], strict=True))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(
     st.dictionaries(st.integers(0, 12), st.sampled_from("ab"), min_size=1),
     st.dictionaries(st.integers(0, 12), st.sampled_from("xy")),

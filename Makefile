@@ -3,11 +3,14 @@ PYTHON ?= python3
 # `make test SPARK=4.1`: with another version that is supported, in an environment of its own.
 VENV := .venv$(if $(SPARK),-spark$(SPARK))
 BIN := $(VENV)/bin
-# Spark spends most of a small test waiting for itself: two at once take little more than half.
-PARALLEL ?= -n 2 --dist worksteal --durations=40
+# Tests spend half of their time waiting, for Spark and for servers, of which all workers share one of a
+# kind: four workers take some 16 GB at their peak.
+PARALLEL ?= -n 4 --dist worksteal --durations=30
+# The share of examples that property tests try in the short sets.
+SHORT := HYBRID_EXAMPLES=0.2
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-all fast test-ui test-airflow pictures crash chaos soak lint bench clean
+.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast test-ui test-airflow pictures crash chaos soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -45,17 +48,21 @@ demo-features: install
 ui: install
 	$(BIN)/python -m examples.demo --ui
 
+# What runs where, and why: tests/sets.toml.
 # While one core lints, the other one fetches the JVM parts and archives their classes.
 test: install
 	$(BIN)/hybrid jars & $(MAKE) lint; status=$$?; wait; exit $$status
-	$(BIN)/python -m pytest $(PARALLEL) -m "not long"
+	$(SHORT) $(BIN)/python -m pytest $(PARALLEL) -m "not rest and not nightly"
 
-# Longer ways to what most of the others test, too: kills at random, executors, the daemon.
+# What `make test` leaves out, but for the nightly tests.
+test-rest: install
+	$(BIN)/python -m pytest $(PARALLEL) -m rest
+
 test-all: install
 	$(BIN)/python -m pytest $(PARALLEL)
 
 fast: install
-	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
+	$(SHORT) $(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 # Dagster's UI in a real browser; Debian's Chromium is installed if it is missing.
 test-ui: install

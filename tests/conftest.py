@@ -16,6 +16,7 @@ from services.mariadb import LocalMariaDb
 from services.postgres import LocalPostgres
 from sources.planning.transform_analysis import AnalysisRequest, TransformAnalysis
 from spark_jobs.launch.questions.transform_check import TransformCheck
+from tests import sets
 from tests.properties import examples
 from tests.services.shared import (
     keeper,
@@ -103,11 +104,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
         yield running
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever starts Spark, or is long, is slow; `-m "not slow"` must answer quickly."""
-    for item in items:
-        if any(item.get_closest_marker(name) is not None for name in ("spark", "long")):
-            item.add_marker(pytest.mark.slow)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests by the sets that they belong to."""
+    config.stash[sets.COLLECTED] = list(items)
+    sets.mark(items)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -13,7 +13,7 @@ from tests.airflow.flow import DAG, Flow
 from tests.airflow.server import Airflow
 
 pytestmark = [
-    pytest.mark.airflow, pytest.mark.long, pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka,
+    pytest.mark.airflow, pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka,
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tests.airflow.server import PATIENCE_S
 from tests.services.processes import runs, wait_for
 
 pytestmark = [
-    pytest.mark.airflow, pytest.mark.long, pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka,
+    pytest.mark.airflow, pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka,
     pytest.mark.crash, pytest.mark.timeout(3600),
 ]  # fmt: skip
 

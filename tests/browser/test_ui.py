@@ -89,7 +89,6 @@ def test_three_clicks_pause_a_pipeline_which_then_is_neither_green_nor_red(
     expect(healthy).to_have_text("Passed")
 
 
-@pytest.mark.long
 def test_a_chain_waits_for_its_approval_and_then_goes_on_by_itself(page: Page, shown: Site) -> None:
     pages.materialize_all(page, shown, "guarded")
     pages.await_end(page, "Success")
@@ -112,7 +111,6 @@ def test_a_chain_waits_for_its_approval_and_then_goes_on_by_itself(page: Page, s
     expect(page.get_by_text(re.compile("^Healthy")).first).to_be_visible()
 
 
-@pytest.mark.long
 def test_a_gap_is_red_with_its_reason(page: Page, shown: Site) -> None:
     for step in ("plan", "history"):
         pages.materialize(page, shown, "gapped", step)
@@ -127,7 +125,6 @@ def test_a_gap_is_red_with_its_reason(page: Page, shown: Site) -> None:
     expect(page.get_by_text(re.compile("topic `?gapped`?", re.IGNORECASE)).first).to_be_visible()
 
 
-@pytest.mark.long
 def test_a_range_is_recomputed_and_a_new_version_is_built_promoted_and_rolled_back(
     page: Page, shown: Site
 ) -> None:

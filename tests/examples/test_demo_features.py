@@ -26,7 +26,6 @@ SMALL = Period(
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.long
 def test_served_features_are_those_that_were_trained_on(
     tmp_path: Path, servers: str, postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:

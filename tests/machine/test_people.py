@@ -49,7 +49,6 @@ def test_whatever_people_do_what_is_green_is_right(servers: str) -> None:
     play(People, servers, SEQUENCES)
 
 
-@pytest.mark.long
 @pytest.mark.spark
 def test_whatever_people_do_with_spark_what_is_green_is_right(
     servers: str, spark: SparkSession

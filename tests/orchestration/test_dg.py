@@ -75,7 +75,6 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "installed"
 
 
-@pytest.mark.long
 def test_two_pipelines_that_dg_scaffolds_in_a_new_project_share_a_folder_and_are_loaded_unedited(
     tmp_path: Path, packages: Path
 ) -> None:

@@ -59,7 +59,7 @@ def both():
 defs = dg.Definitions.merge(definitions.defs, dg.Definitions(sensors=[both]))
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.slow]
 
 
 @contextmanager

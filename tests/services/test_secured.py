@@ -115,7 +115,6 @@ def test_the_broker_checks_what_a_token_says(case: SecuredCase, claim: dict[str,
         assert refusal(settings, "invalid_token") == "_AUTHENTICATION"
 
 
-@pytest.mark.long
 def test_a_token_is_fetched_again_before_it_expires(case: SecuredCase) -> None:
     settings = case.client(case.security(OAUTH))
     with case.provider.issues({"exp": int(time.time()) + 3}):

@@ -118,7 +118,6 @@ def versions(folder: Path) -> dict[datetime, list[tuple[Any, ...]]]:
     return found
 
 
-@pytest.mark.long
 def test_a_backfilled_table_had_the_values_that_live_would_have_had(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

@@ -46,7 +46,6 @@ def alive(loaded: LoadedPipeline) -> tuple[bool, str]:
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.crash
-@pytest.mark.long
 def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

@@ -52,7 +52,6 @@ def test_a_transform_that_returns_no_dataframe_fails_the_asset_with_the_cause(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.long
 def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
     tmp_path: Path, servers: str
 ) -> None:
@@ -85,7 +84,6 @@ def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
     assert (report.expected, wrong(report)) == (1300, {})
 
 
-@pytest.mark.long
 def test_a_bad_record_stops_the_stream_with_topic_partition_and_offset(
     tmp_path: Path, servers: str
 ) -> None:
@@ -151,7 +149,6 @@ def test_a_live_run_can_not_start_before_history_is_done(tmp_path: Path, servers
         operations.go_live(PipelineContext.require(loaded), live_of(loaded))
 
 
-@pytest.mark.long
 def test_interrupting_a_bounded_run_ends_spark_and_the_next_run_goes_on(
     tmp_path: Path, servers: str
 ) -> None:
@@ -182,7 +179,6 @@ def test_interrupting_a_bounded_run_ends_spark_and_the_next_run_goes_on(
 
 
 @pytest.mark.crash
-@pytest.mark.long
 def test_a_bounded_run_whose_driver_freezes_is_ended_and_the_next_one_goes_on(
     tmp_path: Path, servers: str
 ) -> None:
@@ -226,7 +222,6 @@ def audit_rows(loaded: Any) -> int:
 
 
 @pytest.mark.crash
-@pytest.mark.long
 def test_a_killed_stream_is_seen_as_dead_and_resumed_exactly(tmp_path: Path, servers: str) -> None:
     case = Case(tmp_path, servers)
     case.write_history()

@@ -86,7 +86,6 @@ def test_what_arrives_is_read_once_whenever_it_arrives(
     assert list(generation.path("plan-log/inbox/_delta_log").glob("*.checkpoint.parquet"))
 
 
-@pytest.mark.long
 def test_one_folder_is_history_and_goes_on_with_its_windows(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
@@ -111,7 +110,6 @@ def test_one_folder_is_history_and_goes_on_with_its_windows(
     assert (report.input_rows.sources, wrong(report)) == ({"history": 1600, "arriving": 0}, {})
 
 
-@pytest.mark.long
 def test_the_stream_over_a_folder_is_an_asset_and_survives_a_kill(
     tmp_path: Path, servers: str
 ) -> None:

@@ -39,7 +39,6 @@ print(operations.run_bounded(PipelineContext.require(loaded), loaded.pipeline.so
 """
 
 
-@pytest.mark.long
 def test_a_run_outlives_its_watchers_and_is_found_again(tmp_path: Path, servers: str) -> None:
     case = Case(tmp_path, servers)
     case.write_history(files=6)

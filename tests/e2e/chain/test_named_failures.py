@@ -63,7 +63,6 @@ def ended_with(result: dg.JobExecutionResult) -> tuple[list[str], list[str]]:
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.crash
-@pytest.mark.long
 def test_a_driver_killed_for_memory_is_no_success_and_a_retry_from_failure_goes_on(
     tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +132,6 @@ def test_zombie_runs_after_a_reboot_are_dead_and_nobody_else_is_signalled(tmp_pa
 
 
 @pytest.mark.spark
-@pytest.mark.long
 def test_a_driver_whose_launch_record_was_deleted_is_described_as_it_is(
     tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,7 +58,6 @@ def test_a_stream_that_is_started_again_with_nothing_to_read_is_idle_at_once(
     assert (beat.batches, beat.idle) == (0, True)
 
 
-@pytest.mark.long
 def test_a_micro_batch_that_takes_long_is_seen_to_work(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
@@ -88,7 +87,6 @@ def test_a_micro_batch_that_takes_long_is_seen_to_work(
     run_live(spark, loaded, meanwhile=one_task_waits)
 
 
-@pytest.mark.long
 def test_what_runs_have_told_is_kept_over_the_seam_and_restarts(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

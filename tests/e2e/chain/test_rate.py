@@ -24,7 +24,6 @@ from tests.e2e.in_session import run_history, run_live
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.mark.long
 def test_a_live_run_keeps_its_limit_until_another_is_put_in_force(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

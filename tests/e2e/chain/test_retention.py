@@ -106,7 +106,6 @@ def test_a_hole_is_closed_by_files_that_arrive_while_history_runs(
     assert (report.expected, wrong(report)) == (1500, {})
 
 
-@pytest.mark.long
 def test_history_stops_before_the_records_after_it_are_deleted_and_goes_on_later(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
@@ -145,7 +144,6 @@ def done_splits(loaded: LoadedPipeline) -> int | None:
     return None if beat is None else beat.splits_done
 
 
-@pytest.mark.long
 def test_rounds_follow_files_that_keep_arriving_until_the_gap_is_small(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

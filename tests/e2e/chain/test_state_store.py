@@ -128,7 +128,6 @@ def test_a_changelog_that_a_pipeline_declares_is_written_from_the_start(
 
 
 @pytest.mark.crash
-@pytest.mark.long
 def test_killed_between_a_commit_of_state_and_its_batch_both_kinds_of_run_end_exact(
     tmp_path: Path, servers: str
 ) -> None:

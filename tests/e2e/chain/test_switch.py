@@ -117,7 +117,6 @@ def test_the_keys_for_another_driver_are_looked_up_while_history_is_read(
     assert (report.expected, wrong(report)) == (1200, {})
 
 
-@pytest.mark.long
 def test_a_hand_over_that_is_refused_ends_the_driver_and_is_told_by_the_next_step(
     tmp_path: Path, servers: str
 ) -> None:

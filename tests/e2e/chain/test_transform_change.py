@@ -85,7 +85,6 @@ def named(case: Case, function: str, shape: Any = windows) -> LoadedPipeline:
 
 
 @pytest.mark.kafka
-@pytest.mark.long
 def test_state_that_would_mean_something_else_is_refused_and_the_rest_goes_on_exactly(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

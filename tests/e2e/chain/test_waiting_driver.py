@@ -195,7 +195,7 @@ def started_at(pid: int) -> float:
 @pytest.mark.crash
 @pytest.mark.parametrize(
     "how",
-    [signal.SIGKILL, signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)],
+    [signal.SIGKILL, signal.SIGINT, signal.SIGTERM],
 )
 def test_an_end_while_the_transform_is_checked_leaves_nothing(
     loaded: LoadedPipeline, how: signal.Signals

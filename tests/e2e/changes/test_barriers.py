@@ -19,7 +19,7 @@ from spark_jobs.target.ownership.guard import TargetGuard
 from spark_jobs.target.sink import prepare_table
 from tests.e2e.changes.test_changes import SCHEMA, Change, gone, up
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 LATER_MS = 1 << 45
 BARRIERS = "spark_jobs.target.barriers"
 

@@ -26,7 +26,7 @@ from tests.e2e.changes.cdc_case import CdcCase, is_equal, take_snapshot
 from tests.e2e.in_session import run_chain, run_live
 from tests.services.processes import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 
 @pytest.fixture

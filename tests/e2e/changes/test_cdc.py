@@ -138,7 +138,6 @@ def test_a_slot_that_is_gone_is_seen_though_nothing_waits(case: CdcCase) -> None
     assert slot_finding(loaded).text == found.text
 
 
-@pytest.mark.long
 def test_columns_that_are_added_and_dropped_later_are_followed_in_place(
     case: CdcCase, spark: SparkSession
 ) -> None:
@@ -167,7 +166,6 @@ def test_columns_that_are_added_and_dropped_later_are_followed_in_place(
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_every_change_can_be_kept_in_a_table_that_only_grows(
     case: CdcCase, spark: SparkSession
 ) -> None:
@@ -196,7 +194,6 @@ def test_every_change_can_be_kept_in_a_table_that_only_grows(
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_a_table_is_added_to_the_connector_while_another_one_is_followed(
     case: CdcCase, spark: SparkSession
 ) -> None:
@@ -219,7 +216,6 @@ def test_a_table_is_added_to_the_connector_while_another_one_is_followed(
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_a_slot_that_was_lost_is_made_good_by_a_new_snapshot_under_the_readers(
     case: CdcCase, spark: SparkSession
 ) -> None:
@@ -254,7 +250,6 @@ def test_a_slot_that_was_lost_is_made_good_by_a_new_snapshot_under_the_readers(
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_changes_in_avro_lead_to_the_same_table(
     tmp_path: Path, postgres: LocalPostgres, servers: str, spark: SparkSession
 ) -> None:
@@ -334,7 +329,6 @@ def test_a_table_that_row_level_security_hides_rows_of_is_refused(case: CdcCase)
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(case: CdcCase) -> None:
     case.capture(TABLES, snapshot_mode="no_data")
     is_live = threading.Event()

@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
     pytest.mark.slow,
-    pytest.mark.long,
 ]
 LINES = {"id": "bigint", "line": "int", "pieces": "int"}
 TABLE = (

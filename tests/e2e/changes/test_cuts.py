@@ -46,7 +46,6 @@ def case(
     made.end()
 
 
-@pytest.mark.long
 def test_every_cut_is_the_database_at_one_commit(case: CdcCase, spark: SparkSession) -> None:
     case.capture([f"public.{name}" for name in TABLES], snapshot_mode="no_data")
     loaded = {name: pipeline(case, name) for name in TABLES}

@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
     pytest.mark.crash,
-    pytest.mark.long,
     pytest.mark.timeout(1800),
 ]
 ALL = ["public.lines", "public.orders", "public.stock"]

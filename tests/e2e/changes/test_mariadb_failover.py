@@ -22,7 +22,7 @@ from tests.e2e.changes.mariadb_case import MariaDbCase
 from tests.services.mariadb_pair import last_gtid, mariadb_pair, promote
 from tests.services.processes import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.kafka, pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.e2e, pytest.mark.kafka, pytest.mark.slow]
 
 COLUMNS = {"id": "bigint", "pieces": "bigint", "note": "string"}
 ROWS = 2000

@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
     pytest.mark.slow,
-    pytest.mark.long,
     pytest.mark.timeout(1200),
 ]
 CUTS = 6

@@ -89,8 +89,8 @@ def only_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
         pytest.param({}, id="hard deletes"),
         pytest.param({"deletes": "soft"}, id="soft deletes"),
         pytest.param({"deleted": None}, id="no deletes"),
-        pytest.param({"partition_by": ["day"]}, id="partitions", marks=pytest.mark.long),
-        pytest.param({"key": ["id", "day"]}, id="two columns", marks=pytest.mark.long),
+        pytest.param({"partition_by": ["day"]}, id="partitions"),
+        pytest.param({"key": ["id", "day"]}, id="two columns"),
     ],
 )
 def test_the_same_changes_of_all_types_leave_the_same_rows(

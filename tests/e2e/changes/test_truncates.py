@@ -42,7 +42,6 @@ def test_older_rows_go_and_newer_ones_stay(tmp_path: Path, spark: SparkSession) 
     assert target.rows() == []
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_any_order_ends_in_what_the_database_has(
     tmp_path: Path, spark: SparkSession, seed: int

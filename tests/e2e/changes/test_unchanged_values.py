@@ -106,7 +106,7 @@ def test_a_change_whose_key_is_unknown_is_refused(tmp_path: Path, spark: SparkSe
         target.merge(change(1, 5, None, "id"))
 
 
-@pytest.mark.parametrize("seed", [5, pytest.param(6, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [5, 6])
 def test_any_order_in_any_batches_ends_in_the_same_values(
     tmp_path: Path, spark: SparkSession, seed: int
 ) -> None:

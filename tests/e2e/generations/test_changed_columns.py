@@ -151,7 +151,6 @@ def test_only_changed_columns_are_computed_however_often_that_breaks_off(
 
 
 @pytest.mark.crash
-@pytest.mark.long
 def test_a_killed_driver_begins_its_columns_again_and_readers_get_them_in_one_commit(
     tmp_path: Path, servers: str
 ) -> None:

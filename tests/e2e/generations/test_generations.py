@@ -80,7 +80,6 @@ def reading(table: Path) -> Iterator[list[tuple[int, list[str], int]]]:
     assert failures == []
 
 
-@pytest.mark.long
 def test_readers_change_over_in_one_step_and_back(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

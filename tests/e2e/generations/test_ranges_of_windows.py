@@ -110,7 +110,6 @@ def in_table(folder: Path) -> list[tuple[datetime, int, int, float]]:
     return sorted((row["window"]["start"], row["odd"], row["n"], row["total"]) for row in rows)
 
 
-@pytest.mark.long
 def test_partitions_of_appended_windows_are_recomputed_from_dagster(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

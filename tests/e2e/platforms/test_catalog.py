@@ -174,7 +174,6 @@ def counted(table: str, conf: dict[str, str]) -> int:
     return int(printed.partition("rows: ")[2])
 
 
-@pytest.mark.long
 @pytest.mark.kafka
 def test_readers_find_the_target_by_name_in_a_hive_metastore(tmp_path: Path, servers: str) -> None:
     case = Case(tmp_path, servers)
@@ -199,7 +198,6 @@ def test_readers_find_the_target_by_name_in_a_hive_metastore(tmp_path: Path, ser
         assert counted("default.events", conf) == report.expected
 
 
-@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.analysis
 def test_history_is_found_by_name_in_a_hive_metastore_and_read_by_its_path_from_then_on(

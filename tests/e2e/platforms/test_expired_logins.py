@@ -56,7 +56,6 @@ def pid_of(loaded: LoadedPipeline) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize("renewed", ["at once", "after its driver has ended"])
 def test_a_live_run_goes_on_once_its_login_is_renewed(
     tmp_path: Path, servers: str, move: Edit, profile: ProfileFile, renewed: str

@@ -25,7 +25,6 @@ LAKE = {
 }
 
 
-@pytest.mark.long
 def test_parquet_and_json_in_hdfs_then_the_topic(
     tmp_path: Path, servers: str, namenode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

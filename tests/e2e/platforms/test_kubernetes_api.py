@@ -31,7 +31,6 @@ FOUND = programs()
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.slow,
-    pytest.mark.long,
     pytest.mark.skipif(FOUND is None, reason=f"{API_SERVER} and {ETCD} name no programs"),
 ]
 

@@ -22,7 +22,7 @@ from tests.services.processes import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.fixture(params=["s3", pytest.param("hdfs", marks=pytest.mark.long)])
+@pytest.fixture(params=["s3", "hdfs"])
 def move(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Edit]:
     with lake(request.param, tmp_path) as made:
         yield made
@@ -41,7 +41,6 @@ def test_files_then_the_topic_with_state_checkpoint_and_target_in_a_bucket(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.long
 def test_a_database_is_taken_over_with_its_snapshot_in_a_bucket_too(
     tmp_path: Path, servers: str, postgres: LocalPostgres, connect: Connectors
 ) -> None:

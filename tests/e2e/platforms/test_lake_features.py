@@ -22,7 +22,7 @@ from sources.storage.folder import Folder
 from tests.e2e.case import BEGIN, Case, run_through, start_live, wrong
 from tests.services.lake import Edit, lake
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 BAD = (b'{"id": "x"', b"[1]", b"\xff\xfe")
 
 

@@ -32,7 +32,6 @@ def shifted_hourly(rows):
 @pytest.mark.e2e
 @pytest.mark.spark
 @pytest.mark.kafka
-@pytest.mark.long
 def test_workers_that_see_no_file_of_the_driver_build_the_same_table(
     tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

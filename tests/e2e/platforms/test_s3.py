@@ -13,7 +13,6 @@ from tests.services.s3_server import LOGIN, client, s3_server
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.mark.long
 def test_parquet_and_json_in_a_bucket_then_the_topic(
     tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,6 @@ def beat_of(loaded: LoadedPipeline) -> Heartbeat:
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.crash
-@pytest.mark.long
 def test_an_executor_that_is_killed_costs_no_row_and_no_state(
     tmp_path: Path, servers: str, cluster: Standalone
 ) -> None:

@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
     pytest.mark.crash,
-    pytest.mark.long,
 ]
 
 

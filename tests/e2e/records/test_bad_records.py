@@ -57,7 +57,7 @@ def collector(loaded: LoadedPipeline) -> Collector:
     )
 
 
-@pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.long)])
+@pytest.mark.parametrize("mode", ["append", "merge"])
 def test_bad_records_go_to_the_quarantine_and_all_others_arrive(
     tmp_path: Path, servers: str, spark: SparkSession, mode: str
 ) -> None:
@@ -185,7 +185,6 @@ def test_a_record_that_was_staged_twice_is_kept_once(
 
 
 @pytest.mark.crash
-@pytest.mark.long
 def test_a_killed_stream_loses_and_doubles_no_bad_record(tmp_path: Path, servers: str) -> None:
     case = Case(tmp_path, servers)
     case.write_history()

@@ -188,7 +188,6 @@ def test_whatever_is_interrupted_each_bad_row_is_kept_once(case: Case, spark: Sp
 
 
 @pytest.mark.crash
-@pytest.mark.long
 def test_a_killed_run_over_files_loses_and_doubles_no_bad_row(case: Case) -> None:
     content, places = mixed(json_of(range(600)), BAD_JSON)
     (case.folder / "lines" / "0.json").write_bytes(content)

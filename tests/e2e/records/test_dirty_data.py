@@ -200,14 +200,7 @@ def found(loaded: LoadedPipeline, *names: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in rows)
 
 
-def mostly(short: str) -> list[Any]:
-    """All formats; those but one take long, and are read the same way in other tests."""
-    return [
-        form if form == short else pytest.param(form, marks=pytest.mark.long) for form in FORMATS
-    ]
-
-
-@pytest.mark.parametrize("form", mostly("json"))
+@pytest.mark.parametrize("form", FORMATS)
 def test_changes_end_in_the_last_one_of_each_entity_and_wrong_clocks_are_counted(
     tmp_path: Path, servers: str, spark: SparkSession, form: str
 ) -> None:
@@ -240,7 +233,7 @@ def test_changes_end_in_the_last_one_of_each_entity_and_wrong_clocks_are_counted
     assert report.ok, report.to_dict()
 
 
-@pytest.mark.parametrize("form", mostly("parquet"))
+@pytest.mark.parametrize("form", FORMATS)
 def test_late_rows_of_the_topic_are_the_only_ones_that_are_missing_and_each_is_counted(
     tmp_path: Path, servers: str, spark: SparkSession, form: str
 ) -> None:

@@ -243,8 +243,7 @@ BOUNDS = {"not_before": f"{LOW:%Y-%m-%dT%H:%M:%SZ}", "not_after": f"{HIGH:%Y-%m-
     ("form", "policy"),
     [
         *((form, "quarantine") for form in FORMATS),
-        *((form, "drop") for form in ("json", "avro")),
-        *(pytest.param(form, "drop", marks=pytest.mark.long) for form in [*FORMATS][3:]),
+        *((form, "drop") for form in ("json", "avro", *[*FORMATS][3:])),
     ],
 )
 def test_times_outside_of_the_bounds_are_left_out_and_counted_once(

@@ -58,7 +58,7 @@ def table(loaded: LoadedPipeline) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in rows)
 
 
-@pytest.mark.parametrize("policy", ["drop", pytest.param("quarantine", marks=pytest.mark.long)])
+@pytest.mark.parametrize("policy", ["drop", "quarantine"])
 def test_one_record_of_2099_takes_no_row_from_a_windowed_table(
     tmp_path: Path, servers: str, spark: SparkSession, policy: str
 ) -> None:

@@ -105,7 +105,6 @@ FORMATS: list[tuple[str, str, Callable[[Path, list[int]], None], dict[str, Any]]
 EACH = 300
 
 
-@pytest.mark.long
 def test_formats_follow_each_other_and_every_row_arrives_once(
     tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,8 +132,8 @@ def test_formats_follow_each_other_and_every_row_arrives_once(
     "name",
     [
         "parquet",
-        pytest.param("csv", marks=pytest.mark.long),
-        pytest.param("avro", marks=pytest.mark.long),
+        "csv",
+        "avro",
     ],
 )
 def test_partition_columns_and_a_time_range_reach_the_target(

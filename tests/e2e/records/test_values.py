@@ -195,7 +195,6 @@ def test_protobuf_is_read_by_its_descriptor(
     assert [(line.found, line.counted) for line in report.bad_records] == [(2, 2)]
 
 
-@pytest.mark.long
 def test_a_bad_record_that_a_worker_finds_stops_the_stream_by_its_place(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

@@ -95,7 +95,6 @@ def test_a_topic_is_read_to_its_end_and_followed_from_exactly_there(
     assert [entry.start for entry in ledger.entries] == [500, 500]
 
 
-@pytest.mark.long
 def test_files_then_an_archive_topic_then_a_live_topic(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
@@ -121,7 +120,6 @@ def test_files_then_an_archive_topic_then_a_live_topic(
     assert removed["live"] > 100
 
 
-@pytest.mark.long
 def test_files_then_the_topic_in_step_then_the_same_topic(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
@@ -143,7 +141,6 @@ def test_files_then_the_topic_in_step_then_the_same_topic(
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-@pytest.mark.long
 def test_aborted_transactions_and_control_records_at_the_end_of_the_range(
     tmp_path: Path, servers: str, spark: SparkSession, isolation: str
 ) -> None:
@@ -169,7 +166,7 @@ def test_aborted_transactions_and_control_records_at_the_end_of_the_range(
         assert (report.expected, wrong(report)) == (500, {"duplicated": 50})
 
 
-@pytest.mark.parametrize("is_aligned", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize("is_aligned", [True, False])
 def test_partitions_in_step_lose_no_row_behind_the_watermark(
     tmp_path: Path, servers: str, spark: SparkSession, *, is_aligned: bool
 ) -> None:
@@ -227,7 +224,6 @@ def test_a_run_that_stopped_or_died_goes_on_with_the_batch_that_was_due(
     assert (report.expected, wrong(report)) == (1200, {})
 
 
-@pytest.mark.long
 def test_a_chain_whose_last_topic_has_an_end_ends(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
@@ -284,7 +280,6 @@ def test_records_that_are_deleted_before_they_are_read_stop_the_run(
         run_history(spark, loaded)
 
 
-@pytest.mark.long
 def test_each_bounded_topic_is_an_asset_and_has_a_start_unless_it_is_the_first(
     tmp_path: Path, servers: str
 ) -> None:

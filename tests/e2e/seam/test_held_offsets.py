@@ -118,7 +118,7 @@ def test_now_minus_a_span_is_fixed_when_the_hand_over_is_made(
     assert (report.expected, wrong(report)) == (2000, {})
 
 
-@pytest.mark.parametrize("shape", ["time", pytest.param("offsets", marks=pytest.mark.long)])
+@pytest.mark.parametrize("shape", ["time", "offsets"])
 def test_a_factory_that_the_user_wrote_decides_the_start(
     tmp_path: Path, servers: str, spark: SparkSession, shape: str
 ) -> None:
@@ -181,7 +181,7 @@ def test_offset_columns_tell_exactly_and_nothing_is_filtered(
     assert (report.expected, wrong(report)) == (1500, {})
 
 
-@pytest.mark.parametrize("form", ["start", pytest.param("start and end", marks=pytest.mark.long)])
+@pytest.mark.parametrize("form", ["start", "start and end"])
 def test_names_of_kafka_connect_tell_the_offsets(
     tmp_path: Path, servers: str, spark: SparkSession, form: str
 ) -> None:

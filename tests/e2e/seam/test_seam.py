@@ -164,7 +164,6 @@ def test_a_start_that_the_topic_does_not_hold_is_refused(tmp_path: Path, servers
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.long
 def test_history_that_is_done_is_not_read_again(tmp_path: Path, servers: str) -> None:
     case = Case(tmp_path, servers)
     case.write_history()

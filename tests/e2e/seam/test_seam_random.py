@@ -116,16 +116,7 @@ def histories(
     return [n for n, t in enumerate(times) if t <= end and (t <= must or t == end or chance[n])]
 
 
-@pytest.mark.parametrize(
-    "evidence",
-    [
-        "key",
-        *(
-            pytest.param(each, marks=pytest.mark.long)
-            for each in ("event_time", "offsets", "sequence", "fixed")
-        ),
-    ],
-)
+@pytest.mark.parametrize("evidence", ["key", "event_time", "offsets", "sequence", "fixed"])
 @examples(3, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_files_and_topic_together_hold_every_record_once(

@@ -113,7 +113,6 @@ def write_files(folder: Path, numbers: range) -> None:
         pq.write_table(pa.table(table), folder / "in" / f"{at}.parquet")
 
 
-@pytest.mark.long
 def test_files_an_archive_and_a_topic_of_three_schemas_become_one_table(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

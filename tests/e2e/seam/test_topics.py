@@ -26,7 +26,7 @@ from tests.services.processes import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.mark.parametrize("how", [pytest.param("list", marks=pytest.mark.long), "pattern"])
+@pytest.mark.parametrize("how", ["list", "pattern"])
 def test_several_topics_make_one_source(
     tmp_path: Path, servers: str, spark: SparkSession, how: str
 ) -> None:
@@ -54,9 +54,7 @@ def test_several_topics_make_one_source(
     assert report.ok
 
 
-@pytest.mark.parametrize(
-    "isolation", ["read_committed", pytest.param("read_uncommitted", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_aborted_transactions_and_control_records_take_up_offsets(
     tmp_path: Path, servers: str, spark: SparkSession, isolation: str
 ) -> None:
@@ -114,7 +112,6 @@ def test_a_compacted_topic_is_refused_below_a_sink_that_keeps_every_row(
         make_plan(case.pipeline())
 
 
-@pytest.mark.long
 def test_a_compacted_topic_that_is_accepted_is_read_over_the_offsets_that_are_gone(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 SOON = timedelta(minutes=2)
 
 
-@pytest.mark.long
 def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

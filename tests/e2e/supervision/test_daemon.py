@@ -71,7 +71,6 @@ def kill_and_await_another(loaded: LoadedPipeline) -> Heartbeat:
     return found
 
 
-@pytest.mark.long
 def test_the_stream_outlives_dagster_and_is_brought_back_by_it(
     tmp_path: Path, servers: str
 ) -> None:

@@ -32,7 +32,6 @@ STORE: Kind = os.environ.get("HYBRID_STORE", "disk")  # type: ignore[assignment]
 OF_ONE_CHAIN = 6
 
 
-@pytest.mark.long
 @pytest.mark.timeout(1800 + 300 * KILLS)
 def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) -> None:
     chance = random.Random(SEED)

@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
     pytest.mark.crash,
-    pytest.mark.long,
     pytest.mark.timeout(1800),
 ]
 PATIENCE_S = 300

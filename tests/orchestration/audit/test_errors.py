@@ -58,7 +58,6 @@ def test_a_file_that_is_no_parquet(case: Case) -> None:
     assert "part-1.parquet" in text
 
 
-@pytest.mark.long
 def test_a_store_that_does_not_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")

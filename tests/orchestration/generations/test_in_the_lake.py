@@ -28,7 +28,7 @@ class CutOffError(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.fixture(scope="module", params=["s3", pytest.param("hdfs", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["s3", "hdfs"])
 def move(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Edit]:

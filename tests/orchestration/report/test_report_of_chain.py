@@ -13,7 +13,7 @@ from orchestration import operations
 from tests.e2e.case import Case, run_through, wrong
 from tests.orchestration.report.page_case import page_of
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 
 def test_a_report_agrees_with_an_independent_count_also_without_its_broker(

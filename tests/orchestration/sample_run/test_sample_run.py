@@ -117,7 +117,6 @@ def test_a_sample_is_computed_and_compared_and_the_pipeline_stays_as_it_is(
 @pytest.mark.e2e
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.long
 def test_the_control_job_tries_a_sample_and_shows_its_rows(tmp_path: Path, servers: str) -> None:
     case = Case(tmp_path, servers)
     case.write_history()

@@ -123,7 +123,6 @@ def test_a_bucket_that_is_not_there_is_named(endpoint: str, bucket: str) -> None
     assert "AWS_ACCESS_KEY_ID" in str(caught.value)
 
 
-@pytest.mark.long
 def test_a_store_that_does_not_answer_is_named(bucket: str) -> None:
     stores = Stores(S3Settings(endpoint="http://127.0.0.1:9"))
     with pytest.raises(UnavailableError, match=r"at http://127\.0\.0\.1:9: ") as caught:

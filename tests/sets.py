@@ -1,0 +1,78 @@
+"""Which tests run where, by ``sets.toml``: what is read from it becomes markers of tests."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+_FILE = Path(__file__).with_suffix(".toml")
+
+
+class Sets(NamedTuple):
+    """The lists.
+
+    Attributes:
+        promises: Slow tests of ``make test``, by the promise that they hold.
+        nightly: Tests that run nightly only, by the reason.
+        rest: Reason for which slow tests of a room are not in ``make test``, by the room's folder.
+    """
+
+    promises: dict[str, list[str]]
+    nightly: dict[str, list[str]]
+    rest: dict[str, str]
+
+    def marker(self, test: str, *, is_slow: bool) -> str | None:
+        """Marker of a test, ``rest`` or ``nightly``; None if it belongs to ``make test``.
+
+        Args:
+            test: Node id of the test.
+            is_slow: Whether ``make fast`` leaves it out.
+        """
+        if any(covers(name, test) for names in self.nightly.values() for name in names):
+            return "nightly"
+        if not is_slow:
+            return None
+        is_promise = any(covers(name, test) for names in self.promises.values() for name in names)
+        return None if is_promise else "rest"
+
+    def names(self) -> list[str]:
+        """All names of tests."""
+        return [name for part in (self.promises, self.nightly) for names in part.values()
+                for name in names]  # fmt: skip
+
+
+def read_sets() -> Sets:
+    """The lists of ``sets.toml``."""
+    return Sets(**tomllib.loads(_FILE.read_text()))
+
+
+def covers(name: str, test: str) -> bool:
+    """Whether a name, of a folder, a file, a function, or a test with its parameters, is of a test.
+
+    Args:
+        name: The beginning of a node id, up to one of its marks ``/``, ``::`` and ``[``.
+        test: Node id of the test.
+    """
+    return test.startswith(name) and test[len(name) :][:1] in ("", "/", ":", "[")
+
+
+COLLECTED = pytest.StashKey[list[pytest.Item]]()
+"""All tests of a run, those that ``-m`` leaves out, too."""
+
+
+def mark(items: list[pytest.Item]) -> None:
+    """Mark what is slow, and what ``make test`` and continuous integration leave out.
+
+    Whatever starts Spark, or is left to the night, is slow; ``-m "not slow"`` must answer quickly.
+    """
+    sets = read_sets()
+    for item in items:
+        is_slow = any(item.get_closest_marker(name) is not None for name in ("spark", "slow"))
+        marker = sets.marker(item.nodeid, is_slow=is_slow)
+        if is_slow or marker is not None:
+            item.add_marker(pytest.mark.slow)
+        if marker is not None:
+            item.add_marker(marker)

@@ -1,0 +1,60 @@
+"""The lists of which tests run where name tests that exist, and leave none out without a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sets import COLLECTED, Sets, covers, read_sets
+
+SETS = Sets(
+    {"it works": ["tests/a/test_a.py::test_one[x]", "tests/b/test_b.py"]},
+    {"long": ["tests/a/test_a.py::test_two", "tests/c"]},
+    {"tests/a": "variants"},
+)
+
+
+@pytest.mark.parametrize(
+    ("test", "is_slow", "marker"),
+    [
+        ("tests/a/test_a.py::test_one[x]", True, None),
+        ("tests/a/test_a.py::test_one[xy]", True, "rest"),
+        ("tests/a/test_a.py::test_one", True, "rest"),
+        ("tests/a/test_a.py::test_one[y]", False, None),
+        ("tests/a/test_a.py::test_two[1]", True, "nightly"),
+        ("tests/a/test_a.py::test_two_more", True, "rest"),
+        ("tests/b/test_b.py::Group::test_three", True, None),
+        ("tests/c/test_c.py::test_four", False, "nightly"),
+    ],
+)
+def test_a_slow_test_is_a_promise_or_left_to_later(
+    test: str, is_slow: bool, marker: str | None
+) -> None:
+    assert SETS.marker(test, is_slow=is_slow) == marker
+
+
+def test_each_name_finds_a_test(request: pytest.FixtureRequest) -> None:
+    tests = [item.nodeid for item in request.config.stash[COLLECTED]]
+    files = {_file(test) for test in tests}
+    # Of a file that is not collected in this run nothing is known.
+    names = [name for name in read_sets().names() if _file(name) in files]
+    assert [name for name in names if not any(covers(name, test) for test in tests)] == []
+
+
+def test_no_test_is_in_two_lists() -> None:
+    names = read_sets().names()
+    assert sorted(set(names)) == sorted(names)
+    inside = [(a, b) for a in names for b in names if a != b and covers(a, b)]
+    assert inside == []
+
+
+def test_each_room_whose_slow_tests_are_left_out_has_a_reason(
+    request: pytest.FixtureRequest,
+) -> None:
+    rooms = read_sets().rest
+    tests = request.config.stash[COLLECTED]
+    left = [each.nodeid for each in tests if each.get_closest_marker("rest")]
+    assert [test for test in left if not any(covers(room, test) for room in rooms)] == []
+
+
+def _file(name: str) -> str:
+    return name.partition("::")[0]

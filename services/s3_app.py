@@ -35,6 +35,16 @@ class S3App:
             return list(self._app(environ, start_response))
 
 
+class _Handler(MotoRequestHandler):
+    """Leaves the interim answer to werkzeug, which sends one whatever `http.server` has sent.
+
+    S3A's asynchronous client takes a second `100 Continue` for the result of its request.
+    """
+
+    def handle_expect_100(self) -> bool:
+        return True
+
+
 def serve(app: Any, port: int) -> None:
     """Serve an application on the loopback address until the process is ended.
 
@@ -43,7 +53,7 @@ def serve(app: Any, port: int) -> None:
         port: TCP port.
     """
     os.environ["MOTO_PORT"] = str(port)
-    run_simple(HOST, port, app, threaded=True, request_handler=MotoRequestHandler)
+    run_simple(HOST, port, app, threaded=True, request_handler=_Handler)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from orchestration.audit.compare_source import compare_with_source
 from services.connectors import Connectors
 from services.postgres import LocalPostgres
 from sources.errors import StateError
-from tests.e2e.case import Case, run_through, start_live, wrong
+from tests.e2e.case import Case, run_through, start_live, windows, wrong
 from tests.e2e.changes.cdc_case import CdcCase, take_snapshot
 from tests.services.lake import BUCKET, Edit, lake
 from tests.services.processes import wait_for
@@ -39,6 +39,26 @@ def test_files_then_the_topic_with_state_checkpoint_and_target_in_a_bucket(
     assert (report.expected, wrong(report)) == (900, {})
     assert not (tmp_path / "state").exists()
     assert not (tmp_path / "out").exists()
+
+
+def test_the_state_of_windows_is_kept_in_a_bucket_from_history_into_the_stream(
+    tmp_path: Path, servers: str
+) -> None:
+    def edit(document: dict[str, Any]) -> None:
+        windows(document)
+        move(document)
+
+    with lake("s3", tmp_path) as move:
+        case = Case(tmp_path, servers)
+        case.write_history(range(600))
+        case.produce(range(500, 900))
+        loaded = case.pipeline(edit)
+        report = run_through(loaded)
+        assert report.expected > 0
+        assert wrong(report) == {}
+        kept = loaded.require_generation().checkpoint.names("state/*")
+    # Spark uploads RocksDB's files by another client than all others.
+    assert any(name.endswith((".zip", ".changelog")) for name in kept), kept
 
 
 def test_a_database_is_taken_over_with_its_snapshot_in_a_bucket_too(

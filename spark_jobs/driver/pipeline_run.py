@@ -23,8 +23,8 @@ from spark_jobs.driver.unbounded_run import run_unbounded
 from spark_jobs.driver.warm_up import Ahead
 from spark_jobs.jvm.storage_jar import use_own_classes
 from spark_jobs.query.places.followed_topic import Prepared
-from spark_jobs.readers.files.unreadable_file import is_of_store
 from spark_jobs.readers.spark_errors import report_of
+from spark_jobs.readers.store_answer import is_of_store
 from spark_jobs.run_state.lock import QueryLock
 from spark_jobs.target.ownership.belonging import require_belonging
 

@@ -31,6 +31,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.errors import ErrorReport, HybridError
 from spark_jobs.checkpoint.transform_compatibility import state_refusal
 from spark_jobs.readers.files.unreadable_file import unreadable_file
+from spark_jobs.readers.store_answer import store_answer
 from spark_jobs.readers.topics.kafka_stream import LOG_COLUMNS
 
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -167,15 +168,15 @@ def report_of(error: BaseException) -> ErrorReport:
     """Return any exception of a run as a report.
 
     An error of this project is reported as it is, wherever it was raised; a file that can't be read
-    with its path; and a state that Spark refuses as a changed transform. Everything else has the
-    kind ``spark`` and counts as transient, as nothing is known of it; only a query that Spark
-    cannot analyze never runs, however often it is tried.
+    with its path; a state that Spark refuses as a changed transform; and what a store answered as
+    its answer. Everything else has the kind ``spark`` and counts as transient, as nothing is known
+    of it; only a query that Spark cannot analyze never runs, however often it is tried.
     """
     if isinstance(error, HybridError):
         return error.report()
     if _has_lost_jvm(error):
         return ErrorReport(kind="spark", message=_JVM_GONE, hint=_RESTARTED, transient=True)
-    unreadable = unreadable_file(error)
+    raised, unreadable = error, unreadable_file(error)
     if isinstance(error, Py4JJavaError):
         error = convert_exception(error.java_exception)
     causes = list(_causes(error))
@@ -187,9 +188,12 @@ def report_of(error: BaseException) -> ErrorReport:
     for cause in causes:
         if (refusal := state_refusal(_condition(cause), str(cause))) is not None:
             return refusal.report()
+    text = _text(causes)
+    if (answer := store_answer(raised, text)) is not None:
+        return answer.report()
     is_transient = not any(isinstance(cause, AnalysisException) for cause in causes)
     hint = _READ_LOG if is_transient else _NOT_ANALYZED
-    return ErrorReport(kind="spark", message=_text(causes), hint=hint, transient=is_transient)
+    return ErrorReport(kind="spark", message=text, hint=hint, transient=is_transient)
 
 
 def _has_lost_jvm(error: BaseException) -> bool:

@@ -2,10 +2,11 @@
 
 It can be told (``POST /_faults``) to fail as networks and stores do: to lose requests and answers,
 to cut answers off or damage them, to do a request twice, to be slow, to ask for less load, to lack
-features, to lose the answer of one request, and to hold one back while a rival is served. ``POST
-/_requests`` has the number of requests since the last call, by method and key without its numbers;
-of listings by their prefix; and of ``expired`` logins. ``POST /_expire`` names the access keys and
-session tokens that are refused from then on, as Amazon S3 refuses a login that has expired.
+features, to give certain requests an answer, to lose the answer of one request, and to hold one
+back while a rival is served. ``POST /_requests`` has the number of requests since the last call, by
+method and key without its numbers; of listings by their prefix; and of ``expired`` logins. ``POST
+/_expire`` names the access keys and session tokens that are refused from then on, as Amazon S3
+refuses a login that has expired.
 """
 
 from __future__ import annotations
@@ -82,6 +83,11 @@ class Server(S3App):
         if pattern and not self._held.is_set() and re.search(pattern, place):
             self._held.set()
             self._free.wait(HOLD_S)
+        given = self._faults.get("answer to")
+        if given and re.search(given["pattern"], place):
+            told = f"<Error><Code>{given['code']}</Code></Error>".encode()
+            start_response(given["status"], [("Content-Length", str(len(told)))])
+            return [told]
         what = self._lost_once(place) or self._drawn()
         if what == "refuse":
             start_response("503 Slow Down", [("Content-Length", str(len(SLOW_DOWN)))])

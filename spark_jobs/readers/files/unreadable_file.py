@@ -7,15 +7,15 @@ writes the target. PySpark keeps conditions of the outermost exception only, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from sources.errors import InputError
+from spark_jobs.readers.java_causes import java_causes
+from spark_jobs.readers.store_answer import OF_S3
 
-_OF_S3 = ("org.apache.hadoop.fs.s3a.", "software.amazon.")
 _CONDITION = "FAILED_READ_FILE"
 # Packages of errors of a network or of a store, which may pass.
 _PASSING = (
@@ -29,7 +29,7 @@ _PASSING = (
     "org.apache.hadoop.ipc.",
     "org.apache.hadoop.net.",
     "org.apache.http.",
-    *_OF_S3,
+    *OF_S3,
 )
 
 
@@ -44,7 +44,7 @@ def unreadable_file(error: BaseException) -> InputError | None:
         file was the cause, or the JVM is gone.
     """
     try:
-        causes = list(_java_causes(error))
+        causes = list(java_causes(error))
         paths = [path for cause in causes if (path := _path_of(cause)) is not None]
         if not paths:
             return None
@@ -64,24 +64,6 @@ def unreadable_file(error: BaseException) -> InputError | None:
         "that are left: `hybrid generation new P`."
     )
     return InputError(message, hint, file=path)
-
-
-def is_of_store(error: BaseException) -> bool:
-    """Return whether an exception of PySpark or Py4J was caused by Hadoop's client of S3."""
-    try:
-        kinds = [cause.getClass().getName() for cause in _java_causes(error)]
-    except Py4JError:
-        return False
-    return any(kind.startswith(_OF_S3) for kind in kinds)
-
-
-def _java_causes(error: BaseException) -> Iterator[Any]:
-    """Yield the JVM's exception and those that caused it, outermost first."""
-    name = "java_exception" if isinstance(error, Py4JJavaError) else "_origin"
-    below = getattr(error, name, None)
-    while below is not None:
-        yield below
-        below = below.getCause()
 
 
 def _path_of(cause: Any) -> str | None:

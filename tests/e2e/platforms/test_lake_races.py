@@ -20,10 +20,10 @@ from sources.storage.delta import delta_table
 from sources.storage.folder import Folder
 from sources.storage.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
-from spark_jobs.jvm.storage_jar import CONF, use_own_classes
 from spark_jobs.target.ownership.take_over import OutdatedError, prepare
 from tests.services.processes import wait_for
 from tests.services.s3_server import LOGIN, client, s3_server, tell
+from tests.services.s3_session import session_on_s3
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 COLUMNS = pa.schema([("id", pa.int64())])
@@ -48,24 +48,7 @@ def folder(endpoint: str, request: pytest.FixtureRequest) -> Iterator[Folder]:
 
 @pytest.fixture
 def session(spark: SparkSession, endpoint: str) -> SparkSession:
-    """The session of all tests, as a query on a state in S3 has it."""
-    context: Any = spark.sparkContext
-    hadoop = context._jsc.hadoopConfiguration()
-    for name, value in {
-        "endpoint": endpoint,
-        "endpoint.region": "us-east-1",
-        "path.style.access": "true",
-        "connection.ssl.enabled": "false",
-        "access.key": LOGIN["AWS_ACCESS_KEY_ID"],
-        "secret.key": LOGIN["AWS_SECRET_ACCESS_KEY"],
-    }.items():
-        hadoop.set(f"fs.s3a.{name}", value)
-    use_own_classes(spark)
-    made = spark.newSession()
-    for name, value in CONF.items():
-        made.conf.set(name, value)
-        hadoop.set(name.removeprefix("spark.hadoop."), value)
-    return made
+    return session_on_s3(spark, endpoint, "lake")
 
 
 def append(

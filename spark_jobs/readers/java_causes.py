@@ -1,0 +1,26 @@
+"""The exceptions of the JVM behind one of PySpark or Py4J."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+
+def java_causes(error: BaseException) -> Iterator[Any]:
+    """Yield the JVM's exception and those that caused it, outermost first.
+
+    PySpark keeps class and condition of the outermost one only.
+
+    Args:
+        error: An exception of PySpark or Py4J; any other one has no such causes.
+
+    Raises:
+        Py4JError: The JVM is gone.
+    """
+    name = "java_exception" if isinstance(error, Py4JJavaError) else "_origin"
+    below = getattr(error, name, None)
+    while below is not None:
+        yield below
+        below = below.getCause()

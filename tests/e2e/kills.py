@@ -186,11 +186,13 @@ class Chain:
         self._while_it_runs(lambda: PLACES.index(where(self.loaded)) >= wanted)
 
     def _while_it_runs(self, is_time: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not is_time():
-            assert time.monotonic() < deadline, self._told()
+        def is_over() -> bool:
+            if is_time():
+                return True
             self._run()
-            time.sleep(0.01)
+            return False
+
+        wait_for(is_over, self._told, PATIENCE_S)
 
     def _run(self) -> None:
         """Materialize again, unless that is under way or the stream is there."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from examples import demo
 from sources.errors import InputError
 from spark_jobs.launch import process
 from tests.orchestration.generations.test_generations import two
+from tests.services.processes import NEVER_ENDS, wait_for
 
 
 @pytest.mark.parametrize(
@@ -50,27 +50,27 @@ def test_a_signal_that_arrives_twice_stops_all_that_was_started(
 ) -> None:
     # What `make` does: the signal reaches its process group, and make passes it on.
     code = (
-        "import sys, time\n"
+        "import sys\n"
         "from pathlib import Path\n"
         "from examples import demo\n"
+        "from tests.services.processes import wait_for\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "def stop(name):\n"
         "    (folder / f'{name}-stops').touch()\n"
-        "    time.sleep(1)\n"
+        "    wait_for((folder / 'signalled-twice').exists, 'the second signal')\n"
         "    (folder / name).touch()\n"
         "def run(cleanup):\n"
         "    cleanup.callback(stop, 'broker')\n"
         "    cleanup.callback(stop, 'stream')\n"
         "    (folder / 'runs').touch()\n"
-        "    time.sleep(600)\n"
+        f"    {NEVER_ENDS}\n"
         "sys.exit(demo.conclude(run, demo.Stages()))\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as shown:
         for seen in ("runs", "stream-stops"):
-            while not (tmp_path / seen).exists():
-                assert shown.poll() is None
-                time.sleep(0.05)
+            wait_for((tmp_path / seen).exists, seen)
             shown.send_signal(number)
+        (tmp_path / "signalled-twice").touch()
         told = shown.communicate(timeout=300)[1].decode()
     assert shown.returncode == 130
     assert (tmp_path / "stream").exists()

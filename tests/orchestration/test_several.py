@@ -16,6 +16,8 @@ from tests.services.processes import wait_for
 
 _PATIENCE_S = 60
 _POLL_S = 0.01
+_ENDING_S = 0.1
+"""How long it takes to end a Spark run."""
 
 
 class Runs:
@@ -41,8 +43,7 @@ class Runs:
             while time.monotonic() < deadline:
                 time.sleep(_POLL_S)
         except BaseException:
-            # To end a Spark run takes a moment, too.
-            time.sleep(10 * _POLL_S)
+            time.sleep(_ENDING_S)
             self.ended.append(number)
             raise
 

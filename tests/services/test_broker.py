@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,14 +60,10 @@ def consume(servers: str, topic: str, count: int) -> list[bytes | None]:
     settings = {"bootstrap.servers": servers, "group.id": "t", "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, "enable.auto.commit": False})
     consumer.subscribe([topic])
-    values: list[bytes | None] = []
-    deadline = time.monotonic() + 30
-    while len(values) < count and time.monotonic() < deadline:
-        message = consumer.poll(0.2)
-        if message is not None and message.error() is None:
-            values.append(message.value())
-    consumer.close()
-    return values
+    try:
+        return [message.value() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
 
 
 @pytest.fixture(scope="module")

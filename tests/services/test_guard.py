@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from services import guard
-from tests.services.processes import runs, wait_for
+from tests.services.processes import NEVER_ENDS, runs, wait_for
 
 
 def guarded(command: str, grace: float = 20.0) -> subprocess.Popen[bytes]:
@@ -51,14 +51,14 @@ def test_the_guard_kills_what_does_not_want_to_end() -> None:
 
 def test_the_guard_sees_that_its_owner_is_gone_even_if_a_fork_holds_the_pipe() -> None:
     owner = (
-        "import os, subprocess, sys, time\n"
+        "import os, subprocess, sys\n"
         "limits = ['--owner', str(os.getpid())]\n"
         "run = [sys.executable, '-I', sys.argv[1], *limits, '--', 'sleep', '300']\n"
         "process = subprocess.Popen(run, stdin=subprocess.PIPE)\n"
         "fork = os.fork()\n"
         "if fork:\n"
         "    print(process.pid, fork, flush=True)\n"
-        "time.sleep(300)\n"
+        f"{NEVER_ENDS}\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", owner, guard.__file__], stdout=subprocess.PIPE, text=True

@@ -54,9 +54,12 @@ def refusal(settings: dict[str, Any], reason: str) -> str:
     """Name of the error that gives this reason, once it has come."""
     errors: list[KafkaError] = []
     admin = AdminClient({**settings, "error_cb": errors.append}, logger=QUIET)
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and not any(reason in error.str() for error in errors):
+
+    def is_told() -> bool:
         admin.poll(0.05)
+        return any(reason in error.str() for error in errors)
+
+    wait_for(is_told, reason)
     # The call itself does not tell why.
     with pytest.raises(KafkaException) as caught:
         admin.list_topics(timeout=0.5)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -53,13 +52,15 @@ def test_cancelling_the_run_ends_spark(tmp_path: Path, servers: str) -> None:
         [sys.executable, "-c", RUN, str(loaded.path)], cwd=Path(__file__).parents[3]
     )
     try:
-        beat: Heartbeat | None = None
-        deadline = time.monotonic() + 120
-        while beat is None or beat.state != "running":
-            assert run.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+
+        def running() -> Heartbeat | None:
             beat = read_heartbeat(generation, "history")
+            return beat if beat is not None and beat.state == "running" else None
+
+        wait_for(lambda: run.poll() is not None or running() is not None, "a driver", 120)
+        assert run.poll() is None
+        beat = running()
+        assert beat is not None
         group = os.getpgid(beat.pid)
         run.send_signal(signal.SIGINT)
         assert run.wait(60) != 0

@@ -28,7 +28,7 @@ from spark_jobs.launch.process import find_running
 from spark_jobs.launch.record import LAUNCH, last_launch
 from tests.e2e.case import Case, live_of, start_live, wrong
 from tests.orchestration.supervision.live_case import LiveCase
-from tests.services.processes import runs, wait_for
+from tests.services.processes import NEVER_ENDS, runs, wait_for
 
 JOB = dg.AssetSelection.groups("events")
 
@@ -112,7 +112,7 @@ def test_zombie_runs_after_a_reboot_are_dead_and_nobody_else_is_signalled(tmp_pa
     case = LiveCase(tmp_path)
     case.ask_for_it()
     # After a reboot the pid of the driver may be anybody's.
-    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    command = [sys.executable, "-c", NEVER_ENDS]
     with subprocess.Popen(command, start_new_session=True) as stranger:
         try:
             case.launch("before", pid=stranger.pid)

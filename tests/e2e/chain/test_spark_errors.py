@@ -140,14 +140,14 @@ def test_a_batch_that_is_interrupted_by_a_stop_is_no_failure(
 ) -> None:
     begun = threading.Event()
 
-    def sleeps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        time.sleep(60)
+    def never_ends(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(600)
         yield from batches
 
     def write(batch: DataFrame, _: int) -> None:
         begun.set()
         try:
-            batch.mapInArrow(sleeps, batch.schema).collect()
+            batch.mapInArrow(never_ends, batch.schema).collect()
         except Exception as error:
             raise RuntimeError(plan) from error
 

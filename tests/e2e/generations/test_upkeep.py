@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,11 @@ from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
 from sources.state.action_log import read_actions
 from sources.storage.folder import Folder
-from spark_jobs.checkpoint import offset_log
 from spark_jobs.run_state.lock import table_turn
 from spark_jobs.target.commit_log import CommitLog
 from tests.e2e.case import Case, live_of, moment
 from tests.e2e.in_session import DEADLINE_S, run_history, run_live
-from tests.services.processes import wait_for
+from tests.services.processes import is_awaited, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 COMMITS = 6
@@ -51,17 +49,8 @@ def require_turns(case: Case, loaded: LoadedPipeline, produced: int) -> int:
     with table_turn(generation):
         version = DeltaTable(case.folder / "out").version()
         case.produce(range(produced, produced + 5))
-        wait_for(
-            # One may have been waiting already; then no later one begins.
-            lambda: (
-                offset_log.last_planned(generation.checkpoint)
-                != offset_log.last_committed(generation.checkpoint)
-            ),
-            "a micro-batch to begin",
-            DEADLINE_S,
-        )
-        # Without the turn it takes some 100 ms.
-        time.sleep(2)
+        lock = Path(generation.path("run/table.lock"))
+        wait_for(lambda: is_awaited(lock), "a micro-batch to wait for its turn", DEADLINE_S)
         assert DeltaTable(case.folder / "out").version() == version
     return produced + 5
 
@@ -81,17 +70,20 @@ def test_small_files_are_compacted_while_the_stream_writes(
     commits, produced = 0, 1100
 
     def upkeep() -> None:
-        nonlocal commits, produced
-        deadline = time.monotonic() + DEADLINE_S
-        while commits < COMMITS and time.monotonic() < deadline:
+        nonlocal produced
+
+        def are_enough() -> bool:
+            nonlocal commits, produced
             case.produce(range(produced, produced + 5))
             produced += 5
-            commits += call("compact", loaded)["commits"]
+            commits += int(call("compact", loaded)["commits"])
+            return commits >= COMMITS
+
+        wait_for(are_enough, "commits of compactions next to the stream", DEADLINE_S)
         if mode == "merge":
             produced = require_turns(case, loaded, produced)
 
     run_live(spark, loaded, meanwhile=upkeep)
-    assert commits >= COMMITS, "it was compacted next to the stream"
     log, last_version = CommitLog(Folder(tmp_path / "out")), DeltaTable(tmp_path / "out").version()
     writers = [each.operation for each in log.between(0, last_version)]
     first, last = (writers.index("OPTIMIZE"), len(writers) - writers[::-1].index("OPTIMIZE"))

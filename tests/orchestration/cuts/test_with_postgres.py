@@ -32,8 +32,10 @@ from sources.cuts.barrier import (
     step,
     write_crossing,
 )
+from sources.cuts.table import TableVersion
 from sources.storage.folder import Folder
 from tests.services.captured_database import captured_database
+from tests.services.processes import wait_for
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 2
@@ -236,13 +238,26 @@ def cut(tables: dict[str, Table], options: SnapshotOptions, given_up: list[str])
         attempt = Attempt(members, database_of(options), 60)
         try:
             attempt.open()
-            while (found := attempt.look()) is None:
-                time.sleep(0.02)
+            found = outcome(attempt)
         finally:
             attempt.close()
         if not isinstance(found, GivenUp):
             return {name: each.version for name, each in found.items()}
         given_up.append(found.why)
+
+
+def outcome(attempt: Attempt) -> dict[str, TableVersion] | GivenUp:
+    """What an attempt comes to."""
+    looks: list[dict[str, TableVersion] | GivenUp | None] = []
+
+    def is_known() -> bool:
+        looks.append(attempt.look())
+        return looks[-1] is not None
+
+    wait_for(is_known, "a cut, or why there is none", 120)
+    found = looks[-1]
+    assert found is not None
+    return found
 
 
 def broken(tables: dict[str, Table], versions: dict[str, int]) -> dict[str, Any]:

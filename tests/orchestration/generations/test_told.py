@@ -22,6 +22,7 @@ from spark_jobs.launch import process
 from spark_jobs.target.ownership.take_over import TakeOver
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, call, two
+from tests.services.processes import NEVER_ENDS
 
 PROMOTED = [
     "checked: g2 can replace g1 and lacks none of its 1 file",
@@ -188,12 +189,12 @@ def test_an_error_is_no_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_signal_ends_the_command_with_where_it_stands(tmp_path: Path, signal: str) -> None:
     case = two(tmp_path)
     code = (
-        "import os, signal, sys, time\n"
+        "import os, signal, sys\n"
         "from orchestration.cli.main import app\n"
         "from orchestration.generations import switch_steps\n"
         "def record(*_):\n"
         f"    os.kill(os.getpid(), signal.{signal})\n"
-        "    time.sleep(60)\n"
+        f"    {NEVER_ENDS}\n"
         "switch_steps.record = record\n"
         f"app(['generation', 'promote', {str(case.folder / 'events.yaml')!r}])\n"
     )

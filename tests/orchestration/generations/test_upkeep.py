@@ -33,6 +33,7 @@ from spark_jobs.target.history_files import keep_history_files
 from spark_jobs.target.ownership.belonging import require_belonging
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, two
+from tests.services.processes import is_awaited, wait_for
 from tests.spark_jobs.target.target_case import TargetCase
 
 TWO_DAYS_S = 2 * 86_400
@@ -92,11 +93,10 @@ def test_a_commit_waits_until_the_merge_has_ended(tmp_path: Path) -> None:
     thread = threading.Thread(target=compact)
     with table_turn(case.generation):
         thread.start()
-        written = Path(case.out).glob("compacted-*")
-        while not [*written]:
-            time.sleep(0.01)
-            written = Path(case.out).glob("compacted-*")
-        assert not is_done.wait(0.3)
+        wait_for(lambda: any(Path(case.out).glob("compacted-*")), "the compacted file")
+        lock = Path(case.generation.path("run/table.lock"))
+        wait_for(lambda: is_awaited(lock), "the compaction to wait for its turn")
+        assert not is_done.is_set()
         assert files(case) == 6
     thread.join(60)
     assert (is_done.is_set(), files(case)) == (True, 1)

@@ -16,6 +16,7 @@ from sources.planning.transform_analysis import read_analysis, request_by_declar
 from sources.state.generation import Generation
 from spark_jobs.launch.questions import spark_process
 from spark_jobs.launch.questions.transform_check import TransformCheck
+from tests.services.processes import NEVER_ENDS
 
 pytestmark = pytest.mark.analysis
 COLUMNS = {"id": "bigint", "at": "timestamp"}
@@ -132,7 +133,7 @@ def test_a_refusal_is_raised_with_its_fields(
     ("script", "told"),
     [
         ("import sys; sys.exit('no memory')", "ended with exit status 1: no memory"),
-        ("import time; time.sleep(60)", "the analysis took longer than 1 s"),
+        (NEVER_ENDS, "the analysis took longer than 1 s"),
     ],
 )
 def test_where_spark_does_not_run_the_plan_is_made_with_a_warning(
@@ -164,7 +165,7 @@ def test_a_missing_jar_is_no_reason_to_refuse_a_plan(
 def test_no_process_and_no_file_is_left(
     loaded: LoadedPipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    Answering(monkeypatch, "import time; time.sleep(600)")
+    Answering(monkeypatch, NEVER_ENDS)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with TransformCheck(loaded) as check:
         check.start()

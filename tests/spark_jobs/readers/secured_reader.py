@@ -10,7 +10,6 @@ import contextlib
 import io
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def read(spark: SparkSession, topic: str, options: dict[str, str], batch: bool) -> dict[str, Any]:
-    begin = time.monotonic()
     explained = io.StringIO()
     answer: dict[str, Any] = {"rows": None, "error": ""}
     try:
@@ -30,7 +28,7 @@ def read(spark: SparkSession, topic: str, options: dict[str, str], batch: bool) 
         answer["rows"] = sorted(bytes(row.value).decode() for row in rows.select("value").collect())
     except Exception as error:  # whatever Spark makes of it
         answer["error"] = f"{error!r}\n{error}"
-    return {**answer, "explained": explained.getvalue(), "seconds": time.monotonic() - begin}
+    return {**answer, "explained": explained.getvalue()}
 
 
 def streamed(spark: SparkSession, frame: DataFrame, explained: io.StringIO) -> DataFrame:

@@ -95,10 +95,10 @@ def test_the_records_are_read(run: Run, way: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["batch", "stream"])
-def test_a_wrong_password_fails_soon_and_says_so(run: Run, kind: str) -> None:
-    answer = run.answers["wrong"][kind]
-    assert "SaslAuthenticationException: Authentication failed" in answer["error"]
-    assert answer["seconds"] < 30
+def test_a_wrong_password_fails_by_the_first_refusal(run: Run, kind: str) -> None:
+    error = run.answers["wrong"][kind]["error"]
+    assert "SaslAuthenticationException: Authentication failed" in error
+    assert "TimeoutException" not in error
 
 
 def test_no_secret_is_in_logs_plans_and_errors(run: Run) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from examples.shop import connect, execute
 from services.connect import LocalConnect, debezium_config, mariadb_config
-from services.mariadb import LocalMariaDb
+from services.mariadb import LocalMariaDb, add_client_to_path
 from services.postgres import LocalPostgres
 from services.process import Service
 from sources.databases.mariadb.begin import file_number
@@ -189,6 +189,7 @@ class MariaDb(CapturedDatabase):
 
     def _start_server(self) -> None:
         self._server.start()
+        add_client_to_path()
         os.environ["MYSQL_PWD"] = self._server.password
         self._server.execute(f"CREATE DATABASE IF NOT EXISTS {NAME} CHARACTER SET utf8mb4")
         self.dsn = self._server.dsn(NAME)

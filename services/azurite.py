@@ -6,10 +6,10 @@ It runs with Node.js and is installed once, by npm, into the cache folder (370 M
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import hmac
 import json
+import shlex
 import shutil
 import subprocess
 import urllib.error
@@ -18,8 +18,8 @@ from email.utils import formatdate
 from pathlib import Path
 
 from services.process import HOST, TemporaryServer
-from sources.common.cache import cache_folder, make_private
-from sources.errors import InputError
+from services.server_programs import MissingServerError
+from sources.common.cache import cache_folder, make_once
 
 VERSION = "3.37.0"
 ACCOUNT = "devstoreaccount1"
@@ -90,31 +90,25 @@ def install() -> Path:
     Several processes may call this at once: one installs, the others wait for it.
 
     Raises:
-        InputError: npm is missing, or can't install it.
+        MissingServerError: npm is missing, or can't install it.
         OSError: The cache folder can't be written.
     """
-    folder = cache_folder() / f"azurite-{VERSION}"
-    make_private(folder.parent)
-    with folder.with_name(f"{folder.name}.lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
-            part = folder.with_name(f"{folder.name}.part")
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
-            needs = {"private": True, "dependencies": {"azurite": VERSION}}
-            (part / "package.json").write_text(json.dumps(needs))
-            command = [_require("npm"), "install", "--prefix", str(part), "--no-audit", "--no-fund"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                message = f"npm can't install azurite {VERSION}:\n{done.stderr.strip()}"
-                raise InputError(message, "Correct what it names, then start the server again.")
-            part.rename(folder)
-    return folder
+    return make_once(cache_folder() / f"azurite-{VERSION}", _install)
+
+
+def _install(folder: Path) -> None:
+    needs = {"private": True, "dependencies": {"azurite": VERSION}}
+    (folder / "package.json").write_text(json.dumps(needs))
+    command = [_require("npm"), "install", "--prefix", str(folder), "--no-audit", "--no-fund"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        why = f"`{shlex.join(command)}` failed:\n{done.stderr.strip()}"
+        raise MissingServerError(LocalAzurite.name, why, shlex.join(command))
 
 
 def _require(program: str) -> str:
     found = shutil.which(program)
     if found is None:
-        message = f"The Azure Blob Storage server needs the program `{program}`, which is missing."
-        raise InputError(message, "Install Node.js, version 20 or later.", value=program)
+        why = f"It needs Node.js, version 20 or later, and there is no program `{program}`."
+        raise MissingServerError(LocalAzurite.name, why, "apt-get install nodejs npm")
     return found

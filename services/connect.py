@@ -10,8 +10,8 @@ from pathlib import Path
 
 from services.connectors import Connectors
 from services.kraft import write_properties
-from services.mariadb import USER as MARIADB_USER
 from services.mariadb import LocalMariaDb
+from services.mysql_server import USER as MARIADB_USER
 from services.postgres import DATABASE, USER, LocalPostgres
 from services.process import HOST, Service, end, free_ports, is_taken, kill, spawn
 from sources.databases.mariadb.server import server_id_of

@@ -17,7 +17,7 @@ from services.process import (
     GRACE_S,
     HOST,
     Service,
-    as_account,
+    as_nobody,
     children_of,
     end,
     free_ports,
@@ -25,6 +25,7 @@ from services.process import (
     last_lines,
     spawn,
 )
+from services.server_programs import POSTGRESQL, Programs, obtain
 from sources.errors import RunError
 
 USER = "hybrid"
@@ -32,9 +33,6 @@ DATABASE = "postgres"
 START_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 _PORT_TRIES = 5
-_INSTALL = Path(__file__).with_name("install_postgres.sh")
-# The server refuses to run as root; Debian's package brings this account.
-_ACCOUNT = "postgres"
 _SETTINGS = {
     "wal_level": "logical",
     "max_wal_senders": "10",
@@ -42,6 +40,8 @@ _SETTINGS = {
     "max_prepared_transactions": "10",
     "listen_addresses": f"'{HOST}'",
     "unix_socket_directories": "''",
+    # The library that compiles queries is not unpacked.
+    "jit": "off",
     # Its data are test data, and it ends with its owner.
     "fsync": "off",
     "autovacuum_naptime": "1s",
@@ -55,8 +55,7 @@ class LocalPostgres(Service):
 
     Args:
         data_dir: Folder of its data, which the next start finds again; the password is new each
-            time. Every account must have access to it. Without one a temporary folder is used,
-            and removed at the end.
+            time. Without one a temporary folder is used, and removed at the end.
         settings: More of PostgreSQL's settings; they take precedence.
 
     Attributes:
@@ -86,12 +85,13 @@ class LocalPostgres(Service):
         """Start the server on a free port and wait until it answers; do nothing if it runs.
 
         Raises:
-            RunError: PostgreSQL is not installed and can't be, its data folder can't be created or
-                opened, or the server ended or did not answer within 60 s; carries its output.
+            MissingServerError: PostgreSQL is not available.
+            RunError: Its data folder can't be created or opened, or the server ended or did not
+                answer within 60 s; carries its output.
         """
         if self._process is not None:
             return
-        programs = _programs()
+        programs = obtain(POSTGRESQL)
         if self._data_dir is None:
             self._folder = Path(tempfile.mkdtemp(prefix="hybrid-postgres-"))
         else:
@@ -141,20 +141,18 @@ class LocalPostgres(Service):
         while any(Path(f"/proc/{pid}").exists() for pid in children):
             time.sleep(_POLL_S)
 
-    def _start(self, programs: Path, folder: Path) -> None:
+    def _start(self, programs: Programs, folder: Path) -> None:
         data, log = folder / "data", folder / "postgres.log"
         password = folder / "password"
         password.write_text(f"{self.password}\n")
-        _hand_over(folder, password)
         if not data.exists():
             options = ["--no-sync", "--encoding=UTF8", "--locale=C.UTF-8", f"--username={USER}"]
             options += ["--auth=scram-sha-256", f"--pwfile={password}", f"--pgdata={data}"]
-            _run([str(programs / "initdb"), *options], data, "created")
+            _run([str(programs.paths["initdb"]), *options], data, "created")
         else:
             self._change_password(programs, data)
         password.unlink()
         log.touch()
-        _hand_over(log)
         for remaining in reversed(range(_PORT_TRIES)):
             # Clients that know its address find it again after a crash.
             if not self.port or is_taken(self.port):
@@ -163,8 +161,8 @@ class LocalPostgres(Service):
             lines = [f"{name} = {value}\n" for name, value in given.items()]
             (data / "postgresql.auto.conf").write_text("".join(lines))
             begin = log.stat().st_size
-            server = [str(programs / "postgres"), "-D", str(data)]
-            process = self._process = spawn([*as_account(_ACCOUNT), *server], log)
+            server = [str(programs.paths["postgres"]), "-D", str(data)]
+            process = self._process = spawn([*as_nobody(), *server], log)
             if self._answers(programs, process):
                 return
             printed = log.read_bytes()[begin:]
@@ -179,15 +177,15 @@ class LocalPostgres(Service):
                 hint = "Correct the cause that the log names, then start PostgreSQL again."
                 raise RunError(message, hint, file=str(folder))
 
-    def _change_password(self, programs: Path, data: Path) -> None:
+    def _change_password(self, programs: Programs, data: Path) -> None:
         statement = f"ALTER ROLE {USER} PASSWORD '{self.password}';\n"
-        command = [str(programs / "postgres"), "--single", "-D", str(data), DATABASE]
+        command = [str(programs.paths["postgres"]), "--single", "-D", str(data), DATABASE]
         _run(command, data, "opened", statement)
 
-    def _answers(self, programs: Path, process: subprocess.Popen[bytes]) -> bool:
+    def _answers(self, programs: Programs, process: subprocess.Popen[bytes]) -> bool:
         """Return whether it answers; False once it has ended, or when time is up."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        ask = [str(programs / "pg_isready"), "-q", "-h", HOST, "-p", str(self.port)]
+        ask = [str(programs.paths["pg_isready"]), "-q", "-h", HOST, "-p", str(self.port)]
         while process.poll() is None and time.monotonic() < deadline:
             if subprocess.run(ask, check=False).returncode == 0:
                 return True
@@ -195,26 +193,9 @@ class LocalPostgres(Service):
         return False
 
 
-def _programs() -> Path:
-    found = subprocess.run([str(_INSTALL)], capture_output=True, check=False)
-    if found.returncode:
-        message = (
-            f"PostgreSQL is not installed, and installing it failed:\n{last_lines(found.stderr)}"
-        )
-        hint = f"Install PostgreSQL's server, or correct what the output names and run {_INSTALL}."
-        raise RunError(message, hint)
-    return Path(found.stdout.decode().strip())
-
-
-def _hand_over(*paths: Path) -> None:
-    if os.geteuid() == 0:
-        for path in paths:
-            shutil.chown(path, _ACCOUNT, _ACCOUNT)
-
-
 def _run(command: list[str], data: Path, what: str, given: str = "") -> None:
     done = subprocess.run(
-        [*as_account(_ACCOUNT), *command],
+        [*as_nobody(), *command],
         input=given.encode(),
         capture_output=True,
         check=False,

@@ -224,13 +224,19 @@ def is_taken(port: int) -> bool:
     return False
 
 
-def as_account(name: str) -> list[str]:
-    """Return a prefix that runs a command as an account, not root, and ends it with its parent.
+def as_nobody() -> list[str]:
+    """Return a prefix that runs a command as ``nobody`` where this process is root's.
 
-    Servers of databases refuse to run as root. The prefix is empty for other users.
+    Servers of databases refuse to run as root. What they read and write may be below folders that
+    only root may enter, such as its cache. Therefore they have access to all files, as root has,
+    and none of its other rights. The command ends with its parent. The prefix is empty for other
+    users.
     """
     if os.geteuid() != 0:
         return []
-    account = pwd.getpwnam(name)
-    ids = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}"]
-    return ["setpriv", *ids, "--clear-groups", "--pdeathsig=KILL", "--"]
+    account = pwd.getpwnam("nobody")
+    ids = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
+    rights = [f"--{each}-caps=+dac_override" for each in ("inh", "ambient")]
+    # Programs that ask first whether they may access a file get the answer that holds.
+    rights += ["--bounding-set=-all,+dac_override", "--securebits=+no_setuid_fixup"]
+    return ["setpriv", *ids, *rights, "--pdeathsig=KILL", "--"]

@@ -1,16 +1,13 @@
-"""A real Redis, or Valkey if that is installed, on this machine: it ends with its owner."""
+"""A real Redis on this machine: it ends with its owner."""
 
 from __future__ import annotations
 
 import secrets
 import socket
-import subprocess
 from pathlib import Path
 
-from services.process import HOST, TemporaryServer, last_lines
-from sources.errors import RunError
-
-_INSTALL = Path(__file__).with_name("install_redis.sh")
+from services.process import HOST, TemporaryServer
+from services.server_programs import REDIS, obtain
 
 
 class LocalRedis(TemporaryServer):
@@ -43,20 +40,12 @@ class LocalRedis(TemporaryServer):
         return f"redis://{self.address}/0"
 
     def _command(self, folder: Path, port: int) -> list[str]:
-        found = subprocess.run([str(_INSTALL)], capture_output=True, check=False)
-        if found.returncode:
-            message = (
-                "Neither Redis nor Valkey is installed, and installing Redis failed:\n"
-                f"{last_lines(found.stderr)}"
-            )
-            hint = f"Install redis-server, or correct what the output names and run {_INSTALL}."
-            raise RunError(message, hint)
         given = {"save": "", "appendonly": "no", **self._settings}
         lines = [f'{name} "{value}"\n' for name, value in given.items()]
         settings = folder / "redis.conf"
         # In a file, as arguments are seen by everybody.
         settings.write_text("".join([f"requirepass {self.password}\n", *lines]))
-        program = found.stdout.decode().strip()
+        program = str(obtain(REDIS).paths["redis-server"])
         return [program, str(settings), "--bind", HOST, "--port", str(port), "--dir", str(folder)]
 
     def _answers(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ from hypothesis import settings
 
 from services.azurite import LocalAzurite
 from services.connectors import Connectors
-from services.mariadb import LocalMariaDb
+from services.mariadb import LocalMariaDb, add_client_to_path
 from services.postgres import LocalPostgres
 from sources.planning.transform_analysis import AnalysisRequest, TransformAnalysis
 from spark_jobs.launch.questions.transform_check import TransformCheck
@@ -26,6 +25,8 @@ from tests.services.shared import (
     shared_postgres,
 )
 from tests.services.standalone import Standalone, standalone
+
+pytest_plugins = ["pytester", "tests.missing_servers"]
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +73,8 @@ def connect() -> Connectors:
 
 @pytest.fixture(scope="session")
 def mariadb() -> LocalMariaDb:
-    """A real MariaDB."""
+    """A real MariaDB, whose client comparisons find."""
+    add_client_to_path()
     return shared_mariadb()
 
 
@@ -91,8 +93,6 @@ def namenode() -> str:
 @pytest.fixture(scope="session")
 def azurite() -> Iterator[LocalAzurite]:
     """A real server with the API of Azure Blob Storage."""
-    if shutil.which("npm") is None:
-        pytest.skip("npm, which installs Azurite, is not installed")
     with LocalAzurite() as server:
         yield server
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from services.server_programs import MissingServerError
 from sources.common.cache import cache_folder
 
 VERSION = "3.3.2"
@@ -40,7 +42,10 @@ def install() -> Path:
             _run([sys.executable, "-m", "venv", str(folder)])
             constraints = _download_constraints(folder)
             limits = ["--constraint", str(constraints)] if constraints else []
-            _pip(folder, [*limits, f"apache-airflow=={VERSION}"])
+            command = _pip(folder, [*limits, f"apache-airflow=={VERSION}"])
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise MissingServerError("Airflow", done.stderr.strip(), shlex.join(command))
             is_whole.touch()
     return folder / "bin"
 
@@ -50,7 +55,7 @@ def install_provider(into: Path) -> Path:
     copy = into / "source"
     # pip builds in the folder that it installs from.
     shutil.copytree(PROVIDER, copy, ignore=shutil.ignore_patterns("build", "*.egg-info"))
-    _pip(install().parent, ["--no-deps", "--target", str(into / "packages"), str(copy)])
+    _run(_pip(install().parent, ["--no-deps", "--target", str(into / "packages"), str(copy)]))
     return into / "packages"
 
 
@@ -64,8 +69,8 @@ def _download_constraints(folder: Path) -> Path | None:
     return file
 
 
-def _pip(environment: Path, rest: list[str]) -> None:
-    _run([str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", *rest])
+def _pip(environment: Path, rest: list[str]) -> list[str]:
+    return [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", *rest]
 
 
 def _run(command: list[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -23,11 +22,11 @@ from examples import flight_data
 from orchestration import operations
 from services.broker import LocalBroker
 from services.process import HOST, end, free_ports, last_lines, spawn
+from services.server_programs import CHROMIUM, obtain
 from sources.config.loader import LoadedPipeline, load_pipeline
 from tests.services.processes import wait_for
 
 ROOT = Path(__file__).parents[2]
-HERE = Path(__file__).parent
 LOCATION = "hybrid_backfill"
 # A busy machine starts a JVM in half a minute, and a chain needs several of its things.
 PATIENCE_S = 240
@@ -158,11 +157,14 @@ def dagster_ui(folder: Path, declared: Path) -> Iterator[str]:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A real Chromium; installed if it is missing."""
-    subprocess.run([HERE / "install_chromium.sh"], check=True)
+    """A real Chromium without a window."""
+    chromium = obtain(CHROMIUM)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
+            executable_path=chromium.paths["chromium-headless-shell"],
+            args=["--no-sandbox", "--disable-gpu"],
+            # Its fonts come with it.
+            env={**os.environ, "FONTCONFIG_SYSROOT": str(chromium.root)},
         )
         try:
             yield started

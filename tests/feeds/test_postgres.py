@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -323,20 +322,10 @@ class TestRefusals:
             case.deliver()
 
 
-def _opened(folder: str) -> Path:
-    path = Path(folder)
-    path.chmod(0o755)
-    return path
-
-
 def test_a_crash_of_the_server_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with (
-        # The server runs as another user.
-        tempfile.TemporaryDirectory() as folder,
-        LocalPostgres(_opened(folder) / "data") as server,
-    ):
+    with LocalPostgres(tmp_path / "server") as server:
         monkeypatch.setenv("SERVING_PASSWORD", server.password)
         case = Serving(tmp_path, server.dsn)
         case.write([row(1), row(2)])

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from orchestration import database_log
 from orchestration.database_log import DatabaseLog
 from services.postgres import LocalPostgres
+from services.server_programs import POSTGRESQL, obtain
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.replication_slot import Slot, ask_slot
 from sources.errors import RunError, UnavailableError
@@ -41,7 +41,7 @@ def options(server: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> SnapshotO
 @pytest.fixture
 def connector(options: SnapshotOptions) -> Iterator[subprocess.Popen[bytes]]:
     """A reader of the slot that confirms what it received each second."""
-    (program,) = Path("/usr/lib/postgresql").glob("*/bin/pg_recvlogical")
+    program = obtain(POSTGRESQL).paths["pg_recvlogical"]
     command = [str(program), "-d", options.dsn, "--slot", "shop", "--start", "-f", "/dev/null"]
     more = ["-s", "1", "-o", "proto_version=1", "-o", "publication_names=shop"]
     with subprocess.Popen([*command, *more], stderr=subprocess.DEVNULL) as reader:

@@ -17,6 +17,7 @@ from pathlib import Path
 import yaml
 
 from services.process import HOST, end, free_ports, spawn
+from services.server_programs import MissingServerError
 from tests.services.processes import wait_for
 
 API_SERVER, ETCD = "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD"
@@ -24,10 +25,14 @@ _TOKEN = "only-for-tests"
 _START_S = 120
 
 
-def programs() -> tuple[str, str] | None:
-    """Paths of ``kube-apiserver`` and ``etcd``; None unless both are named."""
-    found = os.environ.get(API_SERVER), os.environ.get(ETCD)
-    return (found[0], found[1]) if found[0] and found[1] else None
+def programs() -> tuple[str, str]:
+    """Paths of ``kube-apiserver`` and ``etcd``; without them the test is skipped."""
+    api_server, etcd = os.environ.get(API_SERVER), os.environ.get(ETCD)
+    if not api_server or not etcd:
+        why = f"The variables {API_SERVER} and {ETCD} have to name its programs."
+        command = "sh tests/services/kube_apiserver.sh FOLDER; apt-get install etcd-server"
+        raise MissingServerError("Kubernetes' API server", why, command)
+    return api_server, etcd
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from typing import Any
 
 from pymysql.cursors import DictCursor
 
-from services.mariadb import USER, LocalMariaDb
+from services.mariadb import LocalMariaDb
+from services.mysql_server import USER
 from services.process import HOST
 from sources.databases.mariadb.gtid import Gtid, parse_gtids
 from tests.services.processes import wait_for

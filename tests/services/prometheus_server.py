@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +12,8 @@ import requests
 import yaml
 
 from services.process import HOST, end, free_ports, spawn
+from services.server_programs import PROMETHEUS, obtain
 from tests.services.processes import wait_for
-
-_INSTALL = Path(__file__).parents[2] / "services" / "install_prometheus.sh"
 
 
 class Prometheus:
@@ -40,7 +38,7 @@ class Prometheus:
 @contextmanager
 def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
     """Scrape a URL every second, until the end of the block."""
-    subprocess.run(["sh", str(_INSTALL)], check=True)
+    program = obtain(PROMETHEUS).paths["prometheus"]
     place = urlsplit(target)
     scrape = {
         "job_name": "hybrid",
@@ -53,7 +51,7 @@ def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
     running = Prometheus(f"http://{HOST}:{port}")
     process = spawn(
         [
-            "/usr/bin/prometheus",
+            str(program),
             f"--config.file={folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={folder / 'data'}",
             f"--web.listen-address={HOST}:{port}",

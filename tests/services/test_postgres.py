@@ -3,9 +3,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
@@ -42,16 +40,8 @@ def test_it_ends_with_the_process_that_started_it() -> None:
     wait_for(lambda: not runs(guard), "the server's end", 60)
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that the server's account may enter, which it may not those of pytest."""
-    with TemporaryDirectory(prefix="hybrid-postgres-") as made:
-        Path(made).chmod(0o755)
-        yield Path(made)
-
-
-def test_after_a_kill_it_has_what_was_committed_at_the_same_address(folder: Path) -> None:
-    with LocalPostgres(folder / "data") as server:
+def test_after_a_kill_it_has_what_was_committed_at_the_same_address(tmp_path: Path) -> None:
+    with LocalPostgres(tmp_path) as server:
         before = server.dsn
         with psycopg.connect(before, password=server.password) as open_one:
             with psycopg.connect(before, password=server.password) as connection:

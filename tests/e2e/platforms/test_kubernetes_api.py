@@ -22,26 +22,21 @@ from spark_jobs.launch.process import stop
 from spark_jobs.launch.record import Launch, last_launch
 from spark_jobs.launch.runs import find_or_launch, find_run, last_driver, why_ended
 from spark_jobs.run_state.lock import is_launched
-from tests.services.kubernetes_server import API_SERVER, ETCD, kubernetes_api, programs
+from tests.services.kubernetes_server import kubernetes_api, programs
 from tests.services.processes import wait_for
 from tests.spark_jobs.launch.recorded_answers import container
 from tests.spark_jobs.launch.test_launchers import pipeline
 
-FOUND = programs()
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.slow,
-    pytest.mark.skipif(FOUND is None, reason=f"{API_SERVER} and {ETCD} name no programs"),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 @pytest.fixture
 def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoadedPipeline]:
-    assert FOUND is not None
+    found = programs()
     monkeypatch.setattr(driver_state, "_ASK_AGAIN_S", 0.0)
     folder = tmp_path / "kubernetes"
     folder.mkdir()
-    with kubernetes_api(folder, *FOUND) as (address, config):
+    with kubernetes_api(folder, *found) as (address, config):
         monkeypatch.setenv("KUBECONFIG", str(config))
         conf = {"spark.kubernetes.container.image": "registry.example.com/hybrid:1"}
         made = pipeline(tmp_path, {"master": f"k8s://{address}", "conf": conf})

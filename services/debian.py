@@ -1,0 +1,133 @@
+"""Debian's packages, unpacked with all their libraries into any folder, without root.
+
+apt-get works on lists of packages of its own, and dpkg-deb extracts what it has downloaded: nothing
+is installed, and it does not matter which packages the machine has.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+# apt takes them as installed, and no server needs them: they serve an installation, compile
+# PostgreSQL's queries, or draw for a browser without a window.
+LEFT_OUT = (
+    *("adduser", "debconf", "dpkg", "init-system-helpers", "locales", "lsb-base", "openssl"),
+    *("passwd", "perl", "perl-base", "postgresql-client-common", "postgresql-common", "procps"),
+    *("ssl-cert", "sysvinit-utils", "tar", "ucf"),
+    *("libgl1-mesa-dri", "libllvm14", "x11-utils", "xdg-utils"),
+)
+"""Packages that are not unpacked although others depend on them."""
+_C_LIBRARY = "libc6"
+_UNUSED_FOLDERS = ("doc", "icons", "info", "javascript", "lintian", "locale", "man", "perl5")
+_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+def has_apt() -> bool:
+    """Return whether this machine has the programs that download and extract packages."""
+    return all(map(shutil.which, ("apt-get", "dpkg-deb")))
+
+
+def unpack(folder: Path, suite: str, packages: Sequence[str], *, with_c_library: bool) -> Path:
+    """Download packages and all that they depend on, and extract them.
+
+    On Debian they come from the archive that the machine's own sources name. On related systems,
+    such as Ubuntu, they come from these sources themselves, whatever the suite.
+
+    Args:
+        folder: An empty folder.
+        suite: Debian's suite, such as ``bookworm``.
+        packages: Names of packages.
+        with_c_library: Whether their C library is extracted, too; its own loader has to run them.
+
+    Returns:
+        The folder below ``folder`` that corresponds to ``/``.
+
+    Raises:
+        subprocess.CalledProcessError: A program failed, such as for want of a network; carries its
+            output in ``stdout``.
+        OSError: The folder can't be written.
+    """
+    root, work = folder / "root", folder / "apt"
+    (work / "cache" / "archives" / "partial").mkdir(parents=True)
+    (work / "state" / "lists" / "partial").mkdir(parents=True)
+    _write_status(work / "status", LEFT_OUT if with_c_library else (*LEFT_OUT, _C_LIBRARY))
+    settings = _settings(work)
+    if platform.freedesktop_os_release()["ID"] == "debian":
+        keys = f"signed-by={_KEYS} " if _KEYS.exists() else ""
+        source = f"deb [{keys}target=Packages] {_archive(work, settings)} {suite} main\n"
+        (work / "sources.list").write_text(source)
+        settings += f'Dir::Etc::SourceList "{work}/sources.list";\n'
+        settings += 'Dir::Etc::SourceParts "/dev/null";\n'
+    _apt(work, settings, "update")
+    _apt(work, settings, "install", "--yes", "--download-only", *packages)
+    for package in sorted((work / "cache" / "archives").glob("*.deb")):
+        _run(["dpkg-deb", "--extract", str(package), str(root)])
+    shutil.rmtree(work)
+    for name in _UNUSED_FOLDERS:
+        shutil.rmtree(root / "usr" / "share" / name, ignore_errors=True)
+    return root
+
+
+def _write_status(file: Path, packages: Sequence[str]) -> None:
+    """Write the list of installed packages, in versions that every dependency accepts."""
+    common = "Status: install ok installed\nVersion: 999\nArchitecture: all\nMulti-Arch: allowed\n"
+    file.write_text("".join(f"Package: {name}\n{common}\n" for name in packages))
+
+
+def _settings(work: Path) -> str:
+    """Return settings of apt by which it neither reads nor changes anything of the machine's.
+
+    The machine's other settings hold, such as those of a proxy.
+    """
+    hooks = ("Pre-Invoke", "Post-Invoke", "Post-Invoke-Success")
+    return "".join(
+        [
+            *(f"#clear APT::Update::{hook};\n" for hook in hooks),
+            f'Dir::State "{work}/state";\n',
+            f'Dir::State::Status "{work}/status";\n',
+            f'Dir::Cache "{work}/cache";\n',
+            'Dir::Etc::Preferences "/dev/null";\n',
+            'Dir::Etc::PreferencesParts "/dev/null";\n',
+            'Acquire::Languages "none";\n',
+            'APT::Install-Recommends "false";\n',
+            # Otherwise an archive that does not answer is a warning.
+            'APT::Update::Error-Mode "any";\n',
+            # As root, it would download as an account that may not enter the folder.
+            'APT::Sandbox::User "root";\n',
+            # The lock is that of the machine's packages, which ordinary users can't take.
+            'Debug::NoLocking "true";\n',
+        ]
+    )
+
+
+def _archive(work: Path, settings: str) -> str:
+    """Return the address of Debian's archive that the machine's own sources name."""
+    printed = _apt(work, settings, "update", "--print-uris")
+    found = re.findall(r"^'(\S+)/dists/(\S+)/InRelease' ", printed, re.MULTILINE)
+    codename = platform.freedesktop_os_release().get("VERSION_CODENAME")
+    # Sources may also name a suite such as `stable`; the archive is the first of them then.
+    return str(next((url for url, suite in found if suite == codename), found[0][0]))
+
+
+def _apt(work: Path, settings: str, *words: str) -> str:
+    file = work / "apt.conf"
+    file.write_text(settings)
+    return _run(["apt-get", "--quiet", f"--config-file={file}", *words])
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+    ).stdout

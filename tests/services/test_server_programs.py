@@ -1,0 +1,74 @@
+"""Where programs of servers come from; programs of a test's own stand in for apt."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.debian import has_apt
+from services.server_programs import REDIS, MissingServerError, Server, obtain
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HYBRID_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder on PATH."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def write(program: Path, lines: str) -> None:
+    program.write_text(f"#!/bin/sh\n{lines}\n")
+    program.chmod(0o755)
+
+
+def test_without_apt_a_program_on_the_path_is_used(programs: Path) -> None:
+    write(programs / "redis-server", "exit 0")
+    found = obtain(REDIS)
+    assert found.paths == {"redis-server": programs / "redis-server"}
+    assert found.root == Path("/")
+
+
+def test_without_apt_and_program_the_server_and_the_command_are_named(programs: Path) -> None:
+    missing = Server("Oracle", ("oracle-server", "oracle-client"), ("usr/sbin/oracled-0",))
+    write(programs / "dpkg-deb", "exit 0")
+    with pytest.raises(MissingServerError) as caught:
+        obtain(missing)
+    assert "Oracle is not available" in str(caught.value)
+    assert "no program `oracled-0`" in str(caught.value)
+    assert caught.value.command == "apt-get install oracle-server oracle-client"
+
+
+def test_where_apt_fails_its_words_and_the_command_to_try_again_are_named(
+    programs: Path, cache: Path
+) -> None:
+    write(programs / "apt-get", "echo 'E: The archive does not answer.'; exit 100")
+    write(programs / "dpkg-deb", "exit 0")
+    with pytest.raises(MissingServerError, match="The archive does not answer") as caught:
+        obtain(REDIS)
+    assert caught.value.command == f"{sys.executable} -m services.server_programs Redis"
+    assert {path.suffix for path in (cache / "servers").iterdir()} == {".lock", ".part"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_apt(), reason="this machine has no apt")
+def test_unpacked_programs_are_found_again_without_running_anything(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", os.defpath)
+        first = obtain(REDIS)
+    for name in ("apt-get", "dpkg-deb"):
+        write(programs / name, "exit 1")
+    assert obtain(REDIS) == first
+    assert [path.stat().st_mode & 0o111 for path in first.paths.values()] == [0o111]

@@ -1,0 +1,245 @@
+"""A document of each kind that the kept states do not contain, with a value in every field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from feeds.position import Position
+from feeds.python_function import Remembered
+from feeds.record import Compared, FeedRecord
+from orchestration.audit.kept_audit import KeptAudit
+from orchestration.audit.report import BadLine, LedgerLine
+from orchestration.generations.range_history import RemovedFiles
+from orchestration.requested_state import RefusedRestart, Restart, Watch
+from orchestration.supervision.slot_watch import SlotWatch
+from sources.changed_columns.documents import (
+    ChangedColumn,
+    ChangedColumns,
+    ColumnDifference,
+    PinnedVersion,
+)
+from sources.common.database_snapshot import BinlogSnapshot, PostgresSnapshot
+from sources.common.positions import EndPosition, Record, TopicPartition
+from sources.config.file_options import FileBatch
+from sources.config.rate_limit import CurrentRate, RateLimit
+from sources.config.snapshot import Chunk, SnapshotManifest
+from sources.cuts.barrier import Barrier, Crossing
+from sources.databases.replication_slot import SlotGone
+from sources.errors import ErrorReport
+from sources.planning.approval import Approval
+from sources.planning.discovery import Discovery
+from sources.planning.followed_columns import FollowedChange, FollowedColumns
+from sources.planning.key_of_changes import KeyOfChanges
+from sources.planning.plan import Plan
+from sources.planning.rounds import Round
+from sources.planning.topic_range import TopicRange
+from sources.serving import Served, Serving
+from spark_jobs.query.seam.kept_rows import KeptRows
+from spark_jobs.readers.files.kept_batch import KeptBatch
+from spark_jobs.readers.files.staged_listings import StagedListing
+from spark_jobs.run_state.late_rows import DroppedRows, LateRows, Period
+from spark_jobs.run_state.lease import LeaseRecord
+from spark_jobs.run_state.wrong_rows import WrongRow, WrongRows
+from spark_jobs.target.added_columns import ColumnsLog, FollowedColumn
+from spark_jobs.target.history_files import CompactedFiles
+from spark_jobs.target.merging.truncation import Truncated
+
+_AT = 1_704_067_200_000  # 2024-01-01
+_ENDS = {TopicPartition("t", 0): 25, TopicPartition("t", 1): 26}
+_ERROR = ErrorReport(
+    kind="RunError", message="It ended.", hint="Start it.", transient=True, fields={"topic": "t"}
+)
+_POSITION = Position(table="5e0c", number=7, commit="ab12", owner="g1-77aa", form="cd34")
+_DROPPED = DroppedRows(batch_id=3, rows=2, watermark_ms=_AT, operators=["aggregate"])
+
+
+def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
+    """The documents, whose parts that only a run makes are those of a kept state.
+
+    Args:
+        plan: A plan.
+        end: An end position.
+    """
+    (files,) = plan.files
+    return [
+        *_of_planning(plan, end),
+        Approval(plan="ab12", by="Ada", at_ms=_AT),
+        Barrier(number=2, is_open=True, until_ms=_AT, position="0" * 32),
+        Crossing(number=2, batch=9, table_version=11, failure="closed"),
+        ChangedColumns(of="g1", first="history", difference=_difference()),
+        PinnedVersion(
+            table="/tmp/out",
+            table_version=4,
+            batch=3,
+            query="77aa",
+            offsets={"live": '{"t":{"0":25}}'},
+            commit="ab12",
+        ),
+        ColumnsLog(
+            followed={
+                "w": FollowedColumn(
+                    type="int", default="1", is_done=True, table="5e0c", at_version=4
+                )
+            },
+            left_out={"x": 2},
+        ),
+        CompactedFiles(removed=["a.parquet", "b.parquet"], added=["c.parquet"]),
+        RemovedFiles(paths=["a.parquet"]),
+        CurrentRate(source="live", limit=RateLimit(offsets=100)),
+        FeedRecord(
+            number=7,
+            delivered_ms=_AT,
+            loaded_ms=_AT,
+            why_loaded="new",
+            looked_ms=_AT,
+            followed_until_ms=_AT,
+            failure=_ERROR,
+            compared=Compared(at_ms=_AT, number=7, rows=100, share=0.5, agrees=True),
+        ),
+        _POSITION,
+        Remembered(delivered=_POSITION, pending=_POSITION),
+        FollowedColumns(
+            changes=[
+                FollowedChange(
+                    kind="added",
+                    column="w",
+                    type="int",
+                    default=1,
+                    topic="t",
+                    partition=0,
+                    offset=25,
+                    position="0" * 32,
+                    at_ms=_AT,
+                )
+            ]
+        ),
+        _audit(),
+        KeptBatch(batch=FileBatch(files=2)),
+        KeptRows(folder="seam/keys", rows=100),
+        KeyOfChanges(columns=["id"]),
+        LateRows(
+            source="live",
+            last_batch=3,
+            dropped=2,
+            unknown_batches=1,
+            first=_DROPPED,
+            latest=_DROPPED,
+            periods=[Period(begin_ms=_AT, read=100, dropped=2)],
+        ),
+        LeaseRecord(
+            epoch=2,
+            holder="ab12",
+            host="kept-states.example",
+            machine="cd34",
+            pid=4711,
+            is_driven=True,
+            ttl_s=30,
+            renewals=5,
+        ),
+        RefusedRestart(requested_ms=_AT, launch_id="ab12", report=_ERROR),
+        Watch(
+            requested_ms=_AT,
+            launch_id="ab12",
+            batch_id=3,
+            behind_since_ms=_AT,
+            lag_unknown_since_ms=_AT,
+            down_since_ms=_AT,
+            restarts=[Restart(at_ms=_AT, replaces="ab12", why="it ended")],
+            gave_up=True,
+            alerted="failed",
+        ),
+        Serving(
+            generation="g2",
+            before=[Served(generation="g1", version=11, until_ms=_AT, by="Ada")],
+            by="Ada",
+        ),
+        SlotGone(slot="shop", at_ms=_AT, state="lost"),
+        SlotWatch(slot="shop", idle_since_ms=_AT, unread_lsn=1000, unread_since_ms=_AT),
+        *_of_snapshots(),
+        StagedListing(batch=3),
+        Discovery(number=1, files=files),
+        Truncated(position="0" * 32),
+        WrongRows(keys={"1": WrongRow(partition=0, offset=25, batch=3)}, unknown=1, last_batch=3),
+    ]
+
+
+def _of_planning(plan: Plan, end: EndPosition) -> Sequence[Record]:
+    (files,) = plan.files
+    return [
+        Round(number=1, files=files, seam_end=_ENDS, why="files arrived", behind_ms=60_000),
+        TopicRange(
+            source="archive",
+            starts=dict.fromkeys(_ENDS, 0),
+            ends=_ENDS,
+            clock_ms=_AT,
+            splits_file="splits/archive.parquet",
+            batches=2,
+            end=end,
+            seam_end=_ENDS,
+        ),
+    ]
+
+
+def _of_snapshots() -> Sequence[Record]:
+    postgres = PostgresSnapshot(lsn=1000, xmin=700, xmax=710, in_progress=[705], taken_ms=_AT)
+    binlog = BinlogSnapshot(file=3, offset=484, domain=0, sequence=42, taken_ms=_AT)
+    return [
+        SnapshotManifest(
+            table="public.orders",
+            key=("id", "bigint"),
+            bounds=["100"],
+            snapshots=[seen],
+            offsets=_ENDS,
+            done={0: Chunk(rows=99, snapshot=0), 1: Chunk(rows=1, snapshot=0)},
+        )
+        for seen in (postgres, binlog)
+    ]
+
+
+def _difference() -> ColumnDifference:
+    changed = ChangedColumn(name="w", type="int", inputs=["v"])
+    return ColumnDifference(
+        changed=[changed], kept=["id"], removed=["x"], before="ab12", code="cd34"
+    )
+
+
+def _audit() -> KeptAudit:
+    line = LedgerLine(
+        source="live",
+        topic="t",
+        partition=0,
+        start=5,
+        first_offset=5,
+        seam_rows=20,
+        delivered=10,
+        removed=10,
+        before_start=0,
+        outcome="agrees",
+        reason="none",
+    )
+    bad = BadLine(
+        source="live",
+        policy="drop",
+        found=2,
+        counted=2,
+        lacking=0,
+        outcome="agrees",
+        reason="none",
+        kind="unreadable",
+    )
+    counts = dict.fromkeys(
+        ("missing_rows", "duplicated", "different", "unexpected", "ambiguous"), 1
+    )
+    return KeptAudit(
+        at_ms=_AT,
+        seconds=1.5,
+        outcome="failed",
+        input_rows={"history": 200, "live": 250},
+        expected=300,
+        found=299,
+        ledger=[line],
+        bad_records=[bad],
+        unchecked=["nothing"],
+        notes=["none"],
+        **counts,
+    )

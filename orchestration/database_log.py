@@ -18,11 +18,11 @@ from sources.errors import HybridError, RunError, UnavailableError
 
 SETTLED_S = 3.0
 """Seconds without a new record in the topic after which all that was received is in it."""
-_PATIENCE_S = 20.0
+PATIENCE_S = 20.0
 """Seconds that a wait lasts without a connector, or without an answer of the database."""
-_CONFIRMED_S = 90.0
+CONFIRMED_S = 90.0
 """Seconds to wait for a connector's next confirmation, where the role may not see what was sent."""
-_KEPT_S = 180.0
+KEPT_S = 180.0
 """The same for MariaDB, where Kafka Connect keeps positions once a minute by default, and the
 server tells an idle connector after 48 s that there is nothing new."""
 
@@ -106,7 +106,7 @@ class DatabaseLog:
         """Raise an error once what it says has been so for a while."""
         now = time.monotonic()
         self._problem_since = self._problem_since or now
-        if now - self._problem_since >= _PATIENCE_S:
+        if now - self._problem_since >= PATIENCE_S:
             raise problem
 
     def _require_progress(self, slot: Slot) -> None:
@@ -115,12 +115,12 @@ class DatabaseLog:
         if self._confirmed is None or self._confirmed[0] != slot.confirmed:
             self._confirmed = (slot.confirmed, now)
         is_mariadb = self._options.kind == "mariadb"
-        if now - self._confirmed[1] < (_KEPT_S if is_mariadb else _CONFIRMED_S):
+        if now - self._confirmed[1] < (KEPT_S if is_mariadb else CONFIRMED_S):
             return
         if is_mariadb:
             message = (
                 f"Connector {self._slot} has confirmed the binary log up to transaction "
-                f"{slot.confirmed:,} of {self._target:,}, and nothing more for {_KEPT_S:.0f} s: "
+                f"{slot.confirmed:,} of {self._target:,}, and nothing more for {KEPT_S:.0f} s: "
                 f"{self.describe(slot.unread_bytes or 0)}."
             )
             hint = (

@@ -23,7 +23,8 @@ from sources.errors import InputError
 
 Ints = NDArray[np.int64]
 _WORKERS = 8
-_BATCH_ROWS = 1 << 18
+BATCH_ROWS = 1 << 18
+"""Rows that are read at a time."""
 _NAMED_HOLES = 10  # of each partition: the files around them are kept for messages
 _END = np.iinfo(np.int64).max  # Kafka's offsets are below it, so that the one after the last fits
 _NAME = re.compile(r"([A-Za-z0-9._-]+)\+([0-9]+)\+([0-9]+)(?:\+([0-9]+))?\..+")
@@ -272,7 +273,7 @@ def _read_batches(path: str, columns: tuple[str, str]) -> Iterator[list[Ints]]:
         with pq.ParquetFile(path) as file:
             for column in columns:
                 _check_column(path, file.schema_arrow, column)
-            for batch in file.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False):
+            for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):
                 for column in columns:
                     nulls[column] += batch.column(column).null_count
                 # Once there are nulls, only their number matters.

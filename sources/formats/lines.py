@@ -25,7 +25,8 @@ Parse = Callable[[bytes], pa.Table]
 """Parser of a block of lines into one row per line, blank lines left out; raises ``ArrowInvalid``
 if it can't parse the block."""
 
-_BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 4 << 20
+"""Bytes that are read and parsed at a time."""
 _AHEAD = 2
 _REASON_CHARACTERS = 500
 _SHOWN_BYTES = 60
@@ -180,7 +181,7 @@ def _blocks(stream: pa.NativeFile, offset: int) -> Iterator[tuple[int, bytes]]:
         offset: Offset of the stream's first byte in the file.
     """
     rest = b""
-    while read := stream.read(_BLOCK_BYTES):
+    while read := stream.read(BLOCK_BYTES):
         end = read.rfind(b"\n") + 1
         if not end:
             rest += read

@@ -29,14 +29,16 @@ from sources.formats.event_times import (
 from sources.storage.stores import Stores
 
 _CHUNK_FILES = 500
-# Of a store each footer is a request: a thread that waits for one leaves the core to others.
-_CHUNK_OBJECTS = 25
+CHUNK_OBJECTS = 25
+"""Objects of a thread at a time: while it waits for an answer, others have the core."""
 _REQUESTS = 64
 _TAIL_BYTES = 64 << 10
-# Footers are parsed under the GIL: from this number of files on, processes are faster.
-_PROCESS_FILES = 20_000
-_PROCESS_OBJECTS = 5_000
-_OBJECTS_AT_ONCE = 1_000
+PROCESS_FILES = 20_000
+"""Files from which on processes read footers: they are parsed under the GIL."""
+PROCESS_OBJECTS = 5_000
+"""Objects of a store from which on they do."""
+OBJECTS_AT_ONCE = 1_000
+"""Objects that such a process is given at a time."""
 _THREADS = 16
 _FACTORS = {"milliseconds": 1000, "microseconds": 1}
 
@@ -86,12 +88,12 @@ def read_footers(
     """
     read = partial(_read_chunk, event=event, declared=declared, stores=stores)
     is_remote = any("://" in path for path in paths)
-    if len(paths) >= (_PROCESS_OBJECTS if is_remote else _PROCESS_FILES):
-        size = _OBJECTS_AT_ONCE if is_remote else _CHUNK_FILES
+    if len(paths) >= (PROCESS_OBJECTS if is_remote else PROCESS_FILES):
+        size = OBJECTS_AT_ONCE if is_remote else _CHUNK_FILES
         whole = partial(_read_objects, read=read) if is_remote else read
         yield from _read_in_processes(whole, _chunks(paths, size))
     else:
-        size, threads = (_CHUNK_OBJECTS, _REQUESTS) if is_remote else (_CHUNK_FILES, _THREADS)
+        size, threads = (CHUNK_OBJECTS, _REQUESTS) if is_remote else (_CHUNK_FILES, _THREADS)
         yield from _read_in_threads(partial(read, parse=_parse_safely), paths, size, threads)
 
 
@@ -124,7 +126,7 @@ def _read_objects(
     Raises:
         InputError: As ``read``.
     """
-    found = list(_read_in_threads(partial(read, parse=parse), paths, _CHUNK_OBJECTS, _REQUESTS))
+    found = list(_read_in_threads(partial(read, parse=parse), paths, CHUNK_OBJECTS, _REQUESTS))
     schemas: list[tuple[str, pa.Schema]] = []
     schema_of: list[int] = []
     for footers in found:

@@ -36,7 +36,8 @@ from sources.state.generation import Generation
 from sources.state.state_table import read_state_table, write_state_table
 
 Ints = npt.NDArray[np.int64]
-_MANY_FILES = 10_000
+MANY_FILES = 10_000
+"""Files of a source from which on the plan warns that most of them are small."""
 _SMALL_BYTES = 1 << 20
 
 
@@ -232,7 +233,7 @@ def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
             "the others, but in no window, and not recognized by a seam by event time."
         )
     files = pc.count_distinct(splits["path"]).as_py()
-    if files >= _MANY_FILES and part.bytes / files < _SMALL_BYTES:
+    if files >= MANY_FILES and part.bytes / files < _SMALL_BYTES:
         warnings.append(
             f"Source `{name}`: {counted(files, 'file')} of "
             f"{part.bytes / files / 1024:,.1f} KiB on average; most of the time is spent "

@@ -17,8 +17,8 @@ from spark_jobs.run_state import run_log
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
 
-# One question to a cluster may start a JVM.
-_ASK_AGAIN_S = 5.0
+ASK_AGAIN_S = 5.0
+"""Seconds for which an answer of a cluster is used again: one question may start a JVM."""
 
 
 class DriverState:
@@ -70,7 +70,7 @@ class DriverState:
         """
         if self._answer is not None and self.is_on_cluster:
             asked_at, status = self._answer
-            if time.monotonic() - asked_at < _ASK_AGAIN_S:
+            if time.monotonic() - asked_at < ASK_AGAIN_S:
                 return status
         status = self.launcher.status(self.launch)
         self._answer = time.monotonic(), status

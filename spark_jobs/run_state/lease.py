@@ -28,7 +28,8 @@ LAUNCH_TTL_S = 120
 """Time to live of a lease of a launch whose driver is not up yet."""
 _RENEWALS = 3
 _TRIES = 3
-_OBSERVED_S = TTL_S / _RENEWALS * 1.2
+OBSERVED_S = TTL_S / _RENEWALS * 1.2
+"""Seconds that a lease is watched before it is taken over, longer than between two renewals."""
 
 
 class LeaseRecord(Record):
@@ -150,7 +151,7 @@ class Lease:
 
 
 def take(
-    folder: Folder, name: str, holder: str, *, is_driven: bool, ttl_s: int = TTL_S
+    folder: Folder, name: str, holder: str, *, is_driven: bool, ttl_s: int | None = None
 ) -> Lease | None:
     """Take a lease if it is free, was not renewed in time, or is the same holder's already.
 
@@ -159,7 +160,7 @@ def take(
         name: Path of the lease's document in it.
         holder: Identifier of the holder; processes that hand the lease over have the same.
         is_driven: Whether this process is a driver.
-        ttl_s: Time to live in seconds.
+        ttl_s: Time to live in seconds; :data:`TTL_S` by default.
 
     Returns:
         The lease; None if another holder has it.
@@ -178,7 +179,7 @@ def take(
             if not _is_abandoned(folder, name, known, found.tag):
                 return None
             since = time.monotonic()
-        record = _made(known, holder, is_driven=is_driven, ttl_s=ttl_s)
+        record = _made(known, holder, is_driven=is_driven, ttl_s=ttl_s or TTL_S)
         path, data = folder.location(name), record.model_dump_json().encode()
         if found is None:
             tag = folder.documents.put_if_absent(path, data)
@@ -244,7 +245,7 @@ def _is_abandoned(folder: Folder, name: str, known: LeaseRecord, tag: str) -> bo
     age_ms = folder.documents.age_ms(folder.location(name))
     if age_ms is None or age_ms < known.ttl_s * 1000:
         return False
-    time.sleep(_OBSERVED_S)
+    time.sleep(OBSERVED_S)
     there = folder.document(name)
     return there is not None and there.tag == tag
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from sources.common.positions import Part, Record
 from sources.storage.folder import Folder
 
-_MOST_KEYS = 1000
+MOST_KEYS = 1000
 """Keys that are kept; further ones are only counted, and stay wrong until a new generation."""
 
 
@@ -110,7 +110,7 @@ def keep_wrong_rows(
         here = WrongRow(partition=change.partition, offset=change.offset, batch=batch)
         known = keys.get(key)
         if change.is_wrong:
-            if known is None and len(keys) >= _MOST_KEYS:
+            if known is None and len(keys) >= MOST_KEYS:
                 unknown += 1
             elif known is None or _is_later(here, known):
                 keys[key] = here

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import redis
 
-from feeds.redis_keys import RedisSink
 from services.redis_server import LocalRedis
 from sources.errors import InputError, StateError, UnavailableError
 from tests.feeds.feed_case import FeedCase, from_texts, row
@@ -86,7 +85,7 @@ def test_a_delivery_that_was_interrupted_is_completed_as_it_was(
     case.deliver()
     case.write([row(1, 1), row(2, 1)])
     with case.follower() as follower:
-        monkeypatch.setattr(RedisSink, "_remember", _fail_after_rows(RedisSink._remember))
+        monkeypatch.setattr(redis.Redis, "register_script", _ending(redis.Redis.register_script))
         with pytest.raises(UnavailableError):
             follower.deliver()
     monkeypatch.undo()
@@ -100,13 +99,20 @@ def test_a_delivery_that_was_interrupted_is_completed_as_it_was(
     assert case.difference(case.rows()) == []
 
 
-def _fail_after_rows(remember: Any) -> Any:
-    def fail(self: Any, **values: str) -> None:
-        if "delivered" in values:
-            raise UnavailableError("The process ended here.", "It is a test.")
-        remember(self, **values)
+def _ending(register: Any) -> Any:
+    """Scripts of the server, whose caller ends before what was delivered is recorded."""
 
-    return fail
+    def registered(self: Any, script: str) -> Any:
+        run = register(self, script)
+
+        def called(keys: list[str], args: list[Any]) -> Any:
+            if "delivered" in args:
+                raise UnavailableError("The process ended here.", "It is a test.")
+            return run(keys=keys, args=args)
+
+        return called
+
+    return registered
 
 
 @pytest.mark.parametrize("what", ["promotion", "made again", "flushed"])

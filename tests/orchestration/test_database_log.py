@@ -94,7 +94,7 @@ def test_without_a_connector_a_wait_ends_and_says_what_waits_where(
     # It may be restarting.
     assert log.unread() > 0
     assert asked(options).unread_bytes
-    monkeypatch.setattr(database_log, "_PATIENCE_S", 0)
+    monkeypatch.setattr(database_log, "PATIENCE_S", 0)
     with pytest.raises(RunError, match=r"B in the database, not read by the connector") as caught:
         log.unread()
     assert "Start the connector" in caught.value.hint
@@ -115,7 +115,7 @@ def test_a_role_that_may_not_see_what_was_sent_is_told_what_to_grant(
     with psycopg.connect(options.dsn, autocommit=True) as connection:
         connection.execute("CREATE ROLE reader LOGIN PASSWORD 'reader'")
     reader = SnapshotOptions(dsn=options.dsn.replace("user=hybrid", "user=reader"), slot="shop")
-    monkeypatch.setattr(database_log, "_CONFIRMED_S", 0)
+    monkeypatch.setattr(database_log, "CONFIRMED_S", 0)
     password = os.environ["PGPASSWORD"]
     with (
         monkeypatch.context() as patch,
@@ -141,7 +141,7 @@ def test_a_connector_of_mariadb_that_confirms_nothing_more_ends_the_wait(
     url = "http://connect:8083/connectors/shop"
     log = DatabaseLog(SnapshotOptions(dsn="mariadb://reader@db/shop", connector=url))
     assert log.unread() == 58_000
-    monkeypatch.setattr(database_log, "_KEPT_S", 0)
+    monkeypatch.setattr(database_log, "KEPT_S", 0)
     slot = slot._replace(confirmed=69)
     with pytest.raises(RunError, match="up to transaction 69 of 70, and nothing more") as caught:
         log.unread()

@@ -22,7 +22,8 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql.cursors import Cursor
 
 _TIMEOUT_S = 5
-_FIRST_S = 75.0
+FIRST_S = 75.0
+"""Seconds within which a connector has read something, so that a snapshot may be taken."""
 _POLL_S = 1.0
 _HEARTBEAT = "heartbeat.interval.ms"
 _AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
@@ -74,7 +75,7 @@ def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None
             f"{_AGAIN}"
         )
         raise InputError(message, hint, source=table.source, table=table.name)
-    deadline = time.monotonic() + _FIRST_S
+    deadline = time.monotonic() + FIRST_S
     while isinstance(found := ask_connector(url), ReadUpTo) and found.is_running:
         if found.file is not None:
             return
@@ -83,7 +84,7 @@ def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None
         time.sleep(_POLL_S)
     message = f"Connector {url} is not known to run: {found}."
     if isinstance(found, ReadUpTo):
-        said = f"has read nothing within {_FIRST_S:.0f} s" if found.is_running else "does not run"
+        said = f"has read nothing within {FIRST_S:.0f} s" if found.is_running else "does not run"
         message = f"Connector {url} {said}: changes until it reads would be missing from the table."
     hint = f"Start the connector, or correct `snapshot.connector`; {_AGAIN}"
     raise InputError(message, hint, source=table.source, field="snapshot.connector")

@@ -26,8 +26,8 @@ from sources.decoding.value_format import EnvelopePart
 
 # Different shapes that are looked for in a batch: of each op, before and after an ALTER.
 _MOST_MODELS = 16
-# Fewer values than this are decoded one by one in less time.
-_FEWEST = 16
+FEWEST = 16
+"""Values up to which they are decoded one by one, in less time."""
 # Python's parser refuses half of a surrogate pair, Arrow's may not.
 _SURROGATE = r"\\u[dD][89a-fA-F]"
 _ORIGIN = {
@@ -99,7 +99,7 @@ def _groups(
     """Yield payloads that are like one model, the indexes of their values, and the model."""
     left = np.flatnonzero(as_mask(values.is_valid()))
     for _ in range(_MOST_MODELS):
-        if len(left) < _FEWEST:
+        if len(left) < FEWEST:
             return
         first = model_of(values[int(left[0])].as_py())
         if first is None:
@@ -123,7 +123,7 @@ def _shapes(
     is_left = np.ones(len(payloads), np.bool_)
     for _ in range(_MOST_MODELS):
         (left,) = np.nonzero(is_left)
-        if len(left) < _FEWEST:
+        if len(left) < FEWEST:
             return
         at = int(left[0])
         model = model_of(values[int(places[at])].as_py())

@@ -19,8 +19,10 @@ from spark_jobs.launch.record import Launch, Place
 SUBMITTED = "Submitted run {} to {}"
 """What the process that hands a driver over prints, with the run's id and the service's name."""
 _SUBMITTED = re.compile(r"^Submitted run (\S+) to ", re.MULTILINE)
-_GONE_WITHIN_S = 90.0
-_POLL_S = 1.0
+GONE_WITHIN_S = 90.0
+"""Seconds within which a run that was cancelled has ended."""
+POLL_S = 1.0
+"""Seconds between two questions whether it has."""
 
 
 class ManagedLauncher:
@@ -62,12 +64,12 @@ class ManagedLauncher:
         if (run := self._find(launch)) is None or self._service.status(run).state == "ended":
             return
         self._service.cancel(run)
-        deadline = time.monotonic() + _GONE_WITHIN_S
+        deadline = time.monotonic() + GONE_WITHIN_S
         while self._service.status(run).state != "ended":
             if time.monotonic() > deadline:
                 message = (
                     f"{self._service.name} did not end run {run}, the driver of "
-                    f"`{launch.source}`, within {_GONE_WITHIN_S:.0f} s. It may still be running "
+                    f"`{launch.source}`, within {GONE_WITHIN_S:.0f} s. It may still be running "
                     "and writing to the table."
                 )
                 hint = (
@@ -75,7 +77,7 @@ class ManagedLauncher:
                     "start another run before it has ended."
                 )
                 raise RunError(message, hint, source=launch.source, value=run)
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
 
     def logs(self, launch: Launch, lines: int) -> str:
         """Return the last lines that the driver printed, as far as the service hands them out.

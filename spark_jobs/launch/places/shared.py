@@ -18,7 +18,8 @@ from spark_jobs.launch.shared_socket import Request, ask, log_of, pid_of
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.lock import is_launched
 
-_STOP_S = 60.0
+STOP_S = 60.0
+"""Seconds within which a run in a shared driver has ended that was asked to."""
 
 
 class SharedLauncher:
@@ -68,12 +69,12 @@ class SharedLauncher:
             ask(self._folder, Request(stop=launch_id))
         except TimeoutError:
             self._kill()
-        wait_until(lambda: not self._is_running(), _STOP_S)
+        wait_until(lambda: not self._is_running(), STOP_S)
         if self._is_running():
             pid = pid_of(self._folder)
             message = (
                 f"The run of `{source}` was told to stop and has not ended within "
-                f"{_STOP_S:.0f} s. It shares its driver, process {pid}, with other pipelines, so "
+                f"{STOP_S:.0f} s. It shares its driver, process {pid}, with other pipelines, so "
                 "the process was not killed."
             )
             hint = (

@@ -20,7 +20,8 @@ from spark_jobs.launch.submission.submit import analysis_environment
 
 # A transform may read the schemas of other tables, which can take a while.
 TIMEOUT_S = 300.0
-_COMMAND = (sys.executable, "-m", "spark_jobs.analysis_job")
+COMMAND = (sys.executable, "-m", "spark_jobs.analysis_job")
+"""Command line of the process that answers."""
 
 
 class Channel(NamedTuple):
@@ -88,7 +89,7 @@ class SparkProcess:
         environment = analysis_environment(self._loaded, scratch)
         with (scratch / "log").open("wb") as log:
             return subprocess.Popen(
-                _COMMAND,
+                COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

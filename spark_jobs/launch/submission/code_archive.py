@@ -9,7 +9,8 @@ from pathlib import Path
 
 from sources.errors import InputError
 
-_MAX_BYTES = 64 * 1024 * 1024
+MOST_BYTES = 64 * 1024 * 1024
+"""Bytes of the modules next to a pipeline's file that an archive may have."""
 
 
 def write_code_archive(folders: Sequence[Path], archive: Path) -> Path:
@@ -43,10 +44,10 @@ def write_code_archive(folders: Sequence[Path], archive: Path) -> Path:
                         taken.add(f"{above.as_posix()}/")
                         made.mkdir(above.as_posix())
                 size += path.stat().st_size
-                if size > _MAX_BYTES:
+                if size > MOST_BYTES:
                     message = (
                         f"The Python modules in {folder} and below have more than "
-                        f"{_MAX_BYTES >> 20} MiB. They would be sent to each executor, as the "
+                        f"{MOST_BYTES >> 20} MiB. They would be sent to each executor, as the "
                         "pipeline shares no folder with them."
                     )
                     hint = "Move the pipeline's file and its modules to a folder of their own."

@@ -21,7 +21,8 @@ from spark_jobs.launch.submission import submit
 
 _FILE = "request.json"
 _OF_SPARK_SUBMIT = ("spark.master", "spark.submit.deployMode")
-_STORES = {"emr-serverless": ("s3://",), "databricks": ("abfss://",)}
+STORES = {"emr-serverless": ("s3://",), "databricks": ("abfss://",)}
+"""By kind of service: what the addresses of stores begin with that its drivers reach."""
 
 
 def request_of(
@@ -116,7 +117,7 @@ def _require_stores(loaded: LoadedPipeline, place: Place) -> None:
     Databricks reads S3 with a client of its own, which does not use this project's log store: of
     two drivers, one would lose its commits.
     """
-    schemes = _STORES[place.kind]
+    schemes = STORES[place.kind]
     for field, folder in (("state", loaded.state), ("sink.path", loaded.target)):
         if not folder.url.startswith(schemes):
             message = (

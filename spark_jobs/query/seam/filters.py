@@ -40,8 +40,8 @@ _IS_OLDER = "__is_older"
 _CONTENTS = "__contents"
 _SAME = "__same"
 _KEY_TEXT = "__key_text"
-# Keys; each takes about 150 bytes of memory.
-_MOST_BROADCAST = 1_000_000
+MOST_BROADCAST = 1_000_000
+"""Keys up to which they are compared in memory; each takes about 150 bytes of it."""
 # By the folder of the keys: pipelines that share a driver do not wait for each other.
 _KEEPING: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
@@ -208,7 +208,7 @@ class KeyFilter(SeamFilter):
         kept = self.keep()
         keys = kept.read(spark, self._folder)
         # A broadcast table has to fit into memory, the driver's first; a sort can spill.
-        way = "broadcast" if kept.rows <= _MOST_BROADCAST else "merge"
+        way = "broadcast" if kept.rows <= MOST_BROADCAST else "merge"
         is_held = self._matches(live, keys) & is_in_seam()
         # Each key is kept once, so no row is doubled.
         found = live.join(keys.hint(way), is_held, "left")

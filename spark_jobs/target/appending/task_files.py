@@ -26,8 +26,10 @@ FILES = pa.schema(
 in one more row how many records it has left to Spark, if any."""
 CODECS = ("snappy", "gzip", "zstd", "uncompressed")
 """Values of ``spark.sql.parquet.compression.codec`` that can be written."""
-_GROUP_BYTES = 64 << 20
-_FILE_BYTES = 128 << 20
+GROUP_BYTES = 64 << 20
+"""Bytes of rows in memory from which on they become a row group."""
+FILE_BYTES = 128 << 20
+"""Bytes of a file from which on the next row group begins another one."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,9 @@ class TaskFileWriter:
         arrays = [rows.column(field.name).cast(field.type) for field in columns]
         self._held.append(pa.RecordBatch.from_arrays(arrays, schema=columns))
         self._held_bytes += self._held[-1].nbytes
-        if self._held_bytes >= _GROUP_BYTES:
+        if self._held_bytes >= GROUP_BYTES:
             self._write_group()
-            if self._buffer is not None and self._buffer.tell() >= _FILE_BYTES:
+            if self._buffer is not None and self._buffer.tell() >= FILE_BYTES:
                 yield self._finish()
 
     def close(self) -> Iterator[pa.RecordBatch]:

@@ -21,10 +21,10 @@ from sources.config.sink import Sink
 from sources.storage.delta import delta_table, is_delta_table
 from sources.storage.folder import Folder
 
-# Up to so many deletes of a micro-batch are collected on the driver.
-_FEW = 10_000
-# Beyond so many files they are compacted: each micro-batch with a delete writes one.
-_MOST_FILES = 100
+MOST_COLLECTED = 10_000
+"""Deletes of a micro-batch up to which they are collected on the driver."""
+MOST_FILES = 100
+"""Files beyond which they are compacted: each micro-batch with a delete writes one."""
 # Only this run reads the table, and never an older version.
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 1 day",
@@ -132,7 +132,7 @@ class Deletes:
             count: Number of these rows; up to 10,000 are written by the driver itself.
         """
         kept = rows.select(*(F.col(f"`{name}`") for name in [*self._key, *self._sequence]))
-        if count > _FEW:
+        if count > MOST_COLLECTED:
             kept.coalesce(1).write.format("delta").mode("append").save(self._folder.hadoop_path)
         else:
             # Delta's Rust library needs milliseconds where Spark needs half a second.
@@ -147,6 +147,6 @@ class Deletes:
         table = delta_table(self._folder)
         if not _CONFIGURATION.items() <= table.metadata().configuration.items():
             table.alter.set_table_properties(_CONFIGURATION)
-        if len(table.file_uris()) > _MOST_FILES:
+        if len(table.file_uris()) > MOST_FILES:
             table.optimize.compact()
             table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)

@@ -40,7 +40,7 @@ from spark_jobs.target.table_properties import SAME_STATISTICS, STATISTICS, with
 
 MOST_ROWS = 250_000
 """Keys of a micro-batch up to which its MERGE is small."""
-_MOST_BYTES = 64 * 2**20
+MOST_BYTES = 64 * 2**20
 """Bytes of a micro-batch's texts, and of the files that may be written again."""
 _COMPARABLE = (*SAME_STATISTICS, DecimalType)
 
@@ -99,14 +99,14 @@ def merge_small(
     Returns:
         Whether it is done; False if the MERGE is not small, or only Spark can do it.
     """
-    if small.rows > MOST_ROWS or small.bytes > _MOST_BYTES:
+    if small.rows > MOST_ROWS or small.bytes > MOST_BYTES:
         return False
     if not all(isinstance(rows.schema[name].dataType, _COMPARABLE) for name in small.compared):
         return False
     table = delta_table(target)
     if _is_recorded(table, transaction):
         return True
-    if not _has_plain_log(table) or _touched_bytes(table, match.ranges) > _MOST_BYTES:
+    if not _has_plain_log(table) or _touched_bytes(table, match.ranges) > MOST_BYTES:
         return False
     if small.empty is not None and _has_values(table, small.empty, match):
         return False

@@ -74,7 +74,7 @@ def test_later_changes_win_whatever_the_order_in_which_they_arrive(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
     # Who writes the deletes, Spark or Rust, changes nothing.
-    monkeypatch.setattr(deletes, "_FEW", few)
+    monkeypatch.setattr(deletes, "MOST_COLLECTED", few)
     target = Target(tmp_path, spark)
     target.merge(up(1, "snapshot", None), up(2, "snapshot", None), up(3, "snapshot", None))
     # Within a batch, and across batches; a delete and what came before it.
@@ -114,7 +114,7 @@ def test_deletes_are_not_read_for_changes_that_are_all_later(
 def test_the_files_of_deletes_stay_few(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletes, "_MOST_FILES", 3)
+    monkeypatch.setattr(deletes, "MOST_FILES", 3)
     target = Target(tmp_path, spark)
     for key in range(6):
         target.merge(gone(key, 10 + key))

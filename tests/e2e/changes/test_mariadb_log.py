@@ -41,7 +41,7 @@ def test_caught_up_reaches_to_the_end_of_the_log_and_says_what_waits_where(
     # It may be restarting.
     assert log.unread() > 10_000
     with monkeypatch.context() as patch:
-        patch.setattr(database_log, "_PATIENCE_S", 0)
+        patch.setattr(database_log, "PATIENCE_S", 0)
         with pytest.raises(RunError, match="B in the database, not confirmed by the") as stopped:
             log.unread()
     assert f"Connector {case.connector} does not run" in str(stopped.value)

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from sources.config.sink import Sink
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
+from spark_jobs.target.delta_table import commit_once
 from spark_jobs.target.merging import small_merge
 from spark_jobs.target.merging.clauses import When, of_source
 from spark_jobs.target.merging.keys import Match
@@ -180,7 +181,7 @@ def test_a_commit_of_others_in_between_leaves_the_merge_to_spark(
 ) -> None:
     target = Target(tmp_path, spark)
     target.merge(up(1, "a", 1), up(2, "b", 1))
-    merge = small_merge._merge
+    commit = commit_once
     seen: list[int] = []
 
     def late(*given: Any) -> None:
@@ -188,10 +189,10 @@ def test_a_commit_of_others_in_between_leaves_the_merge_to_spark(
         if not seen:
             seen.append(1)
             target.merge(up(1, "c", 2), up(3, "new", 2), again=True)
-        merge(*given)
+        commit(*given)
 
     target.batches += 1
-    monkeypatch.setattr(small_merge, "_merge", late)
+    monkeypatch.setattr(small_merge, "commit_once", late)
     target.merge(up(1, "c", 2), up(3, "new", 2), again=True)
     assert seen
     assert target.rows() == [(1, "c", "0002"), (2, "b", "0001"), (3, "new", "0002")]
@@ -236,10 +237,10 @@ def test_large_batches_long_texts_and_large_files_are_spark_s(
     target.merge(up(1, "b", 2), up(2, "b", 2))
     assert not engine(tmp_path).startswith(RUST)
     monkeypatch.setattr(small_merge, "MOST_ROWS", 10)
-    monkeypatch.setattr(small_merge, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(small_merge, "MOST_BYTES", 10_000)
     target.merge(up(1, "c" * 10_001, 3))
     assert not engine(tmp_path).startswith(RUST)
-    monkeypatch.setattr(small_merge, "_MOST_BYTES", 1)
+    monkeypatch.setattr(small_merge, "MOST_BYTES", 1)
     target.merge((1, None, None, True))
     assert not engine(tmp_path).startswith(RUST)
 

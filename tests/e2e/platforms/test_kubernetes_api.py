@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 @pytest.fixture
 def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoadedPipeline]:
     found = programs()
-    monkeypatch.setattr(driver_state, "_ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(driver_state, "ASK_AGAIN_S", 0.0)
     folder = tmp_path / "kubernetes"
     folder.mkdir()
     with kubernetes_api(folder, *found) as (address, config):

@@ -29,7 +29,7 @@ def test_an_overlap_of_files_and_topic_arrives_once(
     tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     # Keys that are too many for each memory are compared by sorting; nothing else changes.
-    monkeypatch.setattr(filters, "_MOST_BROADCAST", most)
+    monkeypatch.setattr(filters, "MOST_BROADCAST", most)
     case = Case(tmp_path, servers, partitions=2)
     case.write_history()
     # Slightly out of order, as real feeds are.

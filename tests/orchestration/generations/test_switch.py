@@ -342,15 +342,15 @@ def test_rows_that_another_writer_adds_during_a_promotion_are_there_after_the_ro
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = two(tmp_path)
-    old, link = read_generation(case.loaded.state, "g1"), TakeOver._bring
+    old, commit = read_generation(case.loaded.state, "g1"), TakeOver.commit
     late = [pa.table({"id": [77], "v": [7]})]
 
-    def meanwhile(self: TakeOver) -> None:
-        link(self)
+    def meanwhile(self: TakeOver, *given: Any) -> None:
         if late:
             case.append(old, late.pop(), 1)
+        commit(self, *given)
 
-    monkeypatch.setattr(TakeOver, "_bring", meanwhile)
+    monkeypatch.setattr(TakeOver, "commit", meanwhile)
     promotion.promote(case.loaded)
     assert case.seen() == NEW
     promotion.roll_back(case.loaded)

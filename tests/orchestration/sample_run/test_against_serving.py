@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 import yaml
 from deltalake import write_deltalake
 
+from orchestration.chain import ChainRun, Outcome, steps_of
 from orchestration.sample_run import run
 from orchestration.sample_run.against_serving import SAMPLE, compare_with_serving
 from orchestration.sample_run.declaration import SampleOptions, declare_sample, sample_of
@@ -147,7 +148,7 @@ def test_a_table_that_no_query_computes_is_shown_without_an_audit(
     (tmp_path / "expected.sql").write_text(audit or "")
     more = {} if audit is None else {"audit": {"sql": "expected.sql"}}
     loaded = declared(tmp_path, sink, **more)
-    monkeypatch.setattr(run, "_run", lambda side, _: as_if_run(side, made))
+    monkeypatch.setattr(run, "run_step", as_if_run(made))
     found = run.try_sample(loaded, SampleOptions(share=0.3))
     assert (found.audit, found.outcome, found.rows) == (None, "unknown", len(SAMPLED))
     assert reason in (found.not_audited or "")
@@ -166,7 +167,7 @@ def test_a_sample_is_audited_by_the_query_of_its_transform(
 ) -> None:
     (tmp_path / "events.sql").write_text(query)
     loaded = declared(tmp_path, MERGED, transform={"sql": "events.sql"})
-    monkeypatch.setattr(run, "_run", lambda side, _: as_if_run(side, table(SAMPLED)))
+    monkeypatch.setattr(run, "run_step", as_if_run(table(SAMPLED)))
     found = run.try_sample(loaded, SampleOptions(share=0.3))
     assert (found.outcome, found.not_audited is None) == (outcome, reason is None)
     assert (reason or "") in (found.not_audited or "")
@@ -176,7 +177,7 @@ def test_a_sample_without_rows_is_refused_with_what_was_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = declared(tmp_path)
-    monkeypatch.setattr(run, "_run", lambda side, _: as_if_run(side, table([])))
+    monkeypatch.setattr(run, "run_step", as_if_run(table([])))
     options = SampleOptions(share=0.00001, since=moment(5))
     message = r"No row .* is in the sample: 0.001% of the values of id from 2024-01-01T00:05:00Z\."
     with pytest.raises(InputError, match=message) as caught:
@@ -184,8 +185,13 @@ def test_a_sample_without_rows_is_refused_with_what_was_asked_for(
     assert "Raise `--keys`" in caught.value.hint
 
 
-def as_if_run(side: LoadedPipeline, made: pa.Table) -> list[str]:
-    """Leave what the runs of a sample leave, without its warnings."""
-    write_deltalake(side.target.url, made)
-    assert side.open_generation(create=True) is not None
-    return []
+def as_if_run(made: pa.Table) -> Callable[[ChainRun, str], Outcome[None]]:
+    """In place of a step: the last one leaves what the runs of a sample leave."""
+
+    def step(chain: ChainRun, name: str) -> Outcome[None]:
+        if name == steps_of(chain.loaded)[-1].name:
+            write_deltalake(chain.loaded.target.url, made)
+            assert chain.loaded.open_generation(create=True) is not None
+        return Outcome(None, {}, "")
+
+    return step

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from orchestration.chain import Observer
+from orchestration.chain import ChainRun
 from orchestration.cli.main import app
 from orchestration.defs.control_job import control_job
 from orchestration.sample_run import run
@@ -26,7 +26,6 @@ from orchestration.sample_run.declaration import (
     parse_share,
     sample_of,
 )
-from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError
 from tests.e2e.case import Case, moment
 from tests.e2e.conftest import spark as spark  # noqa: PLC0414 - the fixture
@@ -196,11 +195,11 @@ class TestDeclaration:
     def test_a_table_that_is_not_whole_is_not_kept(
         self, tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def fail(side: LoadedPipeline, _: Observer) -> list[str]:
-            Path(side.target.url).mkdir()
+        def fail(chain: ChainRun, _: str) -> None:
+            Path(chain.loaded.target.url).mkdir()
             raise RunError("The driver was killed.", "Try it again.")
 
-        monkeypatch.setattr(run, "_run", fail)
+        monkeypatch.setattr(run, "run_step", fail)
         loaded = Case(tmp_path, servers).pipeline()
         with pytest.raises(RunError):
             run.try_sample(loaded, options(keep=tmp_path / "kept"))

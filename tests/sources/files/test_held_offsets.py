@@ -341,7 +341,7 @@ def test_columns_hold_what_sets_of_their_rows_hold_however_they_are_split(
     files: list[list[list[tuple[int, int]]]], batch: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_BATCH_ROWS", batch)
+        patch.setattr(module, "BATCH_ROWS", batch)
         paths = [write(Path(folder) / f"{at}.p", *groups) for at, groups in enumerate(files)]
         held, warnings = columns(*paths)
     rows = [row for groups in files for group in groups for row in group]
@@ -441,7 +441,7 @@ def test_a_column_that_is_not_of_integers_is_refused(
 def test_nulls_are_counted_over_the_whole_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    monkeypatch.setattr(module, "_BATCH_ROWS", batch)
+    monkeypatch.setattr(module, "BATCH_ROWS", batch)
     good = write(tmp_path / "a.p", [(0, 1)])
     bad = write(tmp_path / "b.p", [(0, 1), (0, None)], [(0, 2)], [(0, None), (0, None)])
     assert f"`o` is null in 3 rows of {bad}." in refusal_of_columns(good, bad)

@@ -156,7 +156,7 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
 def test_a_damaged_footer_is_named_however_many_files_there_are(
     tmp_path: Path, process_files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "_PROCESS_FILES", process_files)
+    monkeypatch.setattr(parquet, "PROCESS_FILES", process_files)
     for number in range(5):
         pq.write_table(rows(number), tmp_path / f"{number}.parquet")
     assert len(listing(source(), tmp_path).splits) == 5

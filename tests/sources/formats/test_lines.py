@@ -119,7 +119,7 @@ def test_good_rows_and_bad_ones_are_met_once_wherever_they_are(
         at += len(line) + len(end)
     path = tmp_path_factory.mktemp("lines") / "file"
     path.write_bytes(end.join(lines) + (end if is_ended and lines else b""))
-    with patch("sources.formats.lines._BLOCK_BYTES", block):
+    with patch("sources.formats.lines.BLOCK_BYTES", block):
         good, bad = read(path, form, edges)
     assert [row["id"] for row in good] == ids
     assert all(row["name"] for row in good)
@@ -165,7 +165,7 @@ def test_of_a_packed_file_the_place_is_that_in_its_content(
 def test_a_line_longer_than_a_block_is_a_row(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"\n".join([good_json(1), b'{"id": 2, "name": "%b"}' % (b"x" * 999), b"x"]))
-    with patch("sources.formats.lines._BLOCK_BYTES", 100):
+    with patch("sources.formats.lines.BLOCK_BYTES", 100):
         good, bad = read(path, JsonLines(), [])
     assert [row["id"] for row in good] == [1, 2]
     assert [row.content for row in bad] == [b"x"]

@@ -85,7 +85,7 @@ def test_files_without_any_time_are_refused(tmp_path: Path) -> None:
 
 
 def test_many_small_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_plan, "_MANY_FILES", 3)
+    monkeypatch.setattr(file_plan, "MANY_FILES", 3)
     for at in range(3):
         write(tmp_path, str(at), at)
     _, warnings = planned(tmp_path)

@@ -83,9 +83,9 @@ def test_footers_and_samples_are_read_where_they_are(endpoint: str, bucket: str)
 def test_footers_of_many_objects_keep_their_files_and_a_damaged_one_is_named(
     endpoint: str, bucket: str, process_objects: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_format, "_PROCESS_OBJECTS", process_objects)
-    monkeypatch.setattr(parquet_format, "_OBJECTS_AT_ONCE", 7)
-    monkeypatch.setattr(parquet_format, "_CHUNK_OBJECTS", 3)
+    monkeypatch.setattr(parquet_format, "PROCESS_OBJECTS", process_objects)
+    monkeypatch.setattr(parquet_format, "OBJECTS_AT_ONCE", 7)
+    monkeypatch.setattr(parquet_format, "CHUNK_OBJECTS", 3)
     stores = Stores(S3Settings(endpoint=endpoint))
     for n in range(20):
         client(endpoint).put_object(Bucket=bucket, Key=f"{n:02}.parquet", Body=parquet(n))

@@ -60,7 +60,7 @@ def test_of_two_modules_of_one_name_python_finds_that_of_the_first_folder(tmp_pa
 def test_a_folder_that_holds_more_than_a_pipelines_modules_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_archive, "_MAX_BYTES", 10)
+    monkeypatch.setattr(code_archive, "MOST_BYTES", 10)
     put(tmp_path, "big.py", text="x = 1\n" * 3)
     with pytest.raises(InputError, match="folder of their own"):
         write_code_archive([tmp_path], tmp_path / "out.zip")

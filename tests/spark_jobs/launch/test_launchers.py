@@ -91,7 +91,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     monkeypatch.setenv("PATH", f"{made.folder}:{os.environ['PATH']}")
     monkeypatch.setenv("SPARK_HOME", str(made.folder))
     # Each question counts.
-    monkeypatch.setattr(driver_state, "_ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(driver_state, "ASK_AGAIN_S", 0.0)
     return made
 
 

@@ -114,10 +114,10 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedService]:
         monkeypatch.setenv("AWS_ENDPOINT_URL_EMR_SERVERLESS", server.url)
         monkeypatch.setenv("DATABRICKS_TOKEN", "token")
         # Each question counts.
-        monkeypatch.setattr(driver_state, "_ASK_AGAIN_S", 0.0)
-        monkeypatch.setattr(managed, "_POLL_S", 0.01)
+        monkeypatch.setattr(driver_state, "ASK_AGAIN_S", 0.0)
+        monkeypatch.setattr(managed, "POLL_S", 0.01)
         # The state of these tests is on this machine.
-        monkeypatch.setattr(managed_submit, "_STORES", {"emr-serverless": "/", "databricks": "/"})
+        monkeypatch.setattr(managed_submit, "STORES", {"emr-serverless": "/", "databricks": "/"})
         yield server
 
 
@@ -502,7 +502,7 @@ def test_a_run_is_cancelled_and_its_end_waited_for(
 def test_a_run_that_does_not_end_is_told(
     tmp_path: Path, service: ManagedService, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(managed, "_GONE_WITHIN_S", 0.05)
+    monkeypatch.setattr(managed, "GONE_WITHIN_S", 0.05)
     loaded = loaded_for(case, service, tmp_path)
     launched(loaded)
     service.says(case.listed, case.running, case.cancelled)

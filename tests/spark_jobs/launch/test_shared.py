@@ -183,7 +183,7 @@ def test_a_driver_without_pipelines_ends(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_run_that_does_not_stop_is_no_reason_to_end_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "_STOP_S", 0.5)
+    monkeypatch.setattr(shared, "STOP_S", 0.5)
     one, two = member(tmp_path, "one"), member(tmp_path, "two")
     go(one), go(two)
     (one.folder / shared_submit.DEAF).touch()

@@ -62,7 +62,7 @@ class Answering:
     def run(self, script: str) -> None:
         """Run this script from now on."""
         command = (sys.executable, "-c", script)
-        self._monkeypatch.setattr(spark_process, "_COMMAND", command)
+        self._monkeypatch.setattr(spark_process, "COMMAND", command)
 
     def _environment(self, *_: object) -> dict[str, str]:
         self.starts += 1

@@ -188,7 +188,7 @@ def test_the_plan_is_checked_also_where_no_driver_can_wait(
     monkeypatch.setattr(waiting_driver, "UnnamedFile", refuse)
     monkeypatch.setattr(spark_process, "analysis_environment", lambda *_: {})
     echo = (sys.executable, "-c", "print(input())")
-    monkeypatch.setattr(spark_process, "_COMMAND", echo)
+    monkeypatch.setattr(spark_process, "COMMAND", echo)
     with WaitingDriver(loaded) as driver:
         assert driver.ask("ready?") == "ready?\n"
         assert driver.take_lock(loaded, begun(loaded)) is None

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Folder:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are watched for a moment only."""
-    monkeypatch.setattr(lease, "_OBSERVED_S", 0.6)
+    monkeypatch.setattr(lease, "OBSERVED_S", 0.6)
 
 
 def held_by(folder: Folder, holder: str, ttl_s: int = 30) -> Lease:
@@ -170,7 +170,6 @@ def test_a_driver_that_can_not_renew_it_in_time_has_to_end(
     generation = Generation(Folder(tmp_path, store), info)
     monkeypatch.setattr(Generation, "is_local", False)
     monkeypatch.setattr(lease, "TTL_S", 1)
-    monkeypatch.setattr(lease.take, "__kwdefaults__", {"ttl_s": 1})
     with lock.QueryLock(generation, "launch") as held:
         held.require_held()
         assert lock.is_held(generation)

@@ -116,7 +116,7 @@ def test_a_snapshot_waits_for_the_first_position_that_kafka_connect_keeps(
 def test_a_snapshot_before_the_connector_reads_is_refused(
     monkeypatch: pytest.MonkeyPatch, status: Any, said: str
 ) -> None:
-    monkeypatch.setattr(connector, "_FIRST_S", 0.0)
+    monkeypatch.setattr(connector, "FIRST_S", 0.0)
     answers = {"/connectors/shop/status": status, "/connectors/shop/offsets": {"offsets": []}}
     with worker(answers) as url, pytest.raises(InputError, match=said):
         connector.require_reader(NOWHERE, reader(url))

@@ -105,7 +105,7 @@ ODD = st.one_of(
 @pytest.fixture(autouse=True)
 def _small_groups() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_FEWEST", 1)
+        patch.setattr(batches, "FEWEST", 1)
         yield
 
 

@@ -85,8 +85,8 @@ def test_a_task_without_rows_writes_nothing(tmp_path: Path) -> None:
 def test_much_becomes_several_row_groups_and_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_files, "_GROUP_BYTES", 10_000)
-    monkeypatch.setattr(task_files, "_FILE_BYTES", 15_000)
+    monkeypatch.setattr(task_files, "GROUP_BYTES", 10_000)
+    monkeypatch.setattr(task_files, "FILE_BYTES", 15_000)
     files = TaskFiles(Folder(tmp_path), COLUMNS, ["id"])
     told = written(files, [rows(range(at, at + 100)) for at in range(0, 5000, 100)])
     assert len(told) > 2

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from sklearn.ensemble import HistGradientBoostingRegressor
 
 SCHEDULE = ("scheduled_hour", "weekday", "origin_code", "carrier_code")
 FEATURES = ("departures", "mean_delay", "max_delay", "late", "age_h")
@@ -38,6 +37,9 @@ def evaluate(rows: pa.Table, split: datetime) -> list[ModelError]:
         The errors of the median delay, of a model of the schedule alone, and of one with the
         features, too.
     """
+    # It takes a second or two to import, and nothing else needs it.
+    from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415
+
     frame = rows.to_pandas()
     scheduled = frame["scheduled_departure"].dt
     frame["scheduled_hour"], frame["weekday"] = scheduled.hour, scheduled.dayofweek

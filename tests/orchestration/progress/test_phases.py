@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ import pytest
 
 from orchestration.defs.progress_asset import progress_asset
 from orchestration.progress import phases as progress
-from orchestration.progress import plots
 from sources.common.positions import EndPosition, to_ms
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
 from tests.e2e.case import moment
@@ -60,6 +60,13 @@ def shown(case: LiveCase) -> dict[str, Any]:
         )
     [event] = result.get_asset_materialization_events()
     return {name: value.value for name, value in event.materialization.metadata.items()}
+
+
+def drawn(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
+    # Matplotlib takes long to import, and nothing else here needs it.
+    from orchestration.progress import plots  # noqa: PLC0415
+
+    return plots.phases(logs, seam_ms)
 
 
 def test_the_page_has_a_picture_of_both_phases_and_of_the_rows_by_day(tmp_path: Path) -> None:
@@ -136,7 +143,7 @@ def test_a_picture_stays_small_however_long_the_runs_were(launches: int) -> None
             event_time_ms=at * 60_000,
         )
         log = log.with_sample(sample)
-    assert len(plots.phases({"history": log, "live": log}, 60_000_000)) < 150_000
+    assert len(drawn({"history": log, "live": log}, 60_000_000)) < 150_000
 
 
 def test_late_rows_have_a_plot_of_their_own_once_there_is_a_watermark() -> None:
@@ -145,7 +152,7 @@ def test_late_rows_have_a_plot_of_their_own_once_there_is_a_watermark() -> None:
             Sample(launch_id="a", at_ms=at * 1000, done=at, left=0, late_rows=late_rows)
             for at in range(3)
         ]
-        png = plots.phases({"live": ProgressLog(unit="records", samples=samples)}, None)
+        png = drawn({"live": ProgressLog(unit="records", samples=samples)}, None)
         assert png.startswith(PNG)
         return int.from_bytes(png[20:24], "big")
 

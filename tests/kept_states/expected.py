@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 
 _EVENTS = """
-SELECT id::BIGINT AS id, at::TIMESTAMPTZ AS at, v::DOUBLE AS v FROM history
+SELECT id::BIGINT AS id, "at"::TIMESTAMPTZ AS "at", v::DOUBLE AS v FROM history
 UNION
 SELECT (value->>'$.id')::BIGINT, (value->>'$.at')::TIMESTAMPTZ, (value->>'$.v')::DOUBLE
 FROM (SELECT value::JSON AS value FROM topic WHERE json_valid(value))
@@ -28,7 +28,7 @@ JOIN (
     SELECT unnest(generate_series(
         TIMESTAMPTZ '2023-12-31 00:00:00+00', TIMESTAMPTZ '2024-01-03 00:00:00+00', INTERVAL 1 HOUR
     )) AS start
-) ON at >= start AND at < start + INTERVAL 3 HOUR
+) ON "at" >= start AND "at" < start + INTERVAL 3 HOUR
 GROUP BY start
 """
 _CAPTURED = """
@@ -49,7 +49,7 @@ EXPECTED = {
     "live": _EVENTS,
     "paused": _EVENTS,
     "mid_history": _EVENTS,
-    "half_promoted": f"SELECT id, at, v * 2 AS v, 1 AS w FROM ({_EVENTS})",
+    "half_promoted": f'SELECT id, "at", v * 2 AS v, 1 AS w FROM ({_EVENTS})',
     "windows": _WINDOWS,
     "captured": _CAPTURED,
 }
@@ -72,7 +72,7 @@ def differences(name: str, folder: Path, servers: str, topic: str) -> dict[str, 
         connection.register("found", DeltaTable(folder / "out").to_pyarrow_table())
         connection.execute(f"CREATE TABLE expected AS {EXPECTED[name]}")
         columns = ", ".join(
-            column for (column, *_) in connection.execute("DESCRIBE expected").fetchall()
+            f'"{column}"' for (column, *_) in connection.execute("DESCRIBE expected").fetchall()
         )
         assert connection.execute("FROM expected").fetchone() is not None
         sides = [f"SELECT {columns} FROM {side}" for side in ("expected", "found")]

@@ -1,7 +1,7 @@
-"""Make the kept states of this version: ``python -m tests.kept_states.make``.
+"""Make the kept states of this version: ``python -m tests.kept_states.make [STATE …]``.
 
-Every pipeline runs as people run it, by drivers of its own on this machine. All states are made
-together, since their topics are in one broker.
+Every pipeline runs as people run it, by drivers of its own on this machine. The topics of all
+states are in one broker: where only some states are made again, in the one that was kept.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import os
 import re
 import signal
 import socket
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
 
 from orchestration import operations
 from orchestration.backlog import wait_until_caught_up
@@ -38,10 +41,11 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
 from tests.e2e.case import start_live
 from tests.kept_states import pipelines
-from tests.kept_states.archives import BROKER, SERVERS, Kept, locked, pack, this_version
+from tests.kept_states.archives import BROKER, SERVERS, Kept, locked, pack, this_version, unpack
 from tests.kept_states.documents import documents, write_samples
 from tests.kept_states.pipelines import (
     DOUBLED,
+    DOUBLED_SQL,
     PARTITIONS,
     TOPIC,
     produce,
@@ -106,7 +110,9 @@ def mid_history(servers: str, folder: Path) -> None:
 
 def half_promoted(servers: str, folder: Path) -> None:
     """A second generation, and a promotion that was killed between its commit and its record."""
-    path = pipelines.events("half_promoted", folder, "parquet")
+    audit = {"sql": "audit.sql"}
+    path = pipelines.events("half_promoted", folder, "parquet", audit=audit)
+    (folder / "audit.sql").write_text(DOUBLED_SQL)
     produce_events(servers, "half_promoted", TOPIC)
     loaded = load_pipeline(path)
     start_live(loaded)
@@ -198,20 +204,30 @@ def is_in_batch(generation: Generation) -> bool:
     return last_planned(generation.checkpoint) != last_committed(generation.checkpoint)
 
 
-def make(version: str) -> None:
-    """Make all states of this version, and the archive of their broker."""
+def make(version: str, names: Sequence[str]) -> None:
+    """Make states of this version, the archive of their broker, and the other documents."""
     with tempfile.TemporaryDirectory() as scratch:
-        broker = LocalBroker(Path(scratch))
-        with broker:
-            servers = os.environ[SERVERS] = broker.bootstrap_servers
-            for name, run in STATES.items():
-                create_topic(servers, topic_of(name), PARTITIONS, {"retention.ms": "-1"})
-                kept = Kept(version, name)
-                with locked(kept) as folder:
-                    run(servers, folder)
-                    pack(kept, folder, _is_left_out, _of_no_machine)
-        pack(Kept(version, BROKER), Path(scratch) / "data", lambda name: name.endswith(".lock"))
+        broker = Kept(version, BROKER)
+        if set(names) != set(STATES):
+            unpack(broker, Path(scratch) / "data")
+        with LocalBroker(Path(scratch)) as running:
+            os.environ[SERVERS] = running.bootstrap_servers
+            for name in names:
+                make_state(Kept(version, name), running.bootstrap_servers)
+        pack(broker, Path(scratch) / "data", lambda name: name.endswith(".lock"))
     keep_samples(version)
+
+
+def make_state(kept: Kept, servers: str) -> None:
+    """Make a state, with a topic that nothing else has been in."""
+    admin, topic = AdminClient({"bootstrap.servers": servers}), topic_of(kept.name)
+    if topic in admin.list_topics().topics:
+        admin.delete_topics([topic])[topic].result()
+        wait_for(lambda: topic not in admin.list_topics().topics, "the topic's end")
+    create_topic(servers, topic, PARTITIONS, {"retention.ms": "-1"})
+    with locked(kept) as folder:
+        STATES[kept.name](servers, folder)
+        pack(kept, folder, _is_left_out, _of_no_machine)
 
 
 def keep_samples(version: str) -> None:
@@ -242,4 +258,4 @@ def _of_no_machine(name: str, content: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    make(this_version())
+    make(this_version(), sys.argv[1:] or list(STATES))

@@ -54,6 +54,7 @@ DOUBLED = TRANSFORMS.replace(
     "def identity(rows):\n"
     '    return rows.withColumn("v", F.col("v") * 2).withColumn("w", F.lit(1))',
 )
+DOUBLED_SQL = 'SELECT id, "at", v * 2 AS v, 1 AS w FROM input'
 HOURLY_SQL = """
 SELECT to_timestamp(mark * 3600) AS start, count(*) AS n, sum(v) AS total
 FROM (SELECT v, unnest([0, 1, 2]) AS back, floor(epoch("at") / 3600) AS hour FROM input)
@@ -140,7 +141,7 @@ def windows(name: str, folder: Path) -> Path:
         "sink": {"path": "out", "mode": "merge", "key": ["start"]},
         "audit": {"sql": "hourly.sql"},
     }
-    return events(name, folder, "parquet", **more)
+    return events(name, folder, "parquet", {"max_offsets_per_batch": 20}, **more)
 
 
 def captured(name: str, folder: Path) -> Path:
@@ -267,7 +268,6 @@ def _live(name: str) -> dict[str, Any]:
         "topic": topic_of(name),
         "bootstrap_servers": f"${{{SERVERS}}}",
         "trigger_interval": "200 ms",
-        "max_offsets_per_batch": 20,
     }
 
 

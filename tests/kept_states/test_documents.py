@@ -47,6 +47,8 @@ def test_a_document_of_each_kind_that_no_state_has_is_read(version: str) -> None
 
 
 def test_of_this_version_a_document_of_each_kind_is_kept() -> None:
+    if this_version() not in sampled_versions():
+        pytest.skip("the states of a version are made for its release")
     of_states = {
         kind for kept in KEPT if kept.version == this_version() for _, kind, _ in documents(kept)
     }

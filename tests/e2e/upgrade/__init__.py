@@ -1,0 +1,1 @@
+"""Upgrades: what earlier versions left is continued by this one."""

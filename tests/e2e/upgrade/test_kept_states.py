@@ -19,12 +19,14 @@ from orchestration.generations import promotion
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from services.broker import LocalBroker
+from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
 from sources.errors import StateError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.serving import read_serving
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
+from spark_jobs.launch.record import Launch, log_name, write_launch
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import live_of
 from tests.e2e.in_session import run_history, run_live
@@ -84,6 +86,14 @@ class Resumed:
         finally:
             operations.stop(self.loaded)
 
+    def launch_here(self) -> None:
+        """Record a launch of the live run, which then runs in this process."""
+        generation, source = self.context.generation, live_of(self.loaded).name
+        launch = Launch(
+            launch_id="test", source=source, log=log_name(source), group=None, at_ms=now_ms()
+        )
+        write_launch(generation, launch)
+
     def require_exact(self) -> None:
         """By the audit, and by a computation that has nothing of the project."""
         report = audit(self.loaded)
@@ -114,7 +124,7 @@ def state(
 @of("live")
 def test_a_live_run_whose_machine_is_gone_is_down_and_reads_on(state: Resumed) -> None:
     found = status(state.loaded)
-    assert (found.refused, found.live.health if found.live else None) == (None, "failed")
+    assert (found.refused, found.live.health if found.live else None) == (None, "dead")
     state.by_a_driver(lambda: operations.resume(state.context, live_of(state.loaded)))
     state.require_exact()
 
@@ -134,6 +144,7 @@ def test_history_goes_on_with_the_micro_batch_that_was_killed(
 ) -> None:
     checkpoint = state.context.generation.checkpoint
     assert (last_committed(checkpoint), last_planned(checkpoint)) == (1, 2)
+    state.launch_here()
     run_history(spark, state.loaded)
     hand_over(state.context, live_of(state.loaded))
     produce_events(state.servers, state.name, NEW)
@@ -163,6 +174,7 @@ def test_windows_that_history_opened_count_the_records_after_it(
     assert beat.filtering
     assert last_committed(generation.checkpoint) != last_planned(generation.checkpoint)
     produce_events(state.servers, state.name, NEW)
+    state.launch_here()
     run_live(spark, state.loaded)
     state.require_exact()
 
@@ -174,5 +186,6 @@ def test_changes_of_a_captured_table_are_merged_in_the_order_of_the_database(
     # Keys that were deleted before, by a change from before that and by one from after it.
     changes = [(3, 48, "too late"), (25, 60, "again"), (5, 61, "new"), (6, 62, None), (40, 63, "x")]
     produce_changes(state.servers, state.name, changes)
+    state.launch_here()
     run_live(spark, state.loaded)
     state.require_exact()

@@ -81,14 +81,15 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
         # It knows the columns that were followed.
         loaded = context.loaded
     options, topic = _captured_table(loaded)
-    dropped = topic.dropped_columns or []
-    columns = topic.current(topic.value_columns)
+    table = topic.changes
+    assert table is not None  # a `snapshot` before the topic needs it
+    columns = table.current(topic.value_columns)
     return compare_table(
         options.dsn,
-        str(topic.table),
-        {name: kind for name, kind in columns.items() if name not in dropped},
+        table.table,
+        {name: kind for name, kind in columns.items() if name not in table.dropped_columns},
         target_of(loaded),
-        {name: topic.name_in_table(name) for name in topic.renamed_columns or {}},
+        {name: table.name_in_table(name) for name in table.renamed_columns},
         _present(loaded.pipeline.sink),
     )
 

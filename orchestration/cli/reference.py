@@ -12,7 +12,11 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from sources.common.fields import Declared
 from sources.config.pipeline import Pipeline
+from sources.decoding.record_rows import RecordRows
+from sources.decoding.value_formats.base import ValueFormat
+from sources.decoding.value_formats.registry import VALUE_FORMATS
 
 _ENTRY = re.compile(r"^    (\w+(?:, \w+)*): (.*)$")
 _ROLE = re.compile(r":\w+:`([\w.]+)`")
@@ -48,7 +52,7 @@ def markdown() -> str:
     return "\n".join([_HEAD, *sections])
 
 
-def _models(root: type[BaseModel]) -> Iterator[type[BaseModel]]:
+def _models(root: type[Declared]) -> Iterator[type[Declared]]:
     """Yield all models that a model consists of, itself included."""
     seen: set[type] = set()
     waiting: list[Any] = [root]
@@ -56,13 +60,13 @@ def _models(root: type[BaseModel]) -> Iterator[type[BaseModel]]:
         kind = waiting.pop()
         waiting.extend(getattr(kind, "__args__", ()))
         waiting.extend([kind.__origin__] if hasattr(kind, "__metadata__") else [])
-        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in seen:
+        if isinstance(kind, type) and issubclass(kind, Declared) and kind not in seen:
             seen.add(kind)
             yield kind
-            waiting.extend(field.annotation for field in kind.model_fields.values())
+            waiting.extend(field.annotation for field in kind.written().values())
 
 
-def _section(model: type[BaseModel], schema: dict[str, Any]) -> str:
+def _section(model: type[Declared], schema: dict[str, Any]) -> str:
     meanings = _meanings(model)
     lines = [
         f"## {model.__name__}",
@@ -72,11 +76,11 @@ def _section(model: type[BaseModel], schema: dict[str, Any]) -> str:
         "| field | type | default | meaning |",
         "| --- | --- | --- | --- |",
     ]
-    for attribute, field in model.model_fields.items():
-        name = field.alias or attribute
+    attributes = {info.alias: attribute for attribute, info in model.model_fields.items()}
+    for name, field in model.written().items():
         shown = "" if field.is_required() else _default(field)
         kind = _kind(schema["properties"][name])
-        cells = [f"`{name}`", kind, shown, meanings.get(name) or meanings[attribute]]
+        cells = [f"`{name}`", kind, shown, meanings.get(name) or meanings[attributes[name]]]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join([*lines, ""])
 
@@ -98,7 +102,19 @@ def _meanings(model: type[BaseModel]) -> dict[str, str]:
                 found.update({name: f"{found[name]} {line.strip()}" for name in names})
             else:
                 names = []
-    return {name: _ROLE.sub(r"`\1`", text).replace("``", "`") for name, text in found.items()}
+    meanings = {name: _ROLE.sub(r"`\1`", text).replace("``", "`") for name, text in found.items()}
+    return {**_meanings_by_format(), **meanings} if issubclass(model, RecordRows) else meanings
+
+
+def _meanings_by_format() -> dict[str, str]:
+    """Return what each field of a format of values means, with the formats that have it."""
+    found: dict[str, list[str]] = {}
+    for form in VALUE_FORMATS.values():
+        meanings = _meanings(form)
+        for name in form.model_fields.keys() - ValueFormat.model_fields.keys():
+            text = meanings[name]
+            found.setdefault(name, []).append(f"{form.title}: {text[0].lower()}{text[1:]}")
+    return {name: " ".join(texts) for name, texts in found.items()}
 
 
 def _kind(part: dict[str, Any]) -> str:

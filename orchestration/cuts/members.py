@@ -143,7 +143,9 @@ def load_group(paths: Sequence[Path]) -> CutGroup:
             )
             hint = "Give the table of the cuts a folder of its own."
             raise InputError(message, hint, field="cuts.path", value=cuts.path)
-        table = str(each.pipeline.topics[-1].table)
+        captured = each.pipeline.topics[-1].changes
+        assert captured is not None  # `cuts` needs the position of changes
+        table = captured.table
         if (other := pipelines.get(table)) is not None:
             message = f"`{table}` is captured by {other.path.name} and by {each.path.name}."
             raise InputError(message, "Name one of the two.", table=table)

@@ -93,8 +93,9 @@ def _copied(source: str, copied: CopiedFiles) -> str:
 
 
 def _snapshot(pipeline: Pipeline, taken: DatabaseSnapshot, source: str) -> str:
-    changes = pipeline.topic_after(source)
-    table = "a table" if changes is None or changes.table is None else f"table `{changes.table}`"
+    topic = pipeline.topic_after(source)
+    captured = None if topic is None else topic.changes
+    table = "a table" if captured is None else f"table `{captured.table}`"
     return f"{table}, taken {moment(taken.taken_ms)}"
 
 

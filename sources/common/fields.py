@@ -16,6 +16,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
+from pydantic.fields import FieldInfo
 
 from sources.common.schema import parse_schema
 from sources.errors import InputError
@@ -156,3 +157,9 @@ class Declared(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True
     )
+
+    @classmethod
+    def written(cls) -> dict[str, FieldInfo]:
+        """Return the fields by the names that they have in the YAML file."""
+        fields = cls.model_fields.items()
+        return {str(info.validation_alias or name): info for name, info in fields}

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
+
+from sources.common.fields import Declared
 
 _EXTENSION = re.compile(r"[A-Za-z]+")
 # RFC 7628: printable characters; librdkafka separates extensions by commas.
@@ -15,7 +17,7 @@ LOGIN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginMod
 _HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
 
-class OAuth(BaseModel):
+class OAuth(Declared):
     """Client credentials at an identity provider, for ``mechanism: OAUTHBEARER`` (KIP-768).
 
     Attributes:
@@ -27,8 +29,6 @@ class OAuth(BaseModel):
         ca: PEM file with the certificate authorities to trust for the token endpoint, relative to
             the pipeline's file; those of the system by default.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     token_url: str
     client_id: str = Field(min_length=1)

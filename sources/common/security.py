@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, Field, SecretStr, model_validator
 
+from sources.common.fields import Declared
 from sources.common.msk import msk_client_settings, msk_java_settings
 from sources.common.oauth import (
     LOGIN_MODULE,
@@ -52,7 +53,7 @@ _REFERENCE = re.compile(r"\$\{\w+(?::-([^}]*))?\}")
 _COLUMNS = {"schema", "columns"}
 
 
-class Security(BaseModel):
+class Security(Declared):
     """Authentication of the broker and of this client.
 
     Attributes:
@@ -76,10 +77,6 @@ class Security(BaseModel):
         key_password: Password of the private key, as ``${NAME}`` of an environment variable.
 
     """
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True
-    )
 
     protocol: Literal["SASL_PLAINTEXT", "SASL_SSL", "SSL"]
     mechanism: (

@@ -10,8 +10,8 @@ from sources.config.event_time import EventTime
 from sources.config.rate_limit import RateLimit
 from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
-from sources.decoding.changes.added_columns import AddedColumn
-from sources.decoding.value_format import EnvelopePart
+from sources.decoding.changes.declared_table import DeclaredTable
+from sources.decoding.record_columns import EnvelopePart
 from sources.hybrid import Source
 
 LagUnit = Literal["records", "files"]
@@ -84,6 +84,10 @@ class DeclaredSource(Source, Protocol):
         """User functions that the declaration names: ``module:function`` by field; or empty."""
 
     @property
+    def extras(self) -> Sequence[tuple[str, str]]:
+        """Extras of this project that reading needs, each with what needs it, for messages."""
+
+    @property
     def lag_unit(self) -> LagUnit:
         """Unit in which the lag of a live run is counted: ``records`` or ``files``."""
 
@@ -96,26 +100,8 @@ class DeclaredSource(Source, Protocol):
         """
 
     @property
-    def holds_changes(self) -> bool:
-        """Whether its records are change events (Debezium) of a database table, not rows."""
-
-    @property
-    def added_columns(self) -> Mapping[str, AddedColumn] | None:
-        """Columns that the source's database table got after the generation had begun, by name.
-
-        None if the source declares none, or holds no changes of a table.
-        """
-
-    @property
-    def widened_columns(self) -> Mapping[str, str] | None:
-        """Wider types that the source's database table has given columns since, by name.
-
-        None if the source declares none, or holds no changes of a table.
-        """
-
-    @property
-    def ignored_columns(self) -> Sequence[str] | None:
-        """Columns of the source's database table that are left out; None if none are declared."""
+    def changes(self) -> DeclaredTable | None:
+        """The database table that its records are changes of (Debezium); None if they are rows."""
 
     def envelope_column(self, part: EnvelopePart, /) -> str | None:
         """Return the output column that holds a part of a change event's envelope.

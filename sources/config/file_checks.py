@@ -216,7 +216,7 @@ def check_snapshot_changes(
             ``include`` the parts of a change that the hand-over is decided by, or ``event_time`` is
             not the column with the commit time.
     """
-    if after is None or not after.holds_changes or after.select:
+    if after is None or after.changes is None or after.select:
         message = (
             f"source `{name}` has a `snapshot`, so the source after it must be a topic with "
             "`format: debezium` and without `select`; "
@@ -260,7 +260,7 @@ def check_sequence(name: str, after: DeclaredSource | None, chain: Chain) -> Non
             f"with `type: kafka` right after `{name}`."
         )
         raise ValueError(message)
-    if after.holds_changes and not chain.sink.sequence:
+    if after.changes is not None and not chain.sink.sequence:
         message = (
             f"source `{name}` declares the `sequence` of a database snapshot. Transactions that "
             "were in flight when the snapshot was taken have changes before this log position; "

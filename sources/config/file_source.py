@@ -32,8 +32,7 @@ from sources.config.file_options import (
 )
 from sources.config.rate_limit import RateLimit, require_meaning
 from sources.config.snapshot import SnapshotOptions
-from sources.decoding.changes.added_columns import AddedColumn
-from sources.decoding.value_format import EnvelopePart
+from sources.decoding.record_columns import EnvelopePart
 from sources.formats.csv import CsvOptions
 from sources.hybrid import Boundedness
 from sources.storage.partitions import FolderTime
@@ -44,6 +43,7 @@ def _folder_time(pattern: str) -> str:
     return pattern
 
 
+_EXTRAS = {"avro": "avro", "iceberg": "lake"}
 _DELTA_PARTS = 2  # of a table's name
 
 
@@ -204,6 +204,16 @@ class FileSource(BadRecords):
         return {}
 
     @property
+    def extras(self) -> list[tuple[str, str]]:
+        """Extras of this project that reading needs, each with what needs it, for messages."""
+        found = (
+            [(_EXTRAS[self.format], f"`format: {self.format}`")] if self.format in _EXTRAS else []
+        )
+        if any(pattern.startswith("hdfs://") for pattern in self.patterns):
+            found.append(("hdfs", "an `hdfs://` path"))
+        return [*found, (self.snapshot.kind, "`snapshot`")] if self.snapshot else found
+
+    @property
     def lag_unit(self) -> LagUnit:
         """``files``: lag counts files that have arrived and are not read."""
         return "files"
@@ -214,24 +224,9 @@ class FileSource(BadRecords):
         return False
 
     @property
-    def holds_changes(self) -> bool:
-        """False: files hold rows, not changes of a database table."""
-        return False
-
-    @property
-    def added_columns(self) -> dict[str, AddedColumn] | None:
-        """None: the files hold no changes."""
-        return None
-
-    @property
-    def widened_columns(self) -> dict[str, str] | None:
-        """None: columns of a database table are captured by topics only."""
-        return None
-
-    @property
-    def ignored_columns(self) -> list[str] | None:
-        """None: the files hold no changes."""
-        return None
+    def changes(self) -> None:
+        """None: files hold rows, not changes of a database table."""
+        return
 
     def envelope_column(self, _part: EnvelopePart) -> str | None:
         """Return None, whatever the part: files hold no changes, so there is no envelope."""
@@ -263,12 +258,15 @@ class FileSource(BadRecords):
         end = self.model_dump(mode="json", include={"complete_through", "offsets", "sequence"})
         if self.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
             end["boundedness"] = self.boundedness.value
-        read = {"csv", "partitions", "select", "time_range", "version"}
+        read = {"partitions", "select", "time_range", "version"}
         place = f"sources.{self.name}"
         contract: dict[str, object] = {
             place: [self.type, self.format, self.table or self.patterns, self.columns],
             f"{place}.end": end,
-            f"{place}.read": self.model_dump(mode="json", include=read),
+            f"{place}.read": {
+                **self.model_dump(mode="json", include=read),
+                "csv": self.csv.contract(),
+            },
         }
         if self.arrival is not None:
             contract[f"{place}.order"] = self.arrival.model_dump(mode="json")

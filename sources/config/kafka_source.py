@@ -26,11 +26,11 @@ from sources.config.kafka_options import (
     StartByFactory,
 )
 from sources.config.rate_limit import RateLimit, require_meaning
-from sources.decoding.value_format import ValueFormat
+from sources.decoding.record_rows import RecordRows
 from sources.hybrid import Boundedness
 
 
-class KafkaSource(ValueFormat, BadRecords):
+class KafkaSource(RecordRows, BadRecords):
     """Kafka topics: unbounded, or bounded where ``until`` is declared.
 
     Attributes:
@@ -147,11 +147,6 @@ class KafkaSource(ValueFormat, BadRecords):
         """True: the hand-over decides the offset at which reading each partition starts."""
         return True
 
-    @property
-    def holds_changes(self) -> bool:
-        """Whether records are change events of a table, that is, ``format`` is ``debezium``."""
-        return self.format == "debezium"
-
     def located(
         self, locate: Callable[[str], str], _absolute_url: Callable[[str], str]
     ) -> KafkaSource:
@@ -160,7 +155,7 @@ class KafkaSource(ValueFormat, BadRecords):
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
         """
-        changes = {**self.values_located(locate), **self.quarantine_located(locate)}
+        changes = {"value": self.value.located(locate), **self.quarantine_located(locate)}
         if self.security is not None:
             changes["security"] = self.security.located(locate)
         return self.model_copy(update=changes)
@@ -252,14 +247,16 @@ class KafkaSource(ValueFormat, BadRecords):
             ValueError: A source follows one with ``added_columns``; or the sink merges database
                 changes and does not name the columns ``sequence`` and ``deleted``.
         """
-        if self.added_columns and after is not None:
+        if self.changes is None:
+            return
+        if self.changes.added_columns and after is not None:
             message = (
                 f"source `{self.name}` declares `added_columns`, but source `{after.name}` comes "
                 "after it; only the last source can have them. Move `added_columns` to the last "
                 "source."
             )
             raise ValueError(message)
-        if not self.holds_changes or chain.sink.mode == "append":
+        if chain.sink.mode == "append":
             return
         for field, part in (("sequence", "position"), ("deleted", "deleted")):
             if getattr(chain.sink, field) is None:

@@ -12,8 +12,10 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from sources.common.environment import FILE_SUFFIX, is_set, variable
+from sources.common.fields import Declared
 from sources.common.positions import Record
 from sources.common.security import check_secrets_come_from_environment
 from sources.config.feeds import FEED_MODELS
@@ -21,6 +23,8 @@ from sources.config.file_options import BY_ARRIVAL, BY_NAME, ArrivalOrder
 from sources.config.own_modules import OwnModules
 from sources.config.pipeline import SOURCE_MODELS, Pipeline
 from sources.config.transform import TRANSFORM_MODELS
+from sources.decoding.record_rows import FORMATS_FIELDS, RecordRows
+from sources.decoding.value_formats.registry import VALUE_TAGS
 from sources.errors import InputError, StateError
 from sources.state.generation import Generation, open_generation
 from sources.storage.folder import Folder
@@ -32,6 +36,8 @@ _TAGS: Mapping[str, type[BaseModel]] = {
     **SOURCE_MODELS,
     **TRANSFORM_MODELS,
     BY_ARRIVAL: ArrivalOrder,
+    FORMATS_FIELDS: RecordRows,
+    **VALUE_TAGS,
 }
 KEPT = "hybrid-definition.json"
 """Name of the file next to a copy of a pipeline's file, made for a generation."""
@@ -427,10 +433,13 @@ def _fields_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[
     for part in location:
         if part in types:
             current = types[str(part)]
-        elif isinstance(part, str) and current is not None and part in current.model_fields:
-            current = _model_in(current.model_fields[part].annotation)
-    fields = current.model_fields if current is not None else {}
-    return [info.alias or name for name, info in fields.items()]
+        elif isinstance(part, str) and part in (fields := _fields_of(current)):
+            current = _model_in(fields[part].annotation)
+    return [*_fields_of(current)]
+
+
+def _fields_of(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
+    return model.written() if model is not None and issubclass(model, Declared) else {}
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

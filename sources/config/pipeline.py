@@ -27,9 +27,8 @@ from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
 from sources.config.transform import DeclaredTransform, SqlTransform
 from sources.config.upkeep import Upkeep
-from sources.decoding.changes.added_columns import AddedColumn, types_of
-from sources.decoding.changes.widened_columns import widened
-from sources.decoding.value_format import EnvelopePart
+from sources.decoding.changes.added_columns import AddedColumn
+from sources.decoding.record_columns import EnvelopePart
 from sources.errors import InputError
 from sources.hybrid import Boundedness, HybridSource, HybridSourceBuilder
 from sources.storage.settings import HdfsSettings, S3Settings
@@ -168,11 +167,12 @@ class Pipeline(Declared):
     def _unchanged_values_are_kept(self) -> Pipeline:
         """Refuse changes without their long values unless the sink keeps those of the row."""
         for source in self.topics:
-            if source.on_truncate == "follow":
+            if (changes := source.changes) is None:
+                continue
+            if changes.follows_truncates:
                 _check_follows_truncates(source, self.sink)
-            if source.widened_columns:
-                _check_widened(source, self)
-            if source.on_schema_change == "follow":
+            _check_widened(source, changes.widened_columns, self)
+            if changes.follows_columns:
                 _check_follows_columns(source, self)
             name = source.envelope_column("unchanged")
             if name is not None and self.sink.unchanged != name:
@@ -411,7 +411,8 @@ class Pipeline(Declared):
 
         By name, as declared in ``added_columns``; empty if there are none.
         """
-        return self.sources[-1].added_columns or {}
+        changes = self.sources[-1].changes
+        return {} if changes is None else changes.added_columns
 
     @property
     def mirrored_topics(self) -> list[KafkaSource]:
@@ -421,17 +422,18 @@ class Pipeline(Declared):
         """
         if not self.sink.sequence:
             return []
-        return [each for each in self.topics if each.holds_changes and each.on_bad_record != "fail"]
+        return [each for each in self.topics if each.changes and each.on_bad_record != "fail"]
 
     @property
     def follows_truncates(self) -> bool:
         """Whether a TRUNCATE of the captured table removes the target's older rows, as declared."""
-        return any(topic.on_truncate == "follow" for topic in self.topics)
+        return any(topic.changes and topic.changes.follows_truncates for topic in self.topics)
 
     @property
     def widened_columns(self) -> dict[str, str]:
         """Wider types that the last source's database table has given columns, by name."""
-        return self.sources[-1].widened_columns or {}
+        changes = self.sources[-1].changes
+        return {} if changes is None else changes.widened_columns
 
     @property
     def fixed_columns(self) -> set[str]:
@@ -444,17 +446,19 @@ class Pipeline(Declared):
         Args:
             columns: Names and Spark SQL types of the columns as the generation began.
         """
-        return {**widened(columns, self.widened_columns), **types_of(self.added_columns)}
+        changes = self.sources[-1].changes
+        return dict(columns) if changes is None else changes.current(columns)
 
     @property
     def follows_columns(self) -> bool:
         """Whether columns that the captured table gets are added to the target, as declared."""
-        return any(topic.on_schema_change == "follow" for topic in self.topics)
+        return any(topic.changes and topic.changes.follows_columns for topic in self.topics)
 
     @property
     def ignored_columns(self) -> list[str]:
         """Columns of the last source's database table that are left out, as declared; or empty."""
-        return self.sources[-1].ignored_columns or []
+        changes = self.sources[-1].changes
+        return [] if changes is None else changes.ignored_columns
 
 
 def _check_arrival(source: FileSource, pipeline: Pipeline) -> None:
@@ -500,10 +504,10 @@ def _check_follows_truncates(source: KafkaSource, sink: Sink) -> None:
         raise ValueError(message)
 
 
-def _check_widened(source: KafkaSource, pipeline: Pipeline) -> None:
+def _check_widened(source: KafkaSource, types: Mapping[str, str], pipeline: Pipeline) -> None:
     """Refuse wider types of columns that identify or place rows, or before the last source."""
     fixed = pipeline.fixed_columns
-    for name in source.widened_columns or {}:
+    for name in types:
         if name in fixed or source is not pipeline.sources[-1]:
             what = (
                 f"column `{name}` is in `key` or `partition_by`, whose types are those of a "

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.fields import Declared
 from sources.common.positions import Offsets, Part, Record
-from sources.decoding.value_format import EnvelopePart
+from sources.decoding.record_columns import EnvelopePart
 from sources.errors import StateError
 from sources.storage.folder import Folder
 

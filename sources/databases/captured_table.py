@@ -51,7 +51,8 @@ class NewColumns(NamedTuple):
     @property
     def table(self) -> str:
         """The table, ``schema.table`` or ``database.table``."""
-        return str(self.source.table)
+        assert self.source.changes is not None  # only such a topic tells of new columns
+        return self.source.changes.table
 
 
 class QueryError(Exception):

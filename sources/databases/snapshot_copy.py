@@ -76,15 +76,16 @@ class TableSnapshot:
                 "changes as the next source."
             )
             raise InputError(message, hint, source=source.name, field="snapshot")
+        assert topic.changes is not None  # the declaration refuses another topic
         self._topic: KafkaSource = topic
         self._table = CapturedTable(
             source=source.name,
-            name=str(topic.table),
+            name=topic.changes.table,
             options=source.snapshot,
             columns=topic.value_columns,
-            ignored=topic.ignored_columns or [],
+            ignored=topic.changes.ignored_columns,
             sink=loaded.pipeline.sink,
-            truncates=topic.on_truncate == "follow",
+            truncates=topic.changes.follows_truncates,
         )
         self._report = report
         self._folder = loaded.place(folder_of(source.patterns)).called("snapshot's folder")

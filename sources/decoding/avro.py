@@ -19,7 +19,6 @@ from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch
 from sources.decoding.conversion import BadValue
 from sources.decoding.schema_registry import Registry, read_ids, schema_texts, unframe
-from sources.decoding.value_format import ValueFormat
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("avro", "Avro"):
@@ -45,25 +44,20 @@ class AvroReader(BaseReader):
         self._batch_readers: dict[tuple[int, pa.Schema], Record | None] = {}
 
     @classmethod
-    def of(cls, source: ValueFormat) -> AvroReader:
-        """Return the Avro decoder that a source declares, with ``avro_schema`` or ``registry``.
-
-        The registry is asked only when values are decoded.
+    def of_file(cls, path: str) -> AvroReader:
+        """Return the decoder of values that all have the schema in a file.
 
         Raises:
-            InputError: The file of ``avro_schema`` can't be read, or does not contain an Avro
-                schema of type record.
+            InputError: The file can't be read, or does not contain an Avro schema of type record.
         """
-        if source.avro_schema is None:
-            return cls(None, source.registry)
         try:
-            text = Path(source.avro_schema).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8")
             return cls(parse_schemas([text]), None)
         except (OSError, ValueError) as error:
             reason = str(error).rstrip(".")
-            message = f"`avro_schema: {source.avro_schema}` can't be read: {reason}."
+            message = f"`avro_schema: {path}` can't be read: {reason}."
             hint = "Name a file with an Avro schema of type record that refers to no other file."
-            raise InputError(message, hint, field="avro_schema", file=source.avro_schema) from None
+            raise InputError(message, hint, field="avro_schema", file=path) from None
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
         """Decode one value into the fields of its record, logical types as Python's types.

@@ -18,7 +18,6 @@ from sources.decoding.batch_cursor import Batch, zigzag
 from sources.decoding.conversion import BadValue
 from sources.decoding.protobuf_batches import TIME, WRAPPERS, NotInBatches, PlainMessage
 from sources.decoding.schema_registry import read_ids, unframe_message
-from sources.decoding.value_format import ValueFormat
 from sources.errors import InputError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,40 +43,40 @@ class ProtobufReader(BaseReader):
         self._framed = framed
 
     @classmethod
-    def of(cls, source: ValueFormat) -> ProtobufReader:
-        """Return the Protobuf decoder that a source declares, with ``descriptor`` and ``message``.
+    def of_file(cls, path: str, name: str, *, framed: bool) -> ProtobufReader:
+        """Return the decoder of messages of a type that a ``FileDescriptorSet`` describes.
+
+        Args:
+            path: File of the ``FileDescriptorSet``.
+            name: Full name of the message type.
+            framed: Whether values are in Confluent's wire format.
 
         Raises:
-            InputError: The file of ``descriptor`` can't be read, is not a ``FileDescriptorSet``
-                with all imports, or does not have the message type.
+            InputError: The file can't be read, is not a ``FileDescriptorSet`` with all imports, or
+                does not have the message type.
         """
-        # `ValueFormat` refuses a declaration without them.
-        assert source.descriptor is not None
-        assert source.message is not None
         try:
-            data = Path(source.descriptor).read_bytes()
-            _message(data, source.message)
+            data = Path(path).read_bytes()
+            _message(data, name)
         except (OSError, DecodeError, TypeError) as error:
             reason = str(error).rstrip(".")
             message = (
-                f"`descriptor: {source.descriptor}` can't be read as a Protobuf "
-                f"FileDescriptorSet with its imports: {reason}."
+                f"`descriptor: {path}` can't be read as a Protobuf FileDescriptorSet with its "
+                f"imports: {reason}."
             )
             hint = (
                 "Write the file with `protoc --include_imports --descriptor_set_out="
-                f"{Path(source.descriptor).name} <file>.proto`, or correct `descriptor`."
+                f"{Path(path).name} <file>.proto`, or correct `descriptor`."
             )
-            raise InputError(message, hint, field="descriptor", file=source.descriptor) from None
+            raise InputError(message, hint, field="descriptor", file=path) from None
         except KeyError:
-            message = f"`message: {source.message}` is not in {source.descriptor}."
+            message = f"`message: {name}` is not in {path}."
             hint = (
                 "Write the full name of the message with its package, such as `shop.Order`, or "
                 "write the file again with `protoc`, from the .proto file that defines it."
             )
-            raise InputError(
-                message, hint, field="message", value=source.message, file=source.descriptor
-            ) from None
-        return cls(data, source.message, framed=source.wire_format == "confluent")
+            raise InputError(message, hint, field="message", value=name, file=path) from None
+        return cls(data, name, framed=framed)
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
         """Decode one value into the fields of its message, by name, as Python values.

@@ -82,6 +82,14 @@ class Registry(Declared):
             raise ValueError(message)
         return self
 
+    @property
+    def extras(self) -> list[tuple[str, str]]:
+        """Extras of this project that asking it needs, each with what needs it, for messages.
+
+        A registry is asked about Avro alone.
+        """
+        return [("registry", "`registry`"), ("avro", "`registry`")]
+
     def located(self, locate: Callable[[str], str]) -> Registry:
         """Return a copy in which the paths of ``ca``, ``certificate`` and ``key`` are absolute.
 

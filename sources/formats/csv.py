@@ -40,6 +40,16 @@ class CsvOptions(Declared):
     null: list[str] = Field(default_factory=lambda: [""])
     multiline: bool = False
 
+    def contract(self) -> dict[str, object]:
+        """Return the options that must not change under a checkpoint, as JSON has them.
+
+        They decide what a row means. The digests that states hold have the first five; an option
+        that came later is here only where it is declared.
+        """
+        first = {"delimiter", "header", "quote", "null", "multiline"}
+        later = self.model_dump(mode="json", exclude=first, exclude_defaults=True)
+        return {**self.model_dump(mode="json", include=first), **later}
+
 
 class Csv:
     """Reader of CSV files; large ones are read in regions unless values may contain line ends.

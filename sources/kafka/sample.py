@@ -14,8 +14,8 @@ from sources.common.topic_log import LogRecord
 from sources.config.event_time import EventTime
 from sources.config.kafka_source import KafkaSource
 from sources.decoding.conversion import BadValue
-from sources.decoding.decoder import RowDecoder, field_reader
-from sources.decoding.value_format import RecordPart
+from sources.decoding.decoder import RowDecoder
+from sources.decoding.record_columns import RecordPart
 
 _INCLUDED: dict[RecordPart, Callable[[LogRecord], Any]] = {
     "key": lambda record: record.key,
@@ -140,8 +140,8 @@ def _row_reader(source: KafkaSource, columns: pa.Schema) -> Callable[[LogRecord]
     """Return a function from a record to the values of some columns; it raises on bad values."""
     included = {name: _INCLUDED[what] for name, what in source.record_columns.items()}
     of_value = pa.schema([field for field in columns if field.name not in included])
-    reader = field_reader(source)
-    decoder = None if source.format == "json" else RowDecoder(reader, of_value)
+    reader = source.reader()
+    decoder = None if source.value.parser == "json" else RowDecoder(reader, of_value)
 
     def values(value: bytes | None) -> list[Any]:
         if decoder is not None:

@@ -99,26 +99,25 @@ def with_followed_columns(loaded: LoadedPipeline, generation: Generation) -> Loa
         StateError: The state is damaged.
     """
     source = loaded.pipeline.sources[-1]
-    if not isinstance(source, KafkaSource) or not source.holds_changes:
+    if not isinstance(source, KafkaSource) or (table := source.changes) is None:
         return loaded
-    declared = {*source.value_columns, *source.added_types, *(source.ignored_columns or [])}
+    declared = {*source.value_columns, *table.added_types, *table.ignored_columns}
     changes = followed_columns(generation)
     more = {
         each.column: AddedColumn(type=each.type, default=each.default)
         for each in changes
         if each.kind == "added" and each.column not in declared
     }
-    added = {**(source.added_columns or {}), **more}
-    wider = dict(source.widened_columns or {})
+    added = {**table.added_columns, **more}
+    wider = dict(table.widened_columns)
     for each in changes:
         before = wider.get(each.column, source.value_columns.get(each.column))
         # One may be widened more than once, and declared as well: the widest type counts.
         if each.kind == "widened" and before is not None and is_widened(before, each.type):
             wider[each.column] = each.type
-    if added == (source.added_columns or {}) and wider == (source.widened_columns or {}):
+    if added == table.added_columns and wider == table.widened_columns:
         return loaded
-    changed = source.model_copy(
-        update={"added_columns": added or None, "widened_columns": wider or None}
-    )
+    followed = table.model_copy(update={"added_columns": added, "widened_columns": wider})
+    changed = source.model_copy(update={"value": followed})
     sources = [*loaded.pipeline.sources[:-1], changed]
     return replace(loaded, pipeline=loaded.pipeline.model_copy(update={"sources": sources}))

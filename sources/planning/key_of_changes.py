@@ -49,9 +49,9 @@ def keep_key(generation: Generation, source: KafkaSource, log: Log, starts: Offs
         UnavailableError: The broker or the schema registry does not answer.
         InputError: One of them refuses.
     """
-    if not source.holds_changes or known_key(generation, source) is not None:
+    if source.changes is None or known_key(generation, source) is not None:
         return
-    first, end, keys = log.log_start(), log.log_end(), RecordKeys(source)
+    first, end, keys = log.log_start(), log.log_end(), RecordKeys(source.changes)
     for partition in sorted(end):
         start = max(starts.get(partition, 0), first[partition])
         if start >= end[partition]:

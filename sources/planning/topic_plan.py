@@ -17,7 +17,6 @@ from sources.decoding.base import FieldReader
 from sources.decoding.changes.changed_columns import NewColumnsError, WidenedColumnError
 from sources.decoding.changes.widened_columns import widened
 from sources.decoding.conversion import BadValue
-from sources.decoding.decoder import field_reader
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka.batching import cut_range
@@ -151,15 +150,15 @@ def fit_sample(
         UnavailableError: The schema registry does not answer.
     """
     # A sample says nothing of columns that were added.
-    current = widened(read, source.widened_columns)
-    of_value, reader = source.value_schema(current), field_reader(source)
+    changes = source.changes
+    current = read if changes is None else widened(read, changes.widened_columns)
+    of_value, reader = source.value_schema(current), source.reader()
     tolerant = source.on_bad_record != "fail"
     # With `select`, the columns compared are the source's own.
     left = source.name if source.select else before
-    if source.format == "debezium":
-        # Debezium writes tombstones for compaction.
+    if source.value.has_tombstones:
         sample = [record for record in sample if record.value is not None]
-    if source.on_schema_change == "follow":
+    if changes is not None and changes.follows_columns:
         sample = [record for record in sample if not _is_followed(record.value or b"", reader)]
     return compare_sample(left, of_value, sample, reader, tolerant=tolerant)
 

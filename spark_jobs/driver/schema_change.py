@@ -24,6 +24,7 @@ from sources.decoding.changes.changed_columns import (
     WidenedColumnError,
     new_columns_of,
 )
+from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.renamed_columns import all_names
 from sources.decoding.changes.widened_columns import is_widened
 from sources.errors import ErrorReport, HybridError, error_of
@@ -57,14 +58,16 @@ def follow_columns_of(
     """
     report, source = report_of(error), context.pipeline.sources[-1]
     is_followed = report.kind in (NewColumnsError.kind, WidenedColumnError.kind)
-    if not (is_followed and isinstance(source, KafkaSource) and context.pipeline.follows_columns):
+    if not (is_followed and isinstance(source, KafkaSource)):
+        return None
+    if (table := source.changes) is None or not table.follows_columns:
         return None
     found: Mapping[str, AddedColumn | str]
     try:
         if report.kind == NewColumnsError.kind:
-            found = _added(context, source, report)
+            found = _added(context, source, table, report)
         else:
-            found = _widened(context, source, report)
+            found = _widened(context, source, table, report)
     except UnknownDefault as unknown:
         raise _not_followed(report, str(unknown)) from None
     changes = [_change(name, column, report) for name, column in found.items()]
@@ -74,7 +77,7 @@ def follow_columns_of(
         # Or the query would fail at the same change for ever.
         raise _not_followed(report, "the pipeline's file declares the column otherwise")
     listed = "; ".join(str(each) for each in changes)
-    text = f"{counted(len(changes), 'change')} of table `{source.table}` followed: {listed}."
+    text = f"{counted(len(changes), 'change')} of table `{table.table}` followed: {listed}."
     sys.stderr.write(f"{text}\n")
     reporter.listeners.log(text)
     return made
@@ -97,16 +100,16 @@ def _change(name: str, column: AddedColumn | str, report: ErrorReport) -> Follow
 
 
 def _added(
-    context: PipelineContext, source: KafkaSource, report: ErrorReport
+    context: PipelineContext, source: KafkaSource, table: DeclaredTable, report: ErrorReport
 ) -> dict[str, AddedColumn]:
     """Return the columns of a change that nothing declares, as the database knows them.
 
     Raises:
         UnknownDefault: They can't be followed exactly.
     """
-    known = [*source.value_columns, *source.added_types, *(source.ignored_columns or [])]
+    known = [*source.value_columns, *table.added_types, *table.ignored_columns]
     names, connector = new_columns_of(report), str(report.fields.get("connector", ""))
-    renamed = {name for each in (source.renamed_columns or {}).values() for name in all_names(each)}
+    renamed = {name for each in table.renamed_columns.values() for name in all_names(each)}
     new = NewColumns(
         _options(context), source, connector, [*names], known, renamed, _snapshot(context)
     )
@@ -119,16 +122,18 @@ def _added(
     return found
 
 
-def _widened(context: PipelineContext, source: KafkaSource, report: ErrorReport) -> dict[str, str]:
+def _widened(
+    context: PipelineContext, source: KafkaSource, table: DeclaredTable, report: ErrorReport
+) -> dict[str, str]:
     """Return the wider types that the database has now: of all columns, so that one stop is enough.
 
     Raises:
         UnknownDefault: The column that the query failed at has none that can be followed.
     """
     name, fixed = str(report.fields["column"]), context.pipeline.fixed_columns
-    now_types, declared = find_types(_options(context), str(source.table)), source.value_columns
-    current = source.current(declared)
-    there = {each: source.name_in_table(each) for each in current}
+    now_types, declared = find_types(_options(context), table.table), source.value_columns
+    current = table.current(declared)
+    there = {each: table.name_in_table(each) for each in current}
     types = {each: now_types[known] for each, known in there.items() if known in now_types}
     if name in fixed:
         reason = f"`{name}` is in `key` or `partition_by`, whose types are those of a generation"

@@ -57,7 +57,7 @@ def create_topic_view(
     """
     records, rows = (f"audit.{quoted(f'{source.name}.{kind}')}" for kind in ("records", "rows"))
     reader.insert_into(connection, records, columns)
-    if source.format == "json":
+    if source.value.parser == "json":
         of_value = {name: kind for name, kind in columns.items() if name not in source.include}
         types = _duckdb_types(connection, of_value)
         parse_json(connection, records, rows, types, refused_by_spark(types))

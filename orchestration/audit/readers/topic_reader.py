@@ -17,8 +17,8 @@ from sources.common.positions import Offsets, TopicPartition
 from sources.common.schema import TIMESTAMP
 from sources.config.kafka_source import KafkaSource
 from sources.decoding.conversion import BadValue, to_arrow_array
-from sources.decoding.decoder import NO_VALUE, RowDecoder, field_reader
-from sources.decoding.value_format import RecordPart
+from sources.decoding.decoder import NO_VALUE, RowDecoder
+from sources.decoding.record_columns import RecordPart
 from sources.kafka.client import KafkaLog
 
 BATCH_RECORDS = 50_000
@@ -89,8 +89,7 @@ class TopicReader:
         create_empty_table(connection, table, converter.schema)
         batch: list[Any] = []
 
-        # In a topic of changes, a record without value is a tombstone: not a row, and not bad.
-        has_tombstones = self._source.format == "debezium"
+        has_tombstones = self._source.value.has_tombstones
 
         def add(_: TopicPartition, message: Any) -> bool:
             if has_tombstones and message.value() is None:
@@ -125,8 +124,8 @@ class _RecordConverter:
         )
         self._decoder = None
         values = [_VALUE]
-        if source.format != "json":
-            self._decoder = RowDecoder(field_reader(source), self._of_value)
+        if source.value.parser != "json":
+            self._decoder = RowDecoder(source.reader(), self._of_value)
             values = list(self._of_value)
         self.schema = pa.schema([*RECORD_FIELDS, *included, *values])
 

@@ -85,11 +85,13 @@ def read_schema_changes(source: KafkaSource, connector: str) -> list[SchemaChang
             "with records, whose order is not known: create it with one partition"
         )
         raise UnknownDefault(reason)
-    registry = source.registry
+    captured = source.changes
+    assert captured is not None  # only such a topic tells of new columns
+    registry = captured.registry
     envelopes: Envelopes = JsonEnvelopes() if registry is None else AvroEnvelopes(registry)
     limit = max((ends[each] - first for each, first in holding.items()), default=0)
     records = log.read(holding, limit, {each: ends[each] for each in holding}) if holding else []
-    schema, _, table = str(source.table).partition(".")
+    schema, _, table = captured.table.partition(".")
     found = []
     for record in records:
         if record.value is None:

@@ -22,7 +22,7 @@ from sources.decoding.changes.values import are_unavailable, micros_of_unit
 from sources.decoding.conversion import BadValue, converter, to_arrow_array
 from sources.decoding.json_batches import in_parts, read_table
 from sources.decoding.json_shapes import JsonShapes
-from sources.decoding.value_format import EnvelopePart
+from sources.decoding.record_columns import EnvelopePart
 
 # Different shapes that are looked for in a batch: of each op, before and after an ALTER.
 _MOST_MODELS = 16

@@ -26,6 +26,7 @@ from sources.decoding.changes.changed_columns import (
     where_defaults_are,
     widened_column,
 )
+from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
 from sources.decoding.changes.positions import position
 from sources.decoding.changes.renamed_columns import Renaming
@@ -36,7 +37,7 @@ from sources.decoding.changes.values import (
     value_converter,
 )
 from sources.decoding.conversion import BadValue, converter, short_repr
-from sources.decoding.value_format import EnvelopePart, ValueFormat
+from sources.decoding.record_columns import EnvelopePart, RecordColumns
 from sources.errors import HybridError, InputError
 
 # Changes that refer to a row as it was before: what they lack, that row has.
@@ -49,42 +50,43 @@ class DebeziumReader(BaseReader):
     """Decoder of the change events of one table, with the parts of the envelope that are declared.
 
     Args:
-        source: The declaration, of ``format: debezium``, which has columns and a table.
+        table: The table as it is declared.
+        declared: The declared columns.
     """
 
-    def __init__(self, source: ValueFormat) -> None:
-        # `ValueFormat` refuses a declaration without them.
-        assert source.columns is not None
-        assert source.table is not None
-        added = source.added_columns or {}
-        table_columns = {n: kind for n, kind in source.columns.items() if n not in source.include}
-        columns = parse_schema(source.current(table_columns))
-        registry = source.registry
+    def __init__(self, table: DeclaredTable, declared: RecordColumns) -> None:
+        # A declaration without them is refused.
+        assert declared.columns is not None
+        added = table.added_columns
+        kinds = declared.columns.items()
+        table_columns = {name: kind for name, kind in kinds if name not in declared.include}
+        columns = parse_schema(table.current(table_columns))
+        registry = table.registry
         self._envelopes: Envelopes = (
             JsonEnvelopes() if registry is None else AvroEnvelopes(registry)
         )
-        self._table = source.table
-        self._renaming = Renaming(source.table or "", source.renamed_columns or {}, NEW_START)
+        self._table = table.table
+        self._renaming = Renaming(table.table, table.renamed_columns, NEW_START)
         self._columns = [(field.name, value_converter(field.type)) for field in columns]
         self._integers = {
             field.name: field.type for field in columns if pa.types.is_integer(field.type)
         }
-        dropped = {*(source.dropped_columns or [])}
+        dropped = set(table.dropped_columns)
         self._required = set(table_columns) - dropped
         # Older changes do not contain them; a change with an unknown column instead is a renaming.
         self._added = set(added) - dropped
-        self._known = {*columns.names, *(source.ignored_columns or [])}
-        self._follows_truncates = source.on_truncate == "follow"
-        self._unchanged = source.envelope_column("unchanged")
+        self._known = {*columns.names, *table.ignored_columns}
+        self._follows_truncates = table.follows_truncates
+        self._unchanged = declared.envelope_column("unchanged")
         self._long = {field.name for field in columns if may_be_long(field.type)}
-        self._declared_parts = source.envelope_columns
+        self._declared_parts = declared.envelope_columns
         self._parts = {n: part for n, part in self._declared_parts.items() if part != "unchanged"}
         self._defaults = {name: added[name].value for name in self._added}
         self._without_default = [
             name for name in added if "default" not in added[name].model_fields_set
         ]
         # What a wider type is asked for, once a value does not fit or the schema tells of it.
-        self._follows = source.on_schema_change == "follow"
+        self._follows = table.follows_columns
         self._kinds = {field.name: type_name(field.type) for field in columns}
         self._decimals = {
             field.name: converter(field.type)
@@ -95,7 +97,7 @@ class DebeziumReader(BaseReader):
         # Changes from before a `float` became a double have the digits of a `float`.
         self._were_floats = {
             name
-            for name in source.widened_columns or {}
+            for name in table.widened_columns
             if pa.types.is_float32(parse_type(table_columns[name]))
         }
         # Encodings that were checked last: the same object for all records that share a schema.

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from sources.decoding.batch_cursor import as_mask
 from sources.decoding.changes.changed_columns import NEW_START
+from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.renamed_columns import all_names
 from sources.decoding.conversion import BadValue
 from sources.decoding.json_shapes import JsonShapes
-from sources.decoding.value_format import ValueFormat
 from sources.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,22 +34,20 @@ class RecordKeys:
     """Names of the columns that identify rows, by the keys of records.
 
     Args:
-        source: The declaration, of ``format: debezium``.
+        table: The table as it is declared.
     """
 
-    def __init__(self, source: ValueFormat) -> None:
-        self._table = source.table
+    def __init__(self, table: DeclaredTable) -> None:
+        self._table = table.table
         self._old = {
-            new: name
-            for name, names in (source.renamed_columns or {}).items()
-            for new in all_names(names)
+            new: name for name, names in table.renamed_columns.items() for new in all_names(names)
         }
         self._reader: AvroReader | None = None
-        if source.registry is not None:
+        if table.registry is not None:
             # Its library is optional.
             from sources.decoding.avro import AvroReader  # noqa: PLC0415
 
-            self._reader = AvroReader(None, source.registry)
+            self._reader = AvroReader(None, table.registry)
 
     def names(self, key: bytes | None) -> list[str] | None:
         """Return the columns of a key by their names in the ``schema``, sorted.

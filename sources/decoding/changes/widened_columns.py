@@ -23,12 +23,11 @@ def is_widened(before: str, now: str) -> bool:
     return is_wider(parse_type(before), parse_type(now))
 
 
-def widened(columns: Mapping[str, str], types: Mapping[str, str] | None) -> dict[str, str]:
+def widened(columns: Mapping[str, str], types: Mapping[str, str]) -> dict[str, str]:
     """Return columns with the types that the database has widened them to.
 
     Args:
         columns: Spark SQL types by name.
         types: The wider ones; others stay as they are.
     """
-    types = types or {}
     return {name: types.get(name, kind) for name, kind in columns.items()}

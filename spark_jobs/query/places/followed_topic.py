@@ -161,7 +161,7 @@ class FollowedTopic:
     @property
     def _made_of(self) -> tuple[Any, ...]:
         seam = self._filter
-        key = known_key(self.generation, self.source) if self.source.holds_changes else None
+        key = known_key(self.generation, self.source) if self.source.changes else None
         return (self.source, self.partitions, self.max_offsets, seam and seam.made_of, key)
 
 

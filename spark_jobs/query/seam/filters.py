@@ -24,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.positions import iso
-from sources.decoding.value_format import EnvelopePart
+from sources.decoding.record_columns import EnvelopePart
 from sources.errors import SeamError
 from sources.storage.folder import Folder
 from spark_jobs.query.seam.kept_rows import KeptRows, adopt, find_kept, write_rows

@@ -20,7 +20,7 @@ from sources.common.schema import ddl
 from sources.config.kafka_source import KafkaSource
 from sources.config.rules import RowRules
 from sources.decoding.batch_cursor import Mask, as_mask
-from sources.decoding.decoder import RowDecoder, field_reader
+from sources.decoding.decoder import RowDecoder
 from sources.decoding.json_batches import read_objects, supports_schema
 from sources.kafka.ranges import Split
 from spark_jobs.readers.direct_rows import RowWriters
@@ -54,14 +54,16 @@ def batch_parser(
     """
     # Whether the bytes of a key are text has to be looked at; headers are nested.
     others = {"key", "headers"} & {*source.record_columns.values()}
-    if source.selection.expressions or others or rules.rules or rules.sample is not None:
+    is_whole = not (others or source.selection.expressions or source.value.has_tombstones)
+    if not is_whole or rules.rules or rules.sample is not None:
         return None
     values = source.value_schema(columns)
-    if source.format in ("avro", "protobuf"):
-        reader = field_reader(source)
+    parser = source.value.parser
+    if parser == "decoder":
+        reader = source.reader()
         is_able = reader.rows(pa.array([], pa.binary()), values) is not None
         return RowDecoder(reader, values).rows if is_able else None
-    is_able = source.format == "json" and supports_schema(values) and reads_times_as_arrow(spark)
+    is_able = parser == "json" and supports_schema(values) and reads_times_as_arrow(spark)
     return partial(read_objects, columns=values) if is_able else None
 
 

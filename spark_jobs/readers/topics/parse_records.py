@@ -21,9 +21,9 @@ from sources.common.schema import ddl, parse_schema, parse_type
 from sources.config.kafka_source import KafkaSource
 from sources.config.rules import NO_RULES, RowRules
 from sources.decoding.changes.record_keys import RecordKeys
-from sources.decoding.decoder import NO_VALUE, RowDecoder, field_reader
+from sources.decoding.decoder import NO_VALUE, RowDecoder
 from sources.decoding.json_batches import read_objects, supports_schema
-from sources.decoding.value_format import RAW_COLUMN
+from sources.decoding.value_formats.raw_values import RAW_COLUMN
 from sources.errors import InputError
 from sources.planning.key_of_changes import known_key
 from sources.planning.plan import Plan
@@ -163,11 +163,11 @@ def rows_of(
     ]
     extra = list(dict.fromkeys(needed))
     watch = key = None
-    if source.holds_changes:
+    if source.changes is not None:
         unchanged = source.envelope_column("unchanged")
         watch = RepairWatch(generation, source.name, unchanged)
         if (identified := known_key(generation, source)) is not None:
-            key = KeyCheck(RecordKeys(source), identified)
+            key = KeyCheck(RecordKeys(source.changes), identified)
     rows = _parsed(records, source, read, staging, extra, Watches(watch, key))
     columns = parse_schema(source.selected(read))
     rows = select_columns(rows, source.selection, columns, [*LOG_COLUMNS, *extra])
@@ -206,12 +206,11 @@ def _parsed(
     row_ddl = f"{_LOG_DDL}, {ddl(parse_schema(kinds))}"
     extra_ddl = "".join(f", {name} {_RECORD_TYPES[name]}" for name in extra)
     returned = [*LOG_COLUMNS, *columns, *extra]
-    if source.format == "debezium":
-        # A tombstone follows a delete, for compaction; it holds no information of its own.
+    if source.value.has_tombstones:
         records = records.where(F.col(VALUE).isNotNull())
-    if source.format in ("avro", "protobuf", "debezium"):
+    if source.value.parser == "decoder":
         needed = RECORD if remove is not None else extra
-        decoder = RowDecoder(field_reader(source), of_value)
+        decoder = RowDecoder(source.reader(), of_value)
         decode = decoding(decoder, of_value, [*source.record_columns], needed, key)
         reason = _first_reason(_wrong(source, columns)).alias(REASON)
         record = dict.fromkeys([VALUE, *([] if key is None else [KEY]), *needed])
@@ -301,7 +300,7 @@ def _parse(
     """
     included = {name: F.col(name) for name in source.record_columns}
     wrong = _wrong(source, columns)
-    if source.format == "raw":
+    if source.value.parser == "none":
         values = {**included, RAW_COLUMN: F.col(VALUE)}
         return _Marked(records, values, _any_of(wrong), _first_reason(wrong))
     schema = f"{ddl(of_value)}, `{_CORRUPT}` string"

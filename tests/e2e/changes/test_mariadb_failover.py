@@ -15,7 +15,6 @@ from pymysql.cursors import DictCursor
 from services.connect import mariadb_config
 from services.connectors import Connectors
 from services.mariadb import LocalMariaDb
-from sources.decoding.changes.reader import DebeziumReader
 from sources.kafka.client import KafkaLog
 from tests.e2e.case import live_of
 from tests.e2e.changes.mariadb_case import MariaDbCase
@@ -126,7 +125,7 @@ def test_all_changes_are_in_their_order_though_the_primary_is_killed(
         connect_mariadb.resume(case.name)
         change_all(replica, case.name, 200_000)
         replica.execute(f"INSERT INTO {case.name}.stock VALUES (-3, 0, 'last')")
-        reader = DebeziumReader(source)
+        reader = source.reader()
         latest: dict[int, dict[str, Any]] = {}
         start = log.log_start()
 

@@ -9,7 +9,6 @@ from deltalake import write_deltalake
 
 from orchestration.audit.compare_source import compare_table
 from sources.common.schema import parse_schema
-from sources.decoding.changes.reader import DebeziumReader
 from sources.decoding.conversion import converter, to_arrow_array
 from sources.kafka.client import KafkaLog
 from sources.storage.folder import Folder
@@ -101,7 +100,7 @@ def test_a_value_is_the_same_by_snapshot_and_by_change_and_equals_the_database(
         return sum(log.log_end().values()) >= rows + 1
 
     wait_for(has_all, "the changes", 60)
-    reader = DebeziumReader(source)
+    reader = source.reader()
     records = log.read(log.log_start(), 1000, log.log_end())
     read = sorted(
         (reader.fields(each.value) for each in records if each.value), key=lambda row: row["id"]

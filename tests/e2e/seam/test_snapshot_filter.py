@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.database_snapshot import PostgresSnapshot
-from sources.decoding.value_format import EnvelopePart
+from sources.decoding.record_columns import EnvelopePart
 from spark_jobs.query.seam.filters import IS_NEW, SnapshotFilter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]

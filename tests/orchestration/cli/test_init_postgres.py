@@ -79,7 +79,7 @@ def test_everything_that_a_capture_needs_is_written(
         "tags": "array<string>",
         "at": "timestamp",
     }
-    assert topic.ignored_columns == ["due", "twice"]
+    assert pipeline.ignored_columns == ["due", "twice"]
     assert (pipeline.sink.key, pipeline.sink.unchanged) == (["id", "line"], "_unchanged")
     assert "Column `due` of table `public.orders` is left out: type" in " ".join(output.split())
     connector = json.loads((tmp_path / "shop_connector.json").read_text())

@@ -44,7 +44,7 @@ def test_a_table_becomes_a_pipeline_in_a_file_of_its_own(tmp_path: Path) -> None
     assert pipeline.sources[0].name == "snapshot"
     # Long values that an update leaves as they were keep what the row has, and a TRUNCATE counts.
     assert pipeline.sink.unchanged == "_unchanged"
-    assert pipeline.topics[0].on_truncate == "follow"
+    assert pipeline.follows_truncates
     assert not is_template(loaded.path)
     assert is_template(tmp_path / "shop.yaml")
 
@@ -52,7 +52,9 @@ def test_a_table_becomes_a_pipeline_in_a_file_of_its_own(tmp_path: Path) -> None
 def test_tables_of_mariadb_are_ordered_by_the_binary_log(tmp_path: Path) -> None:
     made = template(tmp_path, database={"dsn": "mariadb://u@db/shop"}, topic="s.{schema}.{table}")
     pipeline = made.write(FoundTable("shop.orders", {"id": "bigint"}, ["id"], [])).pipeline
-    assert pipeline.topics[0].table == "shop.orders"
+    captured = pipeline.topics[0].changes
+    assert captured is not None
+    assert captured.table == "shop.orders"
     assert set(pipeline.topics[0].include.values()) == {"position", "committed_at", "deleted"}
     assert pipeline.sink.unchanged is None
 
@@ -61,7 +63,7 @@ def test_a_transform_of_ones_own_need_not_pass_on_what_it_does_not_know(tmp_path
     (tmp_path / "own.py").write_text("def rows(rows):\n    return rows.filter('id > 1')\n")
     pipeline = template(tmp_path, transform="own:rows").write(ORDERS).pipeline
     assert pipeline.sink.unchanged is None
-    assert pipeline.topics[0].on_truncate != "follow"
+    assert not pipeline.follows_truncates
 
 
 def test_a_changed_template_changes_each_file_and_none_of_the_kept_columns(tmp_path: Path) -> None:

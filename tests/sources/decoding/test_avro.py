@@ -21,7 +21,6 @@ from sources.decoding.avro import AvroReader
 from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.schema_registry import Registry
-from sources.decoding.value_format import ValueFormat
 from sources.errors import InputError, UnavailableError
 from tests.properties import examples
 from tests.sources.decoding.value_case import RegistryServer, framed, registry
@@ -184,17 +183,17 @@ def test_a_file_that_holds_no_record_schema_is_refused_by_its_path(
     path = tmp_path / "order.avsc"
     path.write_text(text)
     with pytest.raises(InputError, match=r"`avro_schema: .*order\.avsc` can't be read") as caught:
-        AvroReader.of(ValueFormat(format="avro", avro_schema=str(path)))
+        AvroReader.of_file(str(path))
     assert caught.value.fields == {"field": "avro_schema", "file": str(path)}
     path.unlink()
     with pytest.raises(InputError, match=r"order\.avsc` can't be read"):
-        AvroReader.of(ValueFormat(format="avro", avro_schema=str(path)))
+        AvroReader.of_file(str(path))
 
 
 def test_the_schema_of_a_file_reads_all_values(tmp_path: Path) -> None:
     path = tmp_path / "order.avsc"
     path.write_text(json.dumps(schema_of("id")))
-    reader = AvroReader.of(ValueFormat(format="avro", avro_schema=str(path)))
+    reader = AvroReader.of_file(str(path))
     assert reader.fields(written({"id": 5}, schema_of("id"))) == {"id": 5}
 
 

@@ -16,7 +16,6 @@ from sources.common.schema import parse_schema
 from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.protobuf import ProtobufReader
-from sources.decoding.value_format import ValueFormat
 from sources.errors import InputError
 from tests.properties import examples
 from tests.sources.decoding.value_case import MESSAGE, descriptors, framed, order_class
@@ -165,21 +164,20 @@ def test_a_number_that_the_enumeration_does_not_have_is_bad() -> None:
 
 def test_a_file_without_the_message_is_refused_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "shop.desc"
-    source = ValueFormat(format="protobuf", descriptor=str(path), message="shop.Gone")
     for data, pattern in [
         (descriptors(), r"`message: shop\.Gone` is not in .*shop\.desc"),
         (b"\xff", r"shop\.desc` can't be read"),
     ]:
         path.write_bytes(data)
         with pytest.raises(InputError, match=pattern):
-            ProtobufReader.of(source)
+            ProtobufReader.of_file(str(path), "shop.Gone", framed=False)
     path.unlink()
     with pytest.raises(InputError, match=r"shop\.desc` can't be read"):
-        ProtobufReader.of(source)
+        ProtobufReader.of_file(str(path), "shop.Gone", framed=False)
 
 
 def test_the_message_of_a_file_reads_all_values(tmp_path: Path) -> None:
     path = tmp_path / "shop.desc"
     path.write_bytes(descriptors())
-    source = ValueFormat(format="protobuf", descriptor=str(path), message=MESSAGE)
-    assert ProtobufReader.of(source).fields(message({"id": 3}))["id"] == 3
+    reader = ProtobufReader.of_file(str(path), MESSAGE, framed=False)
+    assert reader.fields(message({"id": 3}))["id"] == 3

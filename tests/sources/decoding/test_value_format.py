@@ -13,7 +13,10 @@ from sources.common.schema import parse_schema
 from sources.common.topic_log import LogRecord
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.decoding.decoder import JsonReader, RawReader
+from sources.decoding.json_reader import JsonReader
+from sources.decoding.value_formats.avro_values import AvroValues
+from sources.decoding.value_formats.protobuf_values import ProtobufValues
+from sources.decoding.value_formats.raw_values import RawReader
 from sources.errors import InputError, StateError
 from sources.planning.schema_check import compare_sample
 
@@ -45,7 +48,13 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
 @pytest.mark.parametrize(
     ("changes", "pattern"),
     [
-        ({"format": "xml"}, "format"),
+        ({"format": "xml"}, "`format: xml` is no format of a topic's values. Write one of json, a"),
+        (
+            {"format": "avro", "registry": {"urll": "r"}},
+            "registry.urll: unknown field; did you mean",
+        ),
+        ({"avro_schem": "a.avsc"}, "  sources.0.avro_schem: unknown field; did you mean `avro_sch"),
+        ({"value": {"format": "raw"}}, "  sources.0.value: unknown field"),
         ({"avro_schema": "a.avsc"}, "`avro_schema` has no meaning with `format: json`"),
         ({"format": "avro", "message": "m"}, "`message` has no meaning with `format: avro`"),
         ({"format": "avro"}, "needs either `avro_schema` or `registry`"),
@@ -82,6 +91,14 @@ def test_what_makes_no_sense_is_refused_by_name(
     assert pattern in str(caught.value)
 
 
+def test_a_field_of_a_format_without_a_value_is_as_if_it_was_left_out(tmp_path: Path) -> None:
+    nothing = {"avro_schema": None, "added_columns": None, "on_truncate": None}
+    assert live(tmp_path, schema=SCHEMA, **nothing) == live(tmp_path, schema=SCHEMA)
+    table = {"format": "debezium", "table": "public.orders"}
+    declared = live(tmp_path, schema=SCHEMA, **table)
+    assert live(tmp_path, schema=SCHEMA, **{**nothing, **table}) == declared
+
+
 @pytest.mark.parametrize(
     ("registry", "pattern"),
     [
@@ -114,10 +131,12 @@ def test_the_password_of_a_registry_comes_from_the_environment_and_stays_out_of_
     loaded = load(tmp_path, schema=SCHEMA, format="avro", registry={**registry, "ca": "ca.pem"})
     source = loaded.pipeline.sources[0]
     assert isinstance(source, KafkaSource)
-    assert source.registry is not None
-    assert source.registry.password is not None
-    assert source.registry.password.get_secret_value() == SECRET
-    assert source.registry.ca == str(tmp_path / "ca.pem")
+    assert isinstance(source.value, AvroValues)
+    found = source.value.registry
+    assert found is not None
+    assert found.password is not None
+    assert found.password.get_secret_value() == SECRET
+    assert found.ca == str(tmp_path / "ca.pem")
     assert SECRET not in repr(source)
     assert loaded.open_generation(create=True) is not None
     kept = [path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file()]
@@ -135,10 +154,12 @@ def test_paths_start_at_the_pipelines_own_folder(tmp_path: Path) -> None:
         on_bad_record="quarantine",
         quarantine="bad",
     )
-    assert source.descriptor == str(tmp_path / "x/shop.desc")
+    assert isinstance(source.value, ProtobufValues)
+    assert source.value.descriptor == str(tmp_path / "x/shop.desc")
     assert source.quarantine == str(tmp_path / "bad")
     source = live(tmp_path, schema=SCHEMA, format="avro", avro_schema="../order.avsc")
-    assert source.avro_schema == str(tmp_path.parent / "order.avsc")
+    assert isinstance(source.value, AvroValues)
+    assert source.value.avro_schema == str(tmp_path.parent / "order.avsc")
 
 
 def test_included_columns_stand_beside_those_of_the_value(tmp_path: Path) -> None:
@@ -201,3 +222,11 @@ def test_a_sample_of_which_nothing_fits_is_refused_side_by_side() -> None:
 def test_a_record_without_a_value_has_its_own_reason() -> None:
     with pytest.raises(InputError, match="partition 2, offset 5: the record has no value"):
         compare_sample("history", parse_schema(SCHEMA), [record(None, 5)], RawReader())
+
+
+def test_a_declaration_that_is_written_out_is_the_same_when_it_is_read(tmp_path: Path) -> None:
+    declared = live(tmp_path, schema=SCHEMA, format="debezium", table="t.o", added_columns={})
+    dumps = (declared.model_dump(), declared.model_dump(mode="json", exclude_defaults=True))
+    for written in dumps:
+        assert written["table"] == "t.o"
+        assert KafkaSource.model_validate({"type": "kafka", **written}) == declared

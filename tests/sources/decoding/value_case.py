@@ -19,7 +19,7 @@ from google.protobuf import (
 from google.protobuf.message import Message
 
 from sources.config.kafka_source import KafkaSource
-from sources.decoding.decoder import RowDecoder, field_reader
+from sources.decoding.decoder import RowDecoder
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 MESSAGE = "shop.Order"
@@ -131,7 +131,7 @@ def changes_source(schema: dict[str, str], **more: Any) -> KafkaSource:
 def decoded(declared: KafkaSource, *values: bytes) -> list[dict[str, Any]]:
     """Decode values to rows with one decoder."""
     columns = declared.value_schema(declared.current(declared.declared_columns or {}))
-    decoder = RowDecoder(field_reader(declared), columns)
+    decoder = RowDecoder(declared.reader(), columns)
     return [dict(zip(columns.names, decoder.decode(value), strict=True)) for value in values]
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sources.decoding.changes import batches
 from sources.decoding.changes.values import PLACEHOLDER
 from sources.decoding.conversion import BadValue, to_arrow_array
-from sources.decoding.decoder import RowDecoder, field_reader
+from sources.decoding.decoder import RowDecoder
 from sources.decoding.json_shapes import JsonShapes
 from sources.errors import InputError
 from tests.properties import examples
@@ -112,7 +112,7 @@ def _small_groups() -> Iterator[None]:
 def decoder(**more: Any) -> RowDecoder:
     declared = changes_source(KINDS, include=INCLUDE, **more)
     columns = declared.current(declared.columns_after({}))
-    return RowDecoder(field_reader(declared), declared.value_schema(columns))
+    return RowDecoder(declared.reader(), declared.value_schema(columns))
 
 
 def alone(of: RowDecoder, value: bytes) -> list[Any] | None:

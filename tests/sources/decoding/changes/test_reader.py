@@ -16,7 +16,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.decoding.changes.changed_columns import WidenedColumnError
 from sources.decoding.changes.values import PLACEHOLDER
 from sources.decoding.conversion import BadValue
-from sources.decoding.decoder import RowDecoder, field_reader
+from sources.decoding.decoder import RowDecoder
 from sources.errors import InputError
 from tests.properties import examples
 from tests.sources.decoding.value_case import ORIGIN, changes_source, decoded
@@ -145,7 +145,7 @@ def test_encodings_are_those_that_the_schema_of_the_record_tells() -> None:
 
 def test_records_with_and_without_a_schema_may_follow_each_other() -> None:
     declared = source()
-    decoder = RowDecoder(field_reader(declared), declared.value_schema(COLUMNS))
+    decoder = RowDecoder(declared.reader(), declared.value_schema(COLUMNS))
 
     def prices(*documents: Any) -> list[Any]:
         # Written as Kafka Connect does: without blanks.
@@ -244,7 +244,7 @@ class TestLongValuesThatAnUpdateLeftAsTheyWere:
     def test_a_sample_of_such_changes_lacks_no_column(self) -> None:
         declared = source(**self.DECLARED)
         value = json.dumps(envelope("u", name=PLACEHOLDER, tags=None)).encode()
-        assert {*declared.value_columns} <= {*field_reader(declared).fields(value)}
+        assert {*declared.value_columns} <= {*declared.reader().fields(value)}
 
     def test_a_change_with_all_values_names_none(self) -> None:
         assert read(envelope("u", tags=None), source(**self.DECLARED))["kept"] is None

@@ -15,7 +15,9 @@ COLUMNS = {"id": "bigint", "line": "int", "name": "string"}
 
 
 def keys(**more: Any) -> RecordKeys:
-    return RecordKeys(changes_source(COLUMNS, **more))
+    table = changes_source(COLUMNS, **more).changes
+    assert table is not None
+    return RecordKeys(table)
 
 
 def plain(**columns: Any) -> bytes:

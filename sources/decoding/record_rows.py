@@ -1,0 +1,209 @@
+"""Declaration of how the records of a Kafka topic become rows: format, schema, metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, get_args
+
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from sources.decoding.base import FieldReader
+from sources.decoding.changes.declared_table import DeclaredTable
+from sources.decoding.record_columns import RecordColumns, RecordPart
+from sources.decoding.value_formats.json_values import JsonValues
+from sources.decoding.value_formats.registry import (
+    VALUE_FORMATS,
+    AnyValueFormat,
+    formats_of_fields,
+)
+from sources.errors import InputError
+
+FORMATS_FIELDS = "the fields of the format"
+"""What Pydantic calls :attr:`RecordRows.value`; no field of a YAML file can have this name."""
+_FORMATS_OF_FIELD = formats_of_fields()
+
+
+class RecordRows(RecordColumns):
+    """Part of a topic's declaration: how its records become rows.
+
+    Attributes:
+        value: Format of the values, with its own fields. In a YAML file these stand beside the
+            others.
+        format: Encoding of a record's value; ``raw`` keeps the bytes, in a column ``value``.
+    """
+
+    value: AnyValueFormat = Field(default=JsonValues(), validation_alias=FORMATS_FIELDS)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sets_the_formats_fields_apart(cls, document: Any) -> Any:
+        if not isinstance(document, dict):
+            return document
+        form = document.get("format", "json")
+        if not isinstance(form, str) or form not in VALUE_FORMATS:
+            known = ", ".join(VALUE_FORMATS)
+            message = f"`format: {form}` is no format of a topic's values. Write one of {known}."
+            raise ValueError(message)
+        others, own = {}, {"format": form}
+        for name, given in document.items():
+            if name not in _FORMATS_OF_FIELD:
+                others[name] = given
+            elif form in _FORMATS_OF_FIELD[name]:
+                own |= {} if given is None else {name: given}
+            elif given is not None:
+                allowed = " or ".join(f"`format: {each}`" for each in _FORMATS_OF_FIELD[name])
+                message = (
+                    f"`{name}` has no meaning with `format: {form}`. Remove it, or declare "
+                    f"{allowed}."
+                )
+                raise ValueError(message)
+        return {**others, FORMATS_FIELDS: own}
+
+    @model_validator(mode="after")
+    def _columns_fit_the_format(self) -> RecordRows:
+        for name, what in self.envelope_columns.items():
+            if what not in self.value.parts:
+                having = [each for each, model in VALUE_FORMATS.items() if what in model.parts]
+                message = (
+                    f"`include.{name}: {what}` is available with `format: {' or '.join(having)}` "
+                    f"only; here it is `format: {self.format}`. Remove it, or name a part of the "
+                    f"Kafka record: {', '.join(get_args(RecordPart))}."
+                )
+                raise ValueError(message)
+        if self.columns is not None:
+            self.check_included(self.columns)
+        self.value.check(self)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _flat(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the fields with those of the format beside them, as a YAML file has them."""
+        dumped = dump(self)
+        own = dumped.pop("value", {})
+        return {**dumped, **own}
+
+    @classmethod
+    def written(cls) -> dict[str, FieldInfo]:
+        """Return the fields by the names that they have in the YAML file, with those of formats."""
+        own: dict[str, FieldInfo] = {}
+        for model in VALUE_FORMATS.values():
+            for name, info in model.model_fields.items():
+                optional = copy(info)
+                if info.is_required():
+                    # With the other formats it is left out.
+                    optional.default = None
+                own.setdefault(name, optional)
+        fields: dict[str, FieldInfo] = {}
+        for name, info in super().written().items():
+            fields |= own if name == FORMATS_FIELDS else {name: info}
+        return fields
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the JSON Schema of the YAML file, in which the formats' fields are flat."""
+        reference = handler(core_schema)
+        schema = handler.resolve_ref_schema(reference)
+        fields: dict[str, Any] = {}
+        for each in schema["properties"].pop(FORMATS_FIELDS)["oneOf"]:
+            fields = {**handler.resolve_ref_schema(each)["properties"], **fields}
+        fields["format"] = {**fields["format"], "enum": list(VALUE_FORMATS)}
+        del fields["format"]["const"]
+        schema["properties"] |= fields
+        return reference
+
+    @property
+    def format(self) -> str:
+        """Name of the format of the values."""
+        return self.value.format
+
+    @property
+    def changes(self) -> DeclaredTable | None:
+        """The table that the records are changes of; None if they are rows."""
+        return self.value.changes
+
+    @property
+    def extras(self) -> Sequence[tuple[str, str]]:
+        """Extras of this project that reading needs, each with what needs it, for messages."""
+        return self.value.extras
+
+    @property
+    def declared_columns(self) -> dict[str, str] | None:
+        """All declared columns of a row and their Spark SQL types, those of ``include`` first.
+
+        Computed; None if none are declared, so that those of the preceding source apply.
+        """
+        columns = self.columns or self.value.own_columns
+        return None if columns is None else {**self.included_types, **columns}
+
+    def columns_after(self, before: Mapping[str, str]) -> dict[str, str]:
+        """Return all columns of a row and their Spark SQL types.
+
+        Args:
+            before: Columns of the preceding source, used if this one declares none; empty if it is
+                the first source.
+
+        Raises:
+            InputError: A column of ``include`` is not among them, or has another type.
+        """
+        if (declared := self.declared_columns) is not None:
+            return declared
+        for name in self.include:
+            if name not in before:
+                message = f"`include.{name}`: the preceding source has no column `{name}`."
+                hint = (
+                    f"Name one of its columns ({', '.join(before)}), or declare all columns of "
+                    "this source in `schema`."
+                )
+                if not before:
+                    hint = "Declare all columns of this source in `schema`."
+                raise InputError(message, hint, field=f"include.{name}", column=name)
+        self.check_included(before)
+        return dict(before)
+
+    @property
+    def value_columns(self) -> dict[str, str]:
+        """Declared columns that are filled from a record's value, and their Spark SQL types.
+
+        Computed; empty if no columns are declared, so that those of the preceding source apply.
+        """
+        columns = self.declared_columns or {}
+        return {name: kind for name, kind in columns.items() if name not in self.include}
+
+    def current(self, columns: Mapping[str, str]) -> dict[str, str]:
+        """Return columns as records have them now: those of a captured table may have changed.
+
+        Args:
+            columns: Names and Spark SQL types of the columns as the generation began.
+        """
+        return dict(columns) if self.changes is None else self.changes.current(columns)
+
+    def reader(self) -> FieldReader:
+        """Build the decoder of the values.
+
+        Raises:
+            InputError: A file of the declaration can't be read or used; or a library of the format
+                is not installed.
+        """
+        return self.value.reader(self)
+
+    def checkpoint_contract(self) -> dict[str, object]:
+        """Return the settings that must not change while a streaming checkpoint is in use.
+
+        They decide what a record means: rows from before and after a change would not agree. The
+        caller compares them with those that were recorded when the checkpoint began. Empty for
+        plain JSON.
+        """
+        shared = self.model_dump(include={"include", "select"}, exclude_defaults=True)
+        return {**shared, **self.value.contract()}

@@ -1,0 +1,1 @@
+"""Formats of a Kafka record's value, one module each; :mod:`.registry` lists them."""

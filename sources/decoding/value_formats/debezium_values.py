@@ -1,0 +1,54 @@
+"""Format ``debezium``: each value is the change of a row of a database table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Self, get_args
+
+from sources.decoding.base import FieldReader
+from sources.decoding.changes.declared_table import DeclaredTable
+from sources.decoding.record_columns import EnvelopePart, RecordColumns
+from sources.decoding.value_formats.base import ValueFormat
+
+
+class DebeziumValues(DeclaredTable, ValueFormat):
+    """Envelopes of Debezium, in JSON or Avro."""
+
+    title = "Debezium"
+    # Debezium writes them for compaction, after a delete, which says all.
+    has_tombstones = True
+    parts = frozenset(get_args(EnvelopePart))
+
+    format: Literal["debezium"]
+
+    @property
+    def extras(self) -> Sequence[tuple[str, str]]:
+        """The client of the registry and the library of Avro, if there is a registry."""
+        return [] if self.registry is None else self.registry.extras
+
+    @property
+    def changes(self) -> DeclaredTable:
+        """The table that the values are changes of."""
+        return self
+
+    def check(self, columns: RecordColumns) -> None:
+        """Refuse a topic without ``schema``, and columns that the table's do not fit."""
+        self.check_columns(columns)
+
+    def reader(self, columns: RecordColumns) -> FieldReader:
+        """Build the decoder; the registry is asked only when values are decoded."""
+        # Few need it.
+        from sources.decoding.changes.reader import DebeziumReader  # noqa: PLC0415
+
+        return DebeziumReader(self, columns)
+
+    def contract(self) -> dict[str, object]:
+        """Return the table, and whether values have a schema id in front, if so."""
+        framed = {} if self.registry is None else {"framed": True}
+        return {"table": self.table, **framed}
+
+    def located(self, locate: Callable[[str], str]) -> Self:
+        """Return a copy with absolute paths of the registry's TLS files."""
+        if self.registry is None:
+            return self
+        return self.model_copy(update={"registry": self.registry.located(locate)})

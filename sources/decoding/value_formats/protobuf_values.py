@@ -1,0 +1,64 @@
+"""Format ``protobuf``: each value is a message of Protocol Buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from sources.decoding.base import FieldReader
+from sources.decoding.record_columns import RecordColumns
+from sources.decoding.value_formats.base import ValueFormat
+
+
+class ProtobufValues(ValueFormat):
+    """Messages of Protocol Buffers, all of one type.
+
+    Attributes:
+        descriptor: File with the message's ``FileDescriptorSet``, imports included
+            (``protoc --include_imports -o``). Relative to the pipeline's file.
+        message: Full name of the message type, with its package.
+        wire_format: ``confluent`` if values are in Confluent's wire format, with a schema id in
+            front; ``plain`` or left out if not.
+    """
+
+    title = "Protobuf"
+
+    format: Literal["protobuf"]
+    descriptor: str
+    message: str
+    wire_format: Literal["plain", "confluent"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_the_message(cls, given: Any) -> Any:
+        if isinstance(given, dict) and not {"descriptor", "message"} <= given.keys():
+            message = (
+                "`format: protobuf` needs `descriptor` and `message`: the file of a "
+                "FileDescriptorSet (`protoc --include_imports -o`) and the full name of the "
+                "message type, such as `shop.Order`. Declare both."
+            )
+            raise ValueError(message)
+        return given
+
+    def reader(self, _columns: RecordColumns) -> FieldReader:
+        """Build the decoder.
+
+        Raises:
+            InputError: The file of ``descriptor`` can't be read, is not a ``FileDescriptorSet``
+                with all imports, or does not have the message type.
+        """
+        # Few need it.
+        from sources.decoding.protobuf import ProtobufReader  # noqa: PLC0415
+
+        framed = self.wire_format == "confluent"
+        return ProtobufReader.of_file(self.descriptor, self.message, framed=framed)
+
+    def contract(self) -> dict[str, object]:
+        """Return the message type, and the declared wire format."""
+        return self.model_dump(include={"message", "wire_format"}, exclude_defaults=True)
+
+    def located(self, locate: Callable[[str], str]) -> Self:
+        """Return a copy with the absolute path of the descriptor."""
+        return self.model_copy(update={"descriptor": locate(self.descriptor)})

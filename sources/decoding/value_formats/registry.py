@@ -1,0 +1,55 @@
+"""The formats of a record's value, by the names that declarations use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Union
+
+from pydantic import Discriminator, Tag
+
+from sources.decoding.value_formats.avro_values import AvroValues
+from sources.decoding.value_formats.base import ValueFormat
+from sources.decoding.value_formats.debezium_values import DebeziumValues
+from sources.decoding.value_formats.json_values import JsonValues
+from sources.decoding.value_formats.protobuf_values import ProtobufValues
+from sources.decoding.value_formats.raw_values import RawValues
+
+VALUE_FORMATS: Mapping[str, type[ValueFormat]] = {
+    "json": JsonValues,
+    "avro": AvroValues,
+    "protobuf": ProtobufValues,
+    "debezium": DebeziumValues,
+    "raw": RawValues,
+}
+"""The model of each format. One that is added here can be declared."""
+
+
+def _tag(value: Any) -> str:
+    """Return what Pydantic's errors call a format; no column can have this name."""
+    name = value["format"] if isinstance(value, dict) else value.format
+    return f"values of format {name}"
+
+
+VALUE_TAGS: Mapping[str, type[ValueFormat]] = {
+    _tag({"format": name}): model for name, model in VALUE_FORMATS.items()
+}
+"""The models, by what Pydantic's errors call them."""
+
+if TYPE_CHECKING:
+    AnyValueFormat = ValueFormat
+else:
+    # The members are not known to a type checker, so that a format is added in one place.
+    AnyValueFormat = Annotated[
+        Union[tuple(Annotated[model, Tag(tag)] for tag, model in VALUE_TAGS.items())],  # noqa: UP007
+        Discriminator(_tag),
+    ]
+"""A value's format as it is declared: one of the models, by ``format``."""
+
+
+def formats_of_fields() -> dict[str, list[str]]:
+    """Return the names of the formats with which each field of a format has a meaning."""
+    found: dict[str, list[str]] = {}
+    for name, model in VALUE_FORMATS.items():
+        for field in model.model_fields:
+            found.setdefault(field, []).append(name)
+    return found

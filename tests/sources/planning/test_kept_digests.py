@@ -1,0 +1,46 @@
+"""Digests of declarations: those that states hold stay valid, whatever becomes of the models."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from sources.config.file_source import FileSource
+from sources.config.loader import LoadedPipeline, validated
+from sources.config.pipeline import Pipeline
+from sources.decoding.value_formats.registry import VALUE_FORMATS, formats_of_fields
+from sources.formats.csv import CsvOptions
+from sources.planning.planned_by import PlannedBy
+
+# As an early version wrote them. What is declared here never gets other digests: a state would
+# refuse to continue. A new option gets a line of its own.
+KEPT: list[dict[str, Any]] = json.loads((Path(__file__).parent / "kept_digests.json").read_text())
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=range(len(KEPT)))
+def test_a_declaration_has_the_digests_that_older_states_hold(kept: dict[str, Any]) -> None:
+    path = Path("/pipelines/orders.yaml")
+    loaded = LoadedPipeline(path, validated(path, kept["declared"], Pipeline, {}))
+    loaded = replace(loaded, pipeline=loaded.pipeline.located(loaded.locate))
+    assert PlannedBy.of(loaded).parts == kept["digests"]
+
+
+def test_kept_declarations_have_every_format_and_every_field_of_one() -> None:
+    sources = [source for kept in KEPT for source in kept["declared"]["sources"]]
+    of_topics = [each for each in sources if each["type"] == "kafka"]
+    of_files = {each["format"] for each in sources if each["type"] == "files"}
+    assert {each.get("format", "json") for each in of_topics} == set(VALUE_FORMATS)
+    assert of_files == set(get_args(FileSource.model_fields["format"].annotation))
+    assert formats_of_fields().keys() <= {field for each in of_topics for field in each}
+
+
+def test_an_option_that_came_later_counts_only_where_it_is_declared() -> None:
+    class Later(CsvOptions):
+        escape: str | None = None
+
+    assert Later(delimiter=";").contract() == CsvOptions(delimiter=";").contract()
+    assert Later(escape="\\").contract() == {**CsvOptions().contract(), "escape": "\\"}

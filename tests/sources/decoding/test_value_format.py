@@ -51,7 +51,7 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
         ({"format": "xml"}, "`format: xml` is no format of a topic's values. Write one of json, a"),
         (
             {"format": "avro", "registry": {"urll": "r"}},
-            "registry.urll: unknown field; did you mean",
+            "  sources.0.registry.urll: unknown field; did you mean",
         ),
         ({"avro_schem": "a.avsc"}, "  sources.0.avro_schem: unknown field; did you mean `avro_sch"),
         ({"value": {"format": "raw"}}, "  sources.0.value: unknown field"),

@@ -64,7 +64,7 @@ test-all: install
 fast: install
 	$(SHORT) $(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
-# Dagster's UI in a real browser; Debian's Chromium is installed if it is missing.
+# Dagster's UI in a real browser, Debian's Chromium.
 test-ui: install
 	$(BIN)/python -m pytest tests/browser
 

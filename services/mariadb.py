@@ -25,6 +25,8 @@ class LocalMariaDb(MySqlServer):
         create = [str(programs.paths["mariadb-install-db"]), "--no-defaults"]
         create += [*places(programs.root), f"--datadir={data}", "--skip-test-db"]
         create += ["--auth-root-authentication-method=normal", "--innodb-log-file-size=16M"]
+        # Even where the machine's own name has no address.
+        create += ["--force"]
         create_data(self.packages.name, create, data)
 
     def _with_password(self, user: str) -> list[str]:

@@ -57,10 +57,12 @@ class Programs(NamedTuple):
     Attributes:
         paths: Path of each, by name.
         root: The folder that corresponds to ``/`` for what the programs look for at fixed places.
+        libraries: Folders of the libraries that came with them; none if they are installed.
     """
 
     paths: Mapping[str, Path]
     root: Path
+    libraries: tuple[Path, ...] = ()
 
 
 class MissingServerError(InputError):
@@ -101,7 +103,8 @@ POSTGRESQL, MARIADB, MYSQL, REDIS, PROMETHEUS, CHROMIUM = SERVERS = (
     Server("Prometheus", ("prometheus",), ("usr/bin/prometheus",)),
     Server(
         "Chromium",
-        ("chromium-headless-shell", "fonts-dejavu-core"),
+        # Playwright's own program needs the last one.
+        ("chromium-headless-shell", "fonts-dejavu-core", "libatomic1"),
         ("usr/lib/chromium/chromium-headless-shell",),
     ),
 )
@@ -126,7 +129,8 @@ def obtain(server: Server) -> Programs:
     folder = cache_folder() / "servers" / f"{server.name.lower()}-{digest}"
     make_once(folder, partial(_unpack, server, folder))
     names = (Path(pattern).name for pattern in server.programs)
-    return Programs({name: folder / "bin" / name for name in names}, folder / "root")
+    paths = {name: folder / "bin" / name for name in names}
+    return Programs(paths, folder / "root", _libraries(folder / "root"))
 
 
 def _installed(server: Server) -> Programs:
@@ -165,7 +169,7 @@ def _unpack(server: Server, final: Path, folder: Path) -> None:
     def later(pattern: str) -> list[str]:
         return [str(final / path.relative_to(folder)) for path in root.glob(pattern)]
 
-    libraries = ":".join(path for pattern in _LIBRARIES for path in later(pattern))
+    libraries = ":".join(str(final / path.relative_to(folder)) for path in _libraries(root))
     (folder / "bin").mkdir()
     for pattern in server.programs:
         if not (program := later(pattern)):
@@ -179,6 +183,10 @@ def _unpack(server: Server, final: Path, folder: Path) -> None:
         script = folder / "bin" / Path(pattern).name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
         script.chmod(0o755)
+
+
+def _libraries(root: Path) -> tuple[Path, ...]:
+    return tuple(path for pattern in _LIBRARIES for path in root.glob(pattern))
 
 
 def main() -> None:

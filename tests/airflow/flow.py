@@ -12,7 +12,7 @@ from spark_jobs.launch import process
 from spark_jobs.run_state.heartbeat import Heartbeat
 from tests.airflow.server import PATIENCE_S, Airflow
 from tests.e2e.case import Case
-from tests.services.processes import wait_for
+from tests.services.processes import all_running, wait_for
 
 ROOT = Path(__file__).parents[2]
 DAG = "flight_events"
@@ -114,11 +114,8 @@ class Flow:
 
     def commands(self, step: str) -> list[int]:
         """Processes of the commands of a step that are under way."""
-        found = subprocess.run(
-            ["pgrep", "-f", f"main\\(\\) step {self.loaded.path} {step} --json$"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        return [int(pid) for pid in found.stdout.split()]
+        words = f"main() step {self.loaded.path} {step} --json"
+        return [each.pid for each in all_running() if each.command.endswith(words)]
 
     def task_processes(self, step: str) -> list[int]:
         """The command of a step that is under way, its task, and the worker that runs the task."""

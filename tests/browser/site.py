@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import pytest
 import yaml
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -159,14 +161,29 @@ def dagster_ui(folder: Path, declared: Path) -> Iterator[str]:
 def browser() -> Iterator[Browser]:
     """A real Chromium without a window."""
     chromium = obtain(CHROMIUM)
-    with sync_playwright() as playwright:
+    with TemporaryDirectory() as folder, ExitStack() as cleanup:
+        # Playwright's program, which starts the browser, finds libraries and fonts nowhere else.
+        with pytest.MonkeyPatch.context() as patch:
+            for libraries in chromium.libraries:
+                patch.setenv("LD_LIBRARY_PATH", str(libraries), prepend=os.pathsep)
+            if chromium.libraries:
+                patch.setenv("FONTCONFIG_FILE", str(_describe_fonts(chromium.root, Path(folder))))
+            playwright = cleanup.enter_context(sync_playwright())
         started = playwright.chromium.launch(
             executable_path=chromium.paths["chromium-headless-shell"],
             args=["--no-sandbox", "--disable-gpu"],
-            # Its fonts come with it.
-            env={**os.environ, "FONTCONFIG_SYSROOT": str(chromium.root)},
         )
-        try:
-            yield started
-        finally:
-            started.close()
+        cleanup.callback(started.close)
+        yield started
+
+
+def _describe_fonts(root: Path, folder: Path) -> Path:
+    """Write which fonts there are, and which of them `serif` and `monospace` are."""
+    kinds = root / "usr" / "share" / "fontconfig" / "conf.avail"
+    file = folder / "fonts.conf"
+    file.write_text(
+        f"<fontconfig><dir>{root / 'usr' / 'share' / 'fonts'}</dir><cachedir>{folder}</cachedir>"
+        f"<include>{kinds / '45-latin.conf'}</include>"
+        f"<include>{kinds / '60-latin.conf'}</include></fontconfig>"
+    )
+    return file

@@ -29,7 +29,7 @@ from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch.record import last_launch
 from tests.e2e.case import Case, windows
 from tests.services.lake import Edit
-from tests.services.processes import child_of, runs, wait_for
+from tests.services.processes import all_running, child_of, runs, wait_for
 
 Victim = Literal["driver", "JVM", "driver and JVM", "watcher", "watcher and driver", "broker"]
 VICTIMS: dict[Victim, int] = {
@@ -235,7 +235,7 @@ class Chain:
             return was_there
         killed = False
         jvm = launch.group
-        with contextlib.suppress(ProcessLookupError, subprocess.CalledProcessError):
+        with contextlib.suppress(ProcessLookupError):
             if not runs(jvm):
                 return was_there
             driver = child_of(jvm)
@@ -265,14 +265,13 @@ class Broker:
         self._start()
 
     def kill_and_start_again(self) -> None:
-        pids = subprocess.run(
-            ["pgrep", "-f", str(self._folder / "server.properties")],
-            capture_output=True, text=True, check=True,
-        ).stdout.split()  # fmt: skip
-        for pid in map(int, pids):
+        settings = str(self._folder / "server.properties")
+        pids = [each.pid for each in all_running() if settings in each.command]
+        assert pids
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not any(runs(int(pid)) for pid in pids), "the broker's end")
+        wait_for(lambda: not any(map(runs, pids)), "the broker's end")
         self._running.stop()
         self._start()
 

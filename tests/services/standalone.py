@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from services.process import HOST, end, free_ports, spawn
 from spark_jobs.jvm.java import require_java
 from spark_jobs.jvm.spark_version import spark_home
-from tests.services.processes import child_of, wait_for
+from tests.services.processes import all_running, child_of, wait_for
 
 _WORKERS = 2
 _DAEMON = {
@@ -38,10 +37,11 @@ class Standalone(NamedTuple):
 
     def executors(self) -> set[int]:
         """Process ids of the executors that run now."""
-        parents = ",".join(str(pid) for pid in self.workers)
-        command = ["pgrep", "-P", parents, "-f", "CoarseGrainedExecutorBackend"]
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        return {int(pid) for pid in found.stdout.split()}
+        return {
+            each.pid
+            for each in all_running()
+            if each.parent in self.workers and "CoarseGrainedExecutorBackend" in each.command
+        }
 
 
 @contextmanager

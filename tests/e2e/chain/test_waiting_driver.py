@@ -22,7 +22,7 @@ from spark_jobs.launch.submission import submit
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
 from tests.e2e.case import HISTORY, Case, wrong
-from tests.services.processes import runs, wait_for
+from tests.services.processes import all_running, runs, wait_for
 
 pytestmark = [pytest.mark.analysis, pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 # Writes down which driver applies it, and does not return while there is a file `hold`.
@@ -98,8 +98,7 @@ def require_complete(loaded: LoadedPipeline) -> None:
 
 def require_nothing_left(group: int) -> None:
     def is_there() -> bool:
-        found = subprocess.run(["pgrep", "-g", str(group)], capture_output=True, check=False)
-        return bool(found.stdout)
+        return any(each.group == group for each in all_running())
 
     wait_for(lambda: not is_there(), "the end of Spark's processes", 60)
 

@@ -17,6 +17,7 @@ from sources.state.local_copy import local_copy
 from sources.storage.documents import LocalDocuments
 from sources.storage.folder import Folder
 from spark_jobs.run_state import run_log
+from tests.services.processes import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +66,14 @@ def test_copies_of_modules_and_logs_are_the_owners(
 def test_of_several_that_want_a_folder_one_fills_it_and_the_others_wait(cache: Path) -> None:
     everybody, filled = Barrier(4), []
 
+    def others_wait() -> bool:
+        inode = (cache / "whole.lock").stat().st_ino
+        locks = Path("/proc/locks").read_text().splitlines()
+        return sum("->" in line and f":{inode} " in line for line in locks) == 3
+
     def fill(folder: Path) -> None:
-        # All others wait by now, or are about to.
         filled.append(folder)
+        wait_for(others_wait, "the others to wait")
         assert not (cache / "whole").exists()
         (folder / "file").write_text("complete")
 

@@ -91,7 +91,8 @@ security: install
 	  --output-file $(AUDIT)/sbom.cdx.json $(BIN)/python
 	$(AUDIT)/venv/bin/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
 
-# Kills at random instants; the tests do a few of them. `make crash KILLS=1000 SEED=8 STORE=s3`
+# Kills at random instants; the tests do a few of them. `make crash KILLS=1000 SEED=8 STORE=s3`;
+# `versitygw` is an S3 store that serves many requests at once.
 KILLS ?= 100
 SEED ?= 7
 STORE ?= disk

@@ -12,8 +12,9 @@ from unittest.mock import patch
 
 from tests.services.hdfs_server import hdfs_server
 from tests.services.s3_server import LOGIN, client, s3_server, tell
+from tests.services.versitygw import Versitygw, require_versitygw
 
-Kind = Literal["disk", "s3", "lossy-s3", "hdfs"]
+Kind = Literal["disk", "s3", "versitygw", "lossy-s3", "hdfs"]
 Edit = Callable[[dict[str, Any]], None]
 BUCKET = "lake"
 # Of all requests: asked for less load, lost, answered without the answer arriving, or with the
@@ -32,16 +33,25 @@ def lake(kind: Kind, folder: Path) -> Iterator[Edit]:
     """Start a store; yields what moves the declaration of a pipeline into it."""
     if kind == "disk":
         yield lambda _: None
+    elif kind == "versitygw":
+        require_versitygw()
+        with patch.dict(os.environ, LOGIN), Versitygw() as store:
+            yield _in_bucket(store.endpoint)
     elif kind in ("s3", "lossy-s3"):
         with patch.dict(os.environ, LOGIN), s3_server() as endpoint:
-            client(endpoint).create_bucket(Bucket=BUCKET)
+            edit = _in_bucket(endpoint)
             if kind == "lossy-s3":
                 tell(endpoint, "faults", seed=1, shares=LOSSES)
-            yield _moved(f"s3://{BUCKET}", {"s3": {"endpoint": endpoint}})
+            yield edit
     else:
         (folder / "hdfs").mkdir()
         with hdfs_server(folder / "hdfs") as namenode:
             yield _moved(f"hdfs://{namenode}", {})
+
+
+def _in_bucket(endpoint: str) -> Edit:
+    client(endpoint).create_bucket(Bucket=BUCKET)
+    return _moved(f"s3://{BUCKET}", {"s3": {"endpoint": endpoint}})
 
 
 def _moved(root: str, fields: dict[str, Any]) -> Edit:

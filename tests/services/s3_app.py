@@ -1,4 +1,7 @@
-"""The S3 server with faults, python -m tests.services.s3_app PORT.
+"""The S3 server with faults, python -m tests.services.s3_app PORT [STORE].
+
+It keeps objects in memory, or passes requests on to a store, whose URL it is given. A store gets as
+many at once as there are; the server itself answers one after the other.
 
 It can be told (``POST /_faults``) to fail as networks and stores do: to lose requests and answers,
 to cut answers off or damage them, to do a request twice, to be slow, to ask for less load, to lack
@@ -11,6 +14,7 @@ refuses a login that has expired.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import random
@@ -21,10 +25,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, NoReturn
-from urllib.parse import parse_qs
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import parse_qs, urlsplit
 
 from services.s3_app import S3App, serve
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
 
 SLOW_DOWN = (
     b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -36,15 +44,21 @@ EXPIRED = (
     b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 )
 HOLD_S = 60.0
+_OF_CONNECTION = ("HTTP_CONNECTION", "HTTP_EXPECT", "HTTP_TRANSFER_ENCODING")
+_OF_SERVER = ("connection", "content-length", "date", "server", "transfer-encoding")
 _KEY = re.compile(r"Credential=([^/]+)/")
 _NUMBERS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|[0-9]+")
 
 
-class Server(S3App):
-    """The WSGI application."""
+class Server:
+    """The WSGI application.
 
-    def __init__(self) -> None:
-        super().__init__()
+    Args:
+        store: What answers the requests that reach it.
+    """
+
+    def __init__(self, store: WSGIApplication) -> None:
+        self._store = store
         self._counts: Counter[str] = Counter()
         self._expired: frozenset[str] = frozenset()
         self._faults: dict[str, Any] = {}
@@ -97,10 +111,9 @@ class Server(S3App):
             return [LACKING]
         if what == "lose request":
             self._hang_up(environ)
-        for _ in range(2 if what == "repeat" else 1):
-            again = {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-            again.pop("HTTP_TRANSFER_ENCODING", None)
-            answer = super().__call__(again, start_response)
+        if what == "repeat":
+            self._store(self._again(environ, body), lambda *_: io.BytesIO().write)
+        answer = self._store(self._again(environ, body), start_response)
         if what == "lose answer":
             self._hang_up(environ)
         if what == "damage answer" and environ["REQUEST_METHOD"] == "GET":
@@ -148,6 +161,12 @@ class Server(S3App):
         raise ConnectionResetError
 
     @staticmethod
+    def _again(environ: Any, body: bytes) -> Any:
+        again = {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        again.pop("HTTP_TRANSFER_ENCODING", None)
+        return again
+
+    @staticmethod
     def _body(environ: Any) -> bytes:
         source = environ["wsgi.input"]
         if environ.get("wsgi.input_terminated"):
@@ -155,5 +174,33 @@ class Server(S3App):
         return bytes(source.read(int(environ.get("CONTENT_LENGTH") or 0)))
 
 
+class Forward:
+    """The WSGI application that passes requests on, as they were signed: path, host and body.
+
+    Args:
+        url: Address of the store.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._address = urlsplit(url).netloc
+
+    def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
+        method, body = environ["REQUEST_METHOD"], environ["wsgi.input"].read()
+        headers = {
+            name.removeprefix("HTTP_").replace("_", "-"): value
+            for name, value in environ.items()
+            if (name.startswith("HTTP_") and name not in _OF_CONNECTION) or name == "CONTENT_TYPE"
+        }
+        with contextlib.closing(HTTPConnection(self._address, timeout=HOLD_S)) as store:
+            store.request(method, environ["RAW_URI"], body, headers)
+            answer = store.getresponse()
+            data = answer.read()
+        told = [each for each in answer.getheaders() if each[0].lower() not in _OF_SERVER]
+        length = answer.headers["Content-Length"] if method == "HEAD" else str(len(data))
+        start_response(f"{answer.status} {answer.reason}", [*told, ("Content-Length", length)])
+        return [data]
+
+
 if __name__ == "__main__":
-    serve(Server(), int(sys.argv[1]))
+    (_, port, *store) = sys.argv
+    serve(Server(Forward(*store) if store else S3App()), int(port))

@@ -1,25 +1,46 @@
-"""An S3 server as a process of its own."""
+"""An S3 server as a process of its own, which fails as it is told to."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Literal
 from urllib.request import Request, urlopen
 
 import boto3
 
 from services.s3 import LOGIN, LocalS3, client
+from tests.services.versitygw import Versitygw, require_versitygw
 
-__all__ = ["LOGIN", "client", "require_logins", "s3_server", "tell"]
+__all__ = ["LOGIN", "STORES", "client", "require_logins", "s3_server", "tell"]
+
+Store = Literal["moto", "versitygw"]
+STORES = ["moto", "versitygw"]
+"""What tests of races run on: moto answers one request after the other, versitygw many at once."""
+
+
+class _FailingS3(LocalS3):
+    """The server with faults, and what is behind it."""
+
+    def __init__(self, *store: str) -> None:
+        super().__init__("tests.services.s3_app")
+        self._store = store
+
+    def _command(self, folder: Path, port: int) -> list[str]:
+        return [*super()._command(folder, port), *self._store]
 
 
 @contextmanager
-def s3_server() -> Iterator[str]:
-    """Its endpoint; the server can be told to fail."""
-    with LocalS3("tests.services.s3_app") as server:
-        yield server.endpoint
+def s3_server(store: Store = "moto") -> Iterator[str]:
+    """Its endpoint; the server can be told to fail, whatever is behind it."""
+    with ExitStack() as stack:
+        behind = []
+        if store == "versitygw":
+            require_versitygw()
+            behind.append(stack.enter_context(Versitygw()).endpoint)
+        yield stack.enter_context(_FailingS3(*behind)).endpoint
 
 
 def require_logins(endpoint: str) -> dict[str, str]:

@@ -22,33 +22,39 @@ from sources.storage.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from spark_jobs.target.ownership.take_over import OutdatedError, prepare
 from tests.services.processes import wait_for
-from tests.services.s3_server import LOGIN, client, s3_server, tell
+from tests.services.s3_server import LOGIN, STORES, client, s3_server, tell
 from tests.services.s3_session import session_on_s3
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 COLUMNS = pa.schema([("id", pa.int64())])
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
+@pytest.fixture(scope="module", params=STORES)
+def endpoint(request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in LOGIN.items():
             patch.setenv(name, value)
-        with s3_server() as running:
-            client(running).create_bucket(Bucket="lake")
+        with s3_server(request.param) as running:
+            client(running).create_bucket(Bucket=bucket_of(running))
             yield running
+
+
+def bucket_of(endpoint: str) -> str:
+    """One for each server: Hadoop's client keeps its connection to a bucket."""
+    return f"lake-{endpoint.rpartition(':')[2]}"
 
 
 @pytest.fixture
 def folder(endpoint: str, request: pytest.FixtureRequest) -> Iterator[Folder]:
-    yield Folder(f"s3://lake/{request.node.name}", S3Documents(S3Settings(endpoint=endpoint)))
+    url = f"s3://{bucket_of(endpoint)}/{request.node.originalname}"
+    yield Folder(url, S3Documents(S3Settings(endpoint=endpoint)))
     tell(endpoint, "free")
     tell(endpoint, "faults")
 
 
 @pytest.fixture
 def session(spark: SparkSession, endpoint: str) -> SparkSession:
-    return session_on_s3(spark, endpoint, "lake")
+    return session_on_s3(spark, endpoint, bucket_of(endpoint))
 
 
 def append(
@@ -168,11 +174,11 @@ def test_however_long_a_log_is_a_commit_lists_it_with_one_request(
     session: SparkSession, endpoint: str, folder: Folder
 ) -> None:
     append(session, folder, 0)
-    store = client(endpoint)
-    prefix = folder.url.removeprefix("s3://lake/")
+    store, bucket = client(endpoint), bucket_of(endpoint)
+    prefix = folder.url.removeprefix(f"s3://{bucket}/")
     # Sorted before the commits, as older ones are.
     for number in range(1200):
-        store.put_object(Bucket="lake", Key=f"{prefix}/_delta_log/{-number:05d}.json", Body=b"")
+        store.put_object(Bucket=bucket, Key=f"{prefix}/_delta_log/{-number:05d}.json", Body=b"")
     append(session, folder, 1)
     tell(endpoint, "requests")
     append(session, folder, 2)

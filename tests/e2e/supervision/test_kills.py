@@ -1,8 +1,9 @@
 """Whatever is killed, and whenever: run again, the table is exact.
 
 ``HYBRID_KILLS`` says how many kills (``make crash``: 100), ``HYBRID_SEED`` which ones, and
-``HYBRID_STORE`` where state, checkpoint and table are: ``disk``, ``s3``, ``hdfs``, or ``lossy-s3``,
-a store that loses and repeats requests.
+``HYBRID_STORE`` where state, checkpoint and table are: ``disk``, ``hdfs``, ``s3``, a store that
+answers one request after the other, ``versitygw``, one that answers many at once, or ``lossy-s3``,
+one that loses and repeats requests. Without it: on ``disk``, and in ``versitygw``.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ pytestmark = [
 ]
 KILLS = int(os.environ.get("HYBRID_KILLS", "2"))
 SEED = int(os.environ.get("HYBRID_SEED", "7"))
-STORE: Kind = os.environ.get("HYBRID_STORE", "disk")  # type: ignore[assignment]
+STORES = [name] if (name := os.environ.get("HYBRID_STORE")) else ["disk", "versitygw"]
 OF_ONE_CHAIN = 6
 
 
 @pytest.mark.timeout(1800 + 300 * KILLS)
-def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", STORES)
+def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(
+    tmp_path: Path, store: Kind
+) -> None:
     chance = random.Random(SEED)
     hits: Counter[tuple[str, str]] = Counter()
     bad: Counter[str] = Counter()
@@ -41,7 +45,7 @@ def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) 
     with ExitStack() as stack:
         broker = Broker(tmp_path / "broker")
         stack.callback(broker.stop)
-        move = stack.enter_context(lake(STORE, tmp_path))
+        move = stack.enter_context(lake(store, tmp_path))
         while hits.total() < KILLS:
             folder = tmp_path / f"chain-{chains}"
             folder.mkdir()
@@ -59,6 +63,6 @@ def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) 
             hits.update(chain.hits)
             bad.update(wrong(found))
             assert found.expected > 0
-            table = report(hits, bad, chains, STORE, SEED)
+            table = report(hits, bad, chains, store, SEED)
             sys.stderr.write(f"\n{table}\n")
             assert not bad, f"seed {SEED}, chain {chains}: {found}"

@@ -25,6 +25,7 @@ from sources.storage.s3_documents import S3Documents
 from sources.storage.settings import HdfsSettings, S3Settings
 from tests.services.gcs_server import gcs_server
 from tests.services.s3_server import LOGIN, client, s3_server
+from tests.services.versitygw import Versitygw, require_versitygw
 
 BUCKET = "documents"
 
@@ -34,6 +35,14 @@ def endpoint() -> Iterator[str]:
     with s3_server() as running:
         client(running).create_bucket(Bucket=BUCKET)
         yield running
+
+
+@pytest.fixture(scope="module")
+def versitygw() -> Iterator[str]:
+    require_versitygw()
+    with Versitygw() as running:
+        client(running.endpoint).create_bucket(Bucket=BUCKET)
+        yield running.endpoint
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +67,7 @@ def container(azurite: LocalAzurite, azure_container: str, monkeypatch: pytest.M
     params=[
         "a folder",
         pytest.param("S3", marks=pytest.mark.slow),
+        "versitygw",
         pytest.param("HDFS", marks=pytest.mark.slow),
         pytest.param("Azure", marks=pytest.mark.slow),
         # A stand-in: the tests show what is sent, and not what Google does.
@@ -69,10 +79,11 @@ def folder(
 ) -> Folder:
     if request.param == "a folder":
         return Folder(tmp_path / "state")
-    if request.param == "S3":
+    if request.param in {"S3", "versitygw"}:
         for name, value in LOGIN.items():
             monkeypatch.setenv(name, value)
-        settings = S3Settings(endpoint=request.getfixturevalue("endpoint"))
+        server = "endpoint" if request.param == "S3" else "versitygw"
+        settings = S3Settings(endpoint=request.getfixturevalue(server))
         return Folder(f"s3://{BUCKET}/{uuid.uuid4().hex}", S3Documents(settings))
     if request.param == "Google":
         for name, value in request.getfixturevalue("google").items():

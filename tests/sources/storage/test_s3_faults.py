@@ -18,16 +18,16 @@ from sources.storage.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.services.processes import wait_for
-from tests.services.s3_server import LOGIN, client, s3_server, tell
+from tests.services.s3_server import LOGIN, STORES, client, s3_server, tell
 
 pytestmark = pytest.mark.slow
 KINDS = ("refuse", "lose request", "lose answer", "cut answer", "repeat")
 SHARES = dict.fromkeys(KINDS, 0.05)
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with s3_server() as running:
+@pytest.fixture(scope="module", params=STORES)
+def endpoint(request: pytest.FixtureRequest) -> Iterator[str]:
+    with s3_server(request.param) as running:
         client(running).create_bucket(Bucket="lake")
         yield running
 

@@ -26,7 +26,7 @@ from spark_jobs.launch.submission import submit
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.lock import QueryLock, seen_lease
 from tests.services.processes import wait_for
-from tests.services.s3_server import LOGIN, client, s3_server
+from tests.services.s3_server import LOGIN, STORES, client, s3_server
 
 HOUR_S = 3600
 BUCKET = "lake"
@@ -96,12 +96,12 @@ def drive(host: str, _: int, pipeline: str, launch_id: str) -> None:
             time.sleep(0.5)
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
+@pytest.fixture(scope="module", params=STORES)
+def endpoint(request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in LOGIN.items():
             patch.setenv(name, value)
-        with s3_server() as running:
+        with s3_server(request.param) as running:
             client(running).create_bucket(Bucket=BUCKET)
             yield running
 

@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,9 +18,13 @@ from sources.errors import StateError, UnavailableError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.documents import LocalDocuments
 from sources.storage.folder import Folder
+from sources.storage.s3_documents import S3Documents
+from sources.storage.settings import S3Settings
 from spark_jobs.run_state import lease, lock
 from spark_jobs.run_state.lease import Lease, LeaseRecord, look, take
 from tests.services.processes import NEVER_ENDS, wait_for
+from tests.services.s3_server import LOGIN, client
+from tests.services.versitygw import Versitygw, require_versitygw
 
 NAME = "run/lease.json"
 HOLD = f"""
@@ -33,6 +40,22 @@ print(held is not None, flush=True)
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
+
+
+@pytest.fixture(params=["a folder", "versitygw"])
+def shared(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Folder]:
+    """A folder whose store serves many requests at once."""
+    if request.param == "a folder":
+        yield Folder(tmp_path)
+        return
+    require_versitygw()
+    for name, value in LOGIN.items():
+        monkeypatch.setenv(name, value)
+    with Versitygw() as store:
+        client(store.endpoint).create_bucket(Bucket="lake")
+        yield Folder("s3://lake/state", S3Documents(S3Settings(endpoint=store.endpoint)))
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +92,24 @@ def test_one_holds_it_until_it_is_released_and_each_takeover_has_a_higher_epoch(
     second = held_by(folder, "b")
     assert (first.record.epoch, second.record.epoch) == (0, 1)
     second.release()
+
+
+def test_of_many_that_take_it_at_once_one_gets_it_and_after_each_release_the_next_one(
+    shared: Folder,
+) -> None:
+    for epoch in range(5):
+        together = threading.Barrier(8)
+
+        def take_it(who: int, together: threading.Barrier = together) -> Lease | None:
+            together.wait(60)
+            return take(shared, NAME, f"{who}", is_driven=True)
+
+        with ThreadPoolExecutor(8) as pool:
+            taken = [lease for lease in pool.map(take_it, range(8)) if lease is not None]
+        (holder,) = taken
+        assert record(shared).holder == holder.record.holder
+        assert holder.record.epoch == epoch
+        holder.release()
 
 
 def test_who_launches_hands_it_over_to_the_driver_of_the_same_launch(folder: Folder) -> None:

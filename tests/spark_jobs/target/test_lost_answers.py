@@ -14,16 +14,16 @@ from sources.storage.folder import Folder
 from sources.storage.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from spark_jobs.target.delta_table import commit_once
-from tests.services.s3_server import LOGIN, client, s3_server, tell
+from tests.services.s3_server import LOGIN, STORES, client, s3_server, tell
 
 pytestmark = pytest.mark.slow
 ROWS = pa.table({"id": [1, 2]})
 BATCH = Transaction("pipeline", 7)
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch, s3_server() as running:
+@pytest.fixture(scope="module", params=STORES)
+def endpoint(request: pytest.FixtureRequest) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch, s3_server(request.param) as running:
         for name, value in LOGIN.items():
             patch.setenv(name, value)
         client(running).create_bucket(Bucket="lake")
@@ -32,7 +32,9 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def folder(endpoint: str, request: pytest.FixtureRequest) -> Folder:
-    made = Folder(f"s3://lake/{request.node.name}", S3Documents(S3Settings(endpoint=endpoint)))
+    made = Folder(
+        f"s3://lake/{request.node.originalname}", S3Documents(S3Settings(endpoint=endpoint))
+    )
     options = made.documents.delta_options
     DeltaTable.create(made.url, ROWS.schema, storage_options=options)
     return made

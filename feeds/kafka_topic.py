@@ -35,7 +35,8 @@ HEADER = "hybrid-feed"
 """Header of each record: the name of the feed that wrote it."""
 VERSION = "hybrid-version"
 """Header of each record: the version of the target that the row came with."""
-_LOOK_S = 10.0
+LOOK_S = 10.0
+"""Seconds to wait for each answer about the topic."""
 _TIMEOUT_S = 30.0
 # What a broker allows by default (transaction.max.timeout.ms).
 _TRANSACTION_MS = 900_000
@@ -244,7 +245,7 @@ class KafkaSink(FeedSink):
     def _connect(self) -> None:
         admin = AdminClient(self._settings, logger=QUIET)
         self._make_topic(admin)
-        metadata = admin.list_topics(self._feed.topic, _LOOK_S).topics[self._feed.topic]
+        metadata = admin.list_topics(self._feed.topic, LOOK_S).topics[self._feed.topic]
         self._partitions = len(metadata.partitions)
         self._consumer = Consumer(
             {**self._settings, "group.id": self._group, "enable.auto.commit": False}, logger=QUIET
@@ -269,10 +270,10 @@ class KafkaSink(FeedSink):
     def _make_topic(self, admin: AdminClient) -> None:
         """Create the topic, or check that it keeps the last record of each key for ever."""
         topic = self._feed.topic
-        if topic not in admin.list_topics(timeout=_LOOK_S).topics:
+        if topic not in admin.list_topics(timeout=LOOK_S).topics:
             new = NewTopic(topic, config={"cleanup.policy": "compact"})
             admin.create_topics([new])[topic].result(_TIMEOUT_S)
-            while topic not in admin.list_topics(timeout=_LOOK_S).topics:
+            while topic not in admin.list_topics(timeout=LOOK_S).topics:
                 time.sleep(0.1)
             return
         resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -292,13 +293,13 @@ class KafkaSink(FeedSink):
         self._is_empty = True
         for number in range(self._partitions):
             place = TopicPartition(self._feed.topic, number)
-            low, high = self._consumer.get_watermark_offsets(place, timeout=_LOOK_S)
+            low, high = self._consumer.get_watermark_offsets(place, timeout=LOOK_S)
             if low == high:
                 continue
             self._is_empty = False
             place.offset = low
             self._consumer.assign([place])
-            record = self._consumer.poll(_LOOK_S)
+            record = self._consumer.poll(LOOK_S)
             self._consumer.unassign()
             if record is None or record.error() is not None:
                 continue

@@ -35,7 +35,8 @@ from spark_jobs.target.table_snapshot import is_absolute
 _PLAIN = {"timestampNtz", "typeWidening", "typeWidening-preview"}
 _PLAIN |= {"v2Checkpoint", "vacuumProtocolCheck"}
 _ROWS = "feed_rows"
-_BATCH_ROWS = 20_000
+BATCH_ROWS = 20_000
+"""Rows that a sink is given at a time."""
 _MEMORY = "1GB"
 
 
@@ -91,7 +92,7 @@ class Rows:
         if sample is not None:
             rows = f"(FROM {_ROWS} USING SAMPLE reservoir({sample} ROWS))"
         found = self._connection.sql(f"SELECT {selected} FROM {rows} ORDER BY {order}")
-        reader = found.to_arrow_reader(_BATCH_ROWS)
+        reader = found.to_arrow_reader(BATCH_ROWS)
         assert reader is not None
         return reader
 

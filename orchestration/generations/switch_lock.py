@@ -31,7 +31,8 @@ _SWITCH_WAY_OUT = (
 _BACKFILL_WAY_OUT = (
     "no row of its range is replaced before its one commit, and the backfill can be repeated"
 )
-_POLL_S = 2.0
+POLL_S = 2.0
+"""Seconds between two looks whether the change of another process has ended."""
 
 
 class SwitchHolder(Record):
@@ -166,7 +167,7 @@ def in_turn(
             who = "" if holder is None else f" {holder.in_words()}"
             say(f"The {doing} waits until another backfill or upkeep of the table has ended.{who}")
         is_told = True
-        time.sleep(_POLL_S)
+        time.sleep(POLL_S)
     try:
         with alone(loaded, doing, way_out=way_out) as held:
             yield held

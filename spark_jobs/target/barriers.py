@@ -33,7 +33,7 @@ from spark_jobs.target.merging.changes import merge_changes
 from spark_jobs.target.merging.truncation import Truncation
 from spark_jobs.target.ownership.guard import TargetGuard
 
-_PATIENCE_S = 5.0
+PATIENCE_S = 5.0
 """Seconds that a micro-batch waits for the position of a barrier."""
 _POLL_S = 0.05
 _WHY = {
@@ -134,7 +134,7 @@ class Barriers:
 
         Waits for the position for some seconds, and gives the barrier up if that does not come.
         """
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             barrier = read_barrier(self._generation)
             if barrier is None or not barrier.is_open:
@@ -148,7 +148,7 @@ class Barriers:
             if barrier.position is not None:
                 return barrier
             if time.monotonic() > deadline:
-                why = f"its position was not written within {_PATIENCE_S:.0f} s"
+                why = f"its position was not written within {PATIENCE_S:.0f} s"
                 self._give_up(barrier, batch_id, why)
                 return None
             time.sleep(max(self._generation.poll_s, _POLL_S))

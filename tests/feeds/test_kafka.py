@@ -179,7 +179,7 @@ def test_records_of_others_are_not_deleted(case: Topic) -> None:
 
 
 def test_a_broker_that_is_down_is_waited_for(case: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feeds.kafka_topic._LOOK_S", 1.0)
+    monkeypatch.setattr("feeds.kafka_topic.LOOK_S", 1.0)
     case.declare({**case.feed, "bootstrap_servers": "127.0.0.1:1"})
     with pytest.raises(UnavailableError, match="The broker failed while feed `rows`"):
         case.deliver()

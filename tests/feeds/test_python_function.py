@@ -113,7 +113,7 @@ def test_a_call_that_failed_is_repeated_as_it_was(case: Function) -> None:
 
 
 def test_a_load_that_failed_begins_again(case: Function, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feeds.rows._BATCH_ROWS", 2048)
+    monkeypatch.setattr("feeds.rows.BATCH_ROWS", 2048)
     case.write(row(n) for n in range(6000))
     case.fail(1)
     with pytest.raises(RunError):

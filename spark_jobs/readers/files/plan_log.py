@@ -31,8 +31,8 @@ from sources.storage.delta_log import LOG, commit_name
 from sources.storage.folder import Folder
 
 CHECKPOINT_EVERY = 50  # versions
-# For each micro-batch Delta's source reads the versions that it takes files from as a whole.
-_ENTRIES_OF_VERSION = 10_000
+ENTRIES_OF_VERSION = 10_000
+"""Entries of a version at most: a micro-batch reads those that it takes files from as a whole."""
 
 
 def versions_of(entries: int) -> list[tuple[int, int]]:
@@ -45,8 +45,8 @@ def versions_of(entries: int) -> list[tuple[int, int]]:
         For each version the index of its first entry, and the index after its last one. Without
         entries it is one empty version, as a log has to have one to be read.
     """
-    starts = range(0, max(entries, 1), _ENTRIES_OF_VERSION)
-    return [(first, min(first + _ENTRIES_OF_VERSION, entries)) for first in starts]
+    starts = range(0, max(entries, 1), ENTRIES_OF_VERSION)
+    return [(first, min(first + ENTRIES_OF_VERSION, entries)) for first in starts]
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def test_a_plan_is_read_in_order_however_many_versions_its_log_has(
     form: str,
 ) -> None:
     of_version, entries = (3, [3, 3, 2]) if form == "parquet" else (1, [1, 1])
-    monkeypatch.setattr("spark_jobs.readers.files.plan_log._ENTRIES_OF_VERSION", of_version)
+    monkeypatch.setattr("spark_jobs.readers.files.plan_log.ENTRIES_OF_VERSION", of_version)
     case = Case(tmp_path, servers)
     if form == "parquet":
         # The latest events are in the file whose name comes first.

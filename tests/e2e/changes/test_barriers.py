@@ -154,7 +154,7 @@ def test_a_driver_that_is_killed_in_between_neither_loses_nor_doubles_rows(
 def test_a_barrier_without_a_position_or_out_of_time_is_given_up(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{BARRIERS}._PATIENCE_S", 0.1)
+    monkeypatch.setattr(f"{BARRIERS}.PATIENCE_S", 0.1)
     driver.barrier(1, None)
     driver.merge(1, up(1, "a", 20))
     driver.barrier(2, until_ms=1)

@@ -134,7 +134,7 @@ def test_a_range_that_is_refused_frees_the_table(case: GenerationCase) -> None:
 def test_backfills_take_turns_and_the_one_that_waits_says_for_what(
     case: GenerationCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestration.generations.switch_lock._POLL_S", 0.01)
+    monkeypatch.setattr("orchestration.generations.switch_lock.POLL_S", 0.01)
     said, is_told, order = list[str](), threading.Event(), list[str]()
 
     def say(text: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,14 +18,12 @@ from hypothesis import strategies as st
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.types import UUIDType
-from pyiceberg.utils.config import Config
 
 from sources.common.schema import names_and_types
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
-from sources.files.iceberg.table import metadata_file_of
 from sources.files.split_table import FileListing
 from sources.files.splits import list_source
 from tests.properties import examples
@@ -148,20 +149,41 @@ def test_a_column_that_was_renamed_is_found_in_older_files(tmp_path: Path) -> No
     assert found.splits["event_max_us"].to_pylist() == [BEGIN_US + 2, BEGIN_US + 4]
 
 
-def test_a_table_is_found_by_its_folder_and_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+LOOK_UP = """
+import sys
+from sources.config.file_source import FileSource
+from sources.errors import InputError
+from sources.files.iceberg.table import metadata_file_of
+source = {"type": "files", "name": "history", "format": "iceberg", "table": sys.argv[1]}
+try:
+    print(metadata_file_of(FileSource.model_validate(source)))
+except InputError as error:
+    print(error.message)
+"""
+
+
+def looked_up(folder: Path, table: str) -> str:
+    """What is found by a name, in a process of its own: PyIceberg reads the environment once."""
+    found = {"TYPE": "sql", "URI": f"sqlite:///{folder}/catalog.db"}
+    environment = {f"PYICEBERG_CATALOG__PROD__{name}": value for name, value in found.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK_UP, table],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_table_is_found_by_its_folder_and_by_its_name(tmp_path: Path) -> None:
     table = made(tmp_path, rows([1, 2]))
     metadata = Path(table.metadata_location.removeprefix("file://"))
     (metadata.parent / "version-hint.text").write_text(metadata.name)
     assert len(listed(tmp_path, metadata.parents[1]).splits) == 1
-    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TYPE", "sql")
-    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/catalog.db")
-    # PyIceberg reads the environment when it is imported.
-    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-    named = source(table="prod.shop.events")
-    assert metadata_file_of(named) == table.metadata_location
-    told = refusal(lambda: metadata_file_of(source(table="prod.shop.orders")))
+    assert looked_up(tmp_path, "prod.shop.events") == table.metadata_location
+    told = looked_up(tmp_path, "prod.shop.orders")
     assert "table `shop.orders` can't be looked up in the Iceberg catalog `prod`" in told
 
 

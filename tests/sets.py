@@ -17,11 +17,13 @@ class Sets(NamedTuple):
     Attributes:
         promises: Slow tests of ``make test``, by the promise that they hold.
         nightly: Tests that run nightly only, by the reason.
+        parameters: Reason for which tests with a word among their parameters run nightly only.
         rest: Reason for which slow tests of a room are not in ``make test``, by the room's folder.
     """
 
     promises: dict[str, list[str]]
     nightly: dict[str, list[str]]
+    parameters: dict[str, str]
     rest: dict[str, str]
 
     def marker(self, test: str, *, is_slow: bool) -> str | None:
@@ -31,6 +33,9 @@ class Sets(NamedTuple):
             test: Node id of the test.
             is_slow: Whether ``make fast`` leaves it out.
         """
+        _, _, parameters = test.rstrip("]").partition("[")
+        if not set(self.parameters).isdisjoint(parameters.split("-")):
+            return "nightly"
         if any(covers(name, test) for names in self.nightly.values() for name in names):
             return "nightly"
         if not is_slow:

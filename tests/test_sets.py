@@ -9,6 +9,7 @@ from tests.sets import COLLECTED, Sets, covers, read_sets
 SETS = Sets(
     {"it works": ["tests/a/test_a.py::test_one[x]", "tests/b/test_b.py"]},
     {"long": ["tests/a/test_a.py::test_two", "tests/c"]},
+    {"slow store": "another store"},
     {"tests/a": "variants"},
 )
 
@@ -24,6 +25,8 @@ SETS = Sets(
         ("tests/a/test_a.py::test_two_more", True, "rest"),
         ("tests/b/test_b.py::Group::test_three", True, None),
         ("tests/c/test_c.py::test_four", False, "nightly"),
+        ("tests/b/test_b.py::test_five[1-slow store]", True, "nightly"),
+        ("tests/b/test_b.py::test_five[1-slow storey]", True, None),
     ],
 )
 def test_a_slow_test_is_a_promise_or_left_to_later(

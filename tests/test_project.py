@@ -45,6 +45,22 @@ def steps() -> Iterator[dict[str, Any]]:
         yield from job["steps"]
 
 
+def targets() -> set[str]:
+    return set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def made(job: dict[str, Any]) -> set[str]:
+    """The targets that a job makes, one for each value of its matrix where a step names that."""
+    found: set[str] = set()
+    for step in job["steps"]:
+        program, _, target = step.get("run", "").partition(" ")
+        if program != "make":
+            continue
+        variable = re.match(r"\$\{\{ matrix\.(\w+) \}\}$", target)
+        found.update(job["strategy"]["matrix"][variable[1]] if variable else [target.split()[0]])
+    return found
+
+
 class TestVersions:
     def test_the_changelog_begins_with_the_version_of_the_project(self) -> None:
         headings = re.findall(
@@ -80,11 +96,16 @@ class TestVersions:
 
 class TestWorkflow:
     def test_it_runs_targets_of_the_makefile(self) -> None:
-        targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-        found = [
-            step["run"].split()[1] for step in steps() if step.get("run", "").startswith("make ")
+        found = set().union(*map(made, workflow()["jobs"].values()))
+        assert {"lint", "fast", "test"} <= found <= targets()
+
+    def test_each_demo_is_run_every_night(self) -> None:
+        demos = {name for name in targets() if name.startswith("demo")}
+        nightly = [
+            job for job in workflow()["jobs"].values() if "== 'schedule'" in job.get("if", "")
         ]
-        assert {"lint", "fast", "test"} <= set(found) <= targets
+        assert demos
+        assert demos - set().union(*map(made, nightly)) == set()
 
     def test_every_action_is_pinned_to_a_commit(self) -> None:
         found = [step["uses"] for step in steps() if "uses" in step]

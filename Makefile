@@ -10,7 +10,7 @@ PARALLEL ?= -n 4 --dist worksteal --durations=30
 SHORT := HYBRID_EXAMPLES=0.2
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast test-ui test-airflow pictures crash chaos soak lint bench clean
+.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast expressions test-ui test-airflow pictures crash chaos soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -63,6 +63,11 @@ test-all: install
 
 fast: install
 	$(SHORT) $(BIN)/python -m pytest $(PARALLEL) -m "not slow"
+
+# Random expressions of select and rules, compared with Spark: about fifty in each round.
+expressions: install
+	EXPRESSION_ROUNDS=$(or $(ROUNDS),200) $(BIN)/python -m pytest -k compositions \
+		tests/sources/common/expressions
 
 # Dagster's UI in a real browser, Debian's Chromium.
 test-ui: install

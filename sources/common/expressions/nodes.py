@@ -1,0 +1,254 @@
+"""Nodes of syntax trees of Spark SQL in DuckDB's SQL, by the list of what is proven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import pyarrow as pa
+from sqlglot import exp
+
+from sources.common.expressions.casts import cast
+from sources.common.expressions.choices import CHOICES, case
+from sources.common.expressions.operators import (
+    ARITHMETIC,
+    COMPARISONS,
+    arithmetic,
+    comparison,
+    logic,
+    moved,
+    negation,
+)
+from sources.common.expressions.texts import TEXTS, Function, joined, like, matches
+from sources.common.expressions.times import TIMES
+from sources.common.expressions.values import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    NULL,
+    STRING,
+    UnprovenError,
+    Value,
+    duck,
+    made,
+    spark_name,
+)
+from sources.common.schema import TIMESTAMP, parse_type
+from sources.common.sql_names import literal, quoted
+from sources.errors import InputError
+
+FUNCTIONS: dict[str, Function] = {**TEXTS, **TIMES, **CHOICES}
+"""The functions that are proven, by their names in Spark."""
+
+
+class Translator:
+    """Translation of a syntax tree over some columns."""
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self._columns = columns
+
+    def value(self, tree: exp.Expr) -> Value:
+        """Return a node in DuckDB's SQL.
+
+        Raises:
+            UnprovenError: It is not on the list.
+        """
+        kind = type(tree)
+        if kind in COMPARISONS:
+            return comparison(COMPARISONS[kind], self.value(tree.this), self.value(tree.expression))
+        if kind in ARITHMETIC:
+            return self._arithmetic(ARITHMETIC[kind], tree)
+        if kind in _NODES:
+            return _NODES[kind](self, tree)
+        if isinstance(tree, exp.Anonymous):
+            name = str(tree.this).lower()
+            if name in FUNCTIONS:
+                return FUNCTIONS[name](name, [self.value(each) for each in tree.expressions])
+            message = f"the function `{name}`"
+            raise UnprovenError(message)
+        message = f"`{tree.sql('spark')}`"
+        raise UnprovenError(message)
+
+    def column(self, tree: exp.Expr) -> Value:
+        """Return a column, or a field of a struct."""
+        assert isinstance(tree, exp.Column)
+        names = [part.name for part in tree.parts]
+        if self._columns.get_all_field_indices(names[0]) == []:
+            message = f"the column `{names[0]}`"
+            raise UnprovenError(message)
+        found = Value(quoted(names[0]), self._columns.field(names[0]).type)
+        for name in names[1:]:
+            found = _field(found, name)
+        if pa.types.is_timestamp(found.type):
+            if found.type.tz is None:
+                message = f"the column `{names[-1]}`, a timestamp without a zone"
+                raise UnprovenError(message)
+            return Value(found.sql, TIMESTAMP)
+        return found
+
+    def dot(self, tree: exp.Expr) -> Value:
+        """Return a field of a struct that an expression makes."""
+        return _field(self.value(tree.this), tree.expression.name)
+
+    def bracket(self, tree: exp.Expr) -> Value:
+        """Return an item of a list by a literal index, or a value of a map by a literal text."""
+        of = self.value(tree.this)
+        index = self.value(tree.expressions[0])
+        if pa.types.is_map(of.type) and of.type.key_type == STRING and index.text is not None:
+            return made(f"{of.sql}[{index.sql}]", of.type.item_type, [of])
+        if pa.types.is_list(of.type) and index.whole is not None and index.whole >= 0:
+            number = index.whole
+            # Spark fails beyond the end, DuckDB returns null.
+            short = f"len({of.sql}) <= {number}"
+            fails = f"error('no item {number}' || left(CAST({of.sql} AS VARCHAR), 0))"
+            item = f"CASE WHEN {short} THEN {fails} ELSE {of.sql}[{number + 1}] END"
+            return made(item, of.type.value_type, [of], fails=True)
+        message = f"`{tree.sql('spark')}`"
+        raise UnprovenError(message)
+
+    def literal(self, tree: exp.Expr) -> Value:
+        """Return a literal text or number, with the type that Spark gives it."""
+        text = tree.name
+        if tree.is_string:
+            return Value(literal(text), STRING, text)
+        return _number(text)
+
+    def cast(self, tree: exp.Expr) -> Value:
+        """Return a cast; ``CAST`` and ``::`` fail where ``try_cast`` makes null."""
+        try:
+            target = parse_type(tree.args["to"].sql("spark"))
+        except InputError:
+            message = f"the type `{tree.args['to'].sql('spark')}`"
+            raise UnprovenError(message) from None
+        return cast(self.value(tree.this), target, is_try=bool(tree.args.get("safe")))
+
+    def negative(self, tree: exp.Expr) -> Value:
+        """Return the negative of a number: of a literal, a literal."""
+        if isinstance(tree.this, exp.Literal) and not tree.this.is_string:
+            return _number(f"-{tree.this.name}")
+        return negation(self.value(tree.this))
+
+    def both(self, tree: exp.Expr) -> Value:
+        """Return operands of a chain of ``AND`` or of ``OR``."""
+        return logic(type(tree).__name__.upper(), [self.value(each) for each in tree.flatten()])
+
+    def opposite(self, tree: exp.Expr) -> Value:
+        """Return the negation of a condition."""
+        of = self.value(tree.this)
+        if of.type not in (BOOLEAN, NULL):
+            message = f"NOT of {spark_name(of.type)}"
+            raise UnprovenError(message)
+        return made(f"NOT {of.sql}", BOOLEAN, [of])
+
+    def between(self, tree: exp.Expr) -> Value:
+        """Return whether a value is in a range, both ends included."""
+        value, low, high = (self.value(tree.args[name]) for name in ("this", "low", "high"))
+        return logic("AND", [comparison(">=", value, low), comparison("<=", value, high)])
+
+    def one_of(self, tree: exp.Expr) -> Value:
+        """Return whether a value is one of a list."""
+        if not tree.expressions or tree.args.get("query") is not None:
+            message = "`IN` of something else than a list"
+            raise UnprovenError(message)
+        value = self.value(tree.this)
+        found = [comparison("=", value, self.value(each)) for each in tree.expressions]
+        return logic("OR", found)
+
+    def is_what(self, tree: exp.Expr) -> Value:
+        """Return whether a value is null, true or false."""
+        of, what = self.value(tree.this), tree.expression
+        if isinstance(what, exp.Null):
+            return made(f"{of.sql} IS NULL", BOOLEAN, [of])
+        if isinstance(what, exp.Boolean) and of.type == BOOLEAN:
+            return made(f"{of.sql} IS {'TRUE' if what.this else 'FALSE'}", BOOLEAN, [of])
+        message = f"`{tree.sql('spark')}`"
+        raise UnprovenError(message)
+
+    def choice(self, tree: exp.Expr) -> Value:
+        """Return a CASE, of conditions or of values that one is compared with."""
+        of = None if tree.this is None else self.value(tree.this)
+        tests = [self.value(each.this) for each in tree.args["ifs"]]
+        if of is not None:
+            tests = [comparison("=", of, each) for each in tests]
+        results = [self.value(each.args["true"]) for each in tree.args["ifs"]]
+        default = tree.args.get("default")
+        results.append(Value("NULL", NULL) if default is None else self.value(default))
+        return case(tests, results)
+
+    def condition(self, tree: exp.Expr) -> Value:
+        """Return the function ``if``."""
+        parts = [tree.this, tree.args["true"], tree.args.get("false") or exp.Null()]
+        test, *results = (self.value(each) for each in parts)
+        return case([test], results)
+
+    def matched(self, tree: exp.Expr) -> Value:
+        """Return ``LIKE`` or ``RLIKE``, with or without ``NOT``."""
+        values = [self.value(tree.this), self.value(tree.expression)]
+        found = like("LIKE", values) if isinstance(tree, exp.Like) else matches("RLIKE", values)
+        return made(f"NOT {found.sql}", BOOLEAN, [found]) if tree.args.get("negate") else found
+
+    def pipes(self, tree: exp.Expr) -> Value:
+        """Return texts joined by ``||``."""
+        return joined("||", [self.value(tree.this), self.value(tree.expression)])
+
+    def _arithmetic(self, sign: str, tree: exp.Expr) -> Value:
+        left, right = self.value(tree.this), tree.expression
+        if isinstance(right, exp.Interval) and sign in ("+", "-"):
+            if not isinstance(right.this, exp.Literal) or right.args.get("unit") is None:
+                message = f"`{right.sql('spark')}`"
+                raise UnprovenError(message)
+            return moved(sign, left, right.this.name, right.args["unit"].name)
+        return arithmetic(sign, left, self.value(right))
+
+
+def _field(of: Value, name: str) -> Value:
+    if not pa.types.is_struct(of.type) or of.type.get_field_index(name) < 0:
+        message = f"the field `{name}` of {spark_name(of.type)}"
+        raise UnprovenError(message)
+    kind = of.type.field(name).type
+    return made(f"struct_extract({of.sql}, {literal(name)})", kind, [of])
+
+
+def _number(text: str) -> Value:
+    """Return a literal number: an integer, a decimal, or with an exponent a double."""
+    if "e" in text.lower():
+        return Value(f"CAST('{text}' AS DOUBLE)", DOUBLE, may_fail=False)
+    number = Decimal(text)
+    if "." not in text:
+        for kind, bits in ((INT, 31), (BIGINT, 63)):
+            if -(2**bits) <= number < 2**bits:
+                return Value(f"CAST({literal(text)} AS {duck(kind)})", kind, int(number))
+    digits = text.lstrip("-").replace(".", "")
+    scale = len(text.partition(".")[2])
+    precision = max(len(digits.lstrip("0")), scale)
+    if not 0 < precision <= 37:
+        message = f"the number {text}"
+        raise UnprovenError(message)
+    decimal = pa.decimal128(precision, scale)
+    return Value(f"CAST({literal(text)} AS {duck(decimal)})", decimal, number)
+
+
+_NODES: dict[type[exp.Expr], Callable[[Translator, exp.Expr], Value]] = {
+    exp.Paren: lambda self, tree: self.value(tree.this),
+    exp.Column: Translator.column,
+    exp.Dot: Translator.dot,
+    exp.Bracket: Translator.bracket,
+    exp.Literal: Translator.literal,
+    exp.Null: lambda *_: Value("NULL", NULL),
+    exp.Boolean: lambda _, tree: Value(str(tree.this).lower(), BOOLEAN, bool(tree.this)),
+    exp.Cast: Translator.cast,
+    exp.TryCast: Translator.cast,
+    exp.Neg: Translator.negative,
+    exp.And: Translator.both,
+    exp.Or: Translator.both,
+    exp.Not: Translator.opposite,
+    exp.Between: Translator.between,
+    exp.In: Translator.one_of,
+    exp.Is: Translator.is_what,
+    exp.Case: Translator.choice,
+    exp.If: Translator.condition,
+    exp.Like: Translator.matched,
+    exp.RegexpLike: Translator.matched,
+    exp.DPipe: Translator.pipes,
+}

@@ -1,0 +1,164 @@
+"""Typed parts of an expression in DuckDB's SQL, and how an expression is found to be unproven."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pyarrow as pa
+
+from sources.common.schema import TIMESTAMP, type_name
+from sources.common.sql_names import literal
+
+STRING, BINARY, BOOLEAN, DATE, NULL = (
+    pa.string(),
+    pa.binary(),
+    pa.bool_(),
+    pa.date32(),
+    pa.null(),
+)
+INT, BIGINT, FLOAT, DOUBLE = pa.int32(), pa.int64(), pa.float32(), pa.float64()
+INTEGERS = (pa.int8(), pa.int16(), INT, BIGINT)
+"""Integer types, the narrow ones first."""
+UNDECIDED = "a value of a form that only Spark reads:"
+"""Beginning of DuckDB's error for a value outside of those that an entry of the list is proven for.
+"""
+_NAMES = {
+    STRING: "VARCHAR",
+    BINARY: "BLOB",
+    BOOLEAN: "BOOLEAN",
+    DATE: "DATE",
+    TIMESTAMP: "TIMESTAMPTZ",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    INT: "INTEGER",
+    BIGINT: "BIGINT",
+    FLOAT: "FLOAT",
+    DOUBLE: "DOUBLE",
+    NULL: "INTEGER",
+}
+
+
+class UnprovenError(Exception):
+    """The text of this exception names the part of an expression that is not on the list."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A part of an expression in DuckDB's SQL.
+
+    Attributes:
+        sql: SQL, which can be put anywhere an operand can.
+        type: Its type in Spark, which DuckDB's result has too.
+        literal: Value of a literal of Spark SQL; None for anything else.
+        may_fail: Whether it may raise an error for some rows.
+    """
+
+    sql: str
+    type: pa.DataType
+    literal: str | int | Decimal | bool | None = None
+    may_fail: bool = False
+
+    @property
+    def text(self) -> str | None:
+        """The text of a literal text; None for anything else."""
+        return self.literal if isinstance(self.literal, str) else None
+
+    @property
+    def whole(self) -> int | None:
+        """The number of a literal integer; None for anything else."""
+        is_number = isinstance(self.literal, int) and not isinstance(self.literal, bool)
+        return int(self.literal) if is_number and self.literal is not None else None
+
+
+def duck(kind: pa.DataType) -> str:
+    """Return DuckDB's name of a type.
+
+    Raises:
+        UnprovenError: It is a nested type, or none of Spark.
+    """
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if kind not in _NAMES:
+        message = f"values of the type {spark_name(kind)}"
+        raise UnprovenError(message)
+    return _NAMES[kind]
+
+
+def spark_name(kind: pa.DataType) -> str:
+    """Return Spark's name of a type for messages."""
+    try:
+        return type_name(kind)
+    except KeyError:
+        return str(kind)
+
+
+def unproven(what: str, arguments: Sequence[Value]) -> UnprovenError:
+    """Return the error for an operator or a function with arguments of some types."""
+    kinds = ", ".join(
+        repr(each.literal) if each.literal is not None else spark_name(each.type)
+        for each in arguments
+    )
+    return UnprovenError(f"`{what}` of ({kinds})")
+
+
+def undecided(value: str) -> str:
+    """Return DuckDB's SQL that raises the error for a value that is not decided here.
+
+    Args:
+        value: SQL of the value, which may be null.
+    """
+    shown = f"coalesce(left(CAST({value} AS VARCHAR), 60), 'null')"
+    return f"error({literal(f'{UNDECIDED} ')} || {shown})"
+
+
+def made(sql: str, kind: pa.DataType, arguments: Sequence[Value], *, fails: bool = False) -> Value:
+    """Return what an operator or a function makes of its arguments.
+
+    Args:
+        sql: SQL of the result.
+        kind: Its type.
+        arguments: The arguments.
+        fails: Whether it may raise an error itself.
+    """
+    return Value(f"({sql})", kind, may_fail=fails or any(each.may_fail for each in arguments))
+
+
+def strict(
+    sql: str, kind: pa.DataType, arguments: Sequence[Value], *, fails: bool = False
+) -> Value:
+    """Return what is made of arguments of which Spark evaluates none after one that is null.
+
+    DuckDB evaluates all of them, so that one behind a null could fail.
+
+    Args:
+        sql: SQL of the result, which is null if an argument is.
+        kind: Its type.
+        arguments: The arguments, in the order in which Spark evaluates them.
+        fails: Whether it may raise an error itself.
+    """
+    *before, last = arguments
+    if any(each.may_fail for each in arguments[1:]):
+        is_null = " OR ".join(f"{each.sql} IS NULL" for each in before)
+        sql = f"CASE WHEN {is_null} THEN NULL ELSE {sql} END"
+    return made(sql, kind, [*before, last], fails=fails)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a type is one of Spark's numbers."""
+    return kind in INTEGERS or kind in (FLOAT, DOUBLE) or pa.types.is_decimal(kind)
+
+
+def decimal_of(value: Value) -> pa.DataType | None:
+    """Return the decimal type that Spark gives an integer or a decimal in arithmetic.
+
+    A literal integer counts with its own digits. None for other types.
+    """
+    if pa.types.is_decimal(value.type):
+        return value.type
+    if value.type not in INTEGERS:
+        return None
+    if value.whole is not None:
+        return pa.decimal128(len(str(abs(value.whole))), 0)
+    return pa.decimal128((3, 5, 10, 20)[INTEGERS.index(value.type)], 0)

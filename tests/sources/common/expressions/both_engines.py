@@ -1,0 +1,143 @@
+"""Evaluation of expressions by Spark and by DuckDB: what each row makes, or that it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+from pyspark.sql import Column, SparkSession
+
+from sources.common.expressions.translation import Proven, undecided_value
+
+
+class Failed(NamedTuple):
+    """An error in place of a value.
+
+    Attributes:
+        text: The error.
+        is_undecided: Whether DuckDB leaves the value to Spark.
+    """
+
+    text: str
+    is_undecided: bool = False
+
+
+Outcomes = list[Any]
+"""Values of the rows in a form that loses nothing, or :class:`Failed`."""
+
+
+# What Python has no value of, in Spark: texts as bytes, times as numbers.
+_PLAIN = {
+    "string": "CAST({} AS BINARY)",
+    "timestamp": "unix_micros({})",
+    "date": "unix_date({})",
+}
+
+
+def _exact(value: Any) -> Any:
+    """A value that is equal to no other one: zero has a sign, and nothing equals NaN."""
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return repr(value) if isinstance(value, float) else value
+
+
+def plain(values: pa.ChunkedArray) -> Outcomes:
+    """Values as what compares exactly: bytes of texts, numbers of times, all digits of numbers."""
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        values = values.cast(pa.large_binary())
+    elif pa.types.is_timestamp(kind):
+        values = values.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
+    elif pa.types.is_date(kind):
+        values = values.cast(pa.int32())
+    return [_exact(each) for each in values.to_pylist()]
+
+
+class SparkRows:
+    """Spark over a table.
+
+    Args:
+        spark: The session.
+        table: Rows with their number as `id`.
+    """
+
+    def __init__(self, spark: SparkSession, table: pa.Table) -> None:
+        self._spark = spark
+        # Small tables are evaluated while the query is planned, without a job.
+        self._rows = spark.createDataFrame(table)
+
+    def types(self, expressions: Sequence[str]) -> list[str]:
+        """Spark's types of expressions."""
+        selected = [f"({text}\n) AS x{number}" for number, text in enumerate(expressions)]
+        schema = self._rows.selectExpr(*selected).schema
+        return [field.dataType.simpleString() for field in schema]
+
+    def outcomes(self, expressions: Sequence[str]) -> dict[str, Outcomes]:
+        """Outcomes of the rows by expression, by one query."""
+        kinds = self.types(expressions)
+        columns = [
+            self._tried(_PLAIN.get(kind, "{}").format(f"({text}\n)"))
+            for kind, text in zip(kinds, expressions, strict=True)
+        ]
+        rows = self._rows.select("id", *columns).sort("id").collect()
+        return {
+            text: [Failed("") if row[number] is None else _exact(row[number]["x"]) for row in rows]
+            for number, text in enumerate(expressions, 1)
+        }
+
+    def _tried(self, expression: str) -> Column:
+        """A struct, or null for a row in which an expression fails: Spark's own `TryEval`."""
+        session: Any = self._spark._jsparkSession
+        jvm: Any = self._spark._jvm
+        parsed = (
+            session.sessionState().sqlParser().parseExpression(f"named_struct('x', {expression})")
+        )
+        tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
+        return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(tried))
+
+
+def duckdb_outcomes(table: pa.Table, translations: Mapping[str, Proven]) -> dict[str, Outcomes]:
+    """Outcomes of the rows in DuckDB, by expression."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET threads = 1")
+        connection.register("rows", table)
+        connection.execute("CREATE TABLE t AS SELECT * FROM rows")
+        return {
+            expression: _rows_of(connection, proven, len(table))
+            for expression, proven in translations.items()
+        }
+
+
+def _rows_of(connection: duckdb.DuckDBPyConnection, proven: Proven, rows: int) -> Outcomes:
+    failed: dict[int, Failed] = {}
+
+    def query(condition: str) -> str:
+        return f"SELECT id, {proven.sql} AS x FROM (SELECT * FROM t WHERE {condition})"
+
+    try:
+        found = connection.sql(query("true")).to_arrow_table()
+    except duckdb.Error:
+        # Planned once, as that takes longer than to run it for a row.
+        connection.execute(f"PREPARE one AS {query('id = $1')}")
+        for row in range(rows):
+            try:
+                connection.execute(f"EXECUTE one({row})").fetchall()
+            except duckdb.Error as error:
+                failed[row] = Failed(str(error), undecided_value(error) is not None)
+        others = f"id NOT IN ({', '.join(map(str, failed))})"
+        found = connection.sql(query(others)).to_arrow_table()
+    values = dict(zip(found["id"].to_pylist(), plain(found["x"]), strict=True))
+    return [failed[row] if row in failed else values[row] for row in range(rows)]
+
+
+def differences(spark: Outcomes, duck: Outcomes) -> dict[int, tuple[Any, Any]]:
+    """Rows in which the two differ: neither the same value, nor both an error, nor undecided."""
+    return {
+        row: (one, other)
+        for row, (one, other) in enumerate(zip(spark, duck, strict=True))
+        if not (isinstance(other, Failed) and (other.is_undecided or isinstance(one, Failed)))
+        and one != other
+    }

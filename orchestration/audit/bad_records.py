@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from orchestration.audit.quarantine import SAME_PLACE, count_not_quarantined, create_claims
 from orchestration.audit.readers.files import AuditFiles, LeftOut
-from orchestration.audit.readers.topic import bad_records_table, outside_table
+from orchestration.audit.readers.topic import bad_records_table, before_rules, outside_table
 from orchestration.audit.report import BadLine, judge
 from orchestration.audit.rules import (
     broken_by_rule,
@@ -19,7 +19,7 @@ from orchestration.audit.rules import (
     recount_broken_records,
     recount_broken_rows,
 )
-from orchestration.audit.sql import count_rows
+from orchestration.audit.sql import count_rows, schema_of
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.sql_names import quoted
 from sources.config.bad_records import BadRecordCount, bad_count_name
@@ -80,7 +80,8 @@ def recount_bad_records(
     lacking = count_rows(connection, f"{outside} ANTI JOIN audit.claims ON {SAME_PLACE}")
     policy = loaded.pipeline.event_time.outside
     lines += _outside_line(source, policy, generation, found, lacking, is_whole=is_whole)
-    rules, stores = loaded.pipeline.row_rules, loaded.pipeline.stores
+    rows = schema_of(connection, f"SELECT * FROM {before_rules(source.name)}")
+    rules, stores = loaded.pipeline.row_rules.over(rows), loaded.pipeline.stores
     _remove_unread(connection, broken_table(source.name), starts)
     return lines + recount_broken_records(
         connection, source, rules, generation, stores, is_whole=is_whole
@@ -119,7 +120,8 @@ def recount_bad_rows(
         _keep_planned(connection, source, files, planned)
         bad = bad_records_table(source.name)
         lines.append(_compare(connection, loaded, source, bad, is_whole=True))
-    rules, stores = loaded.pipeline.row_rules, loaded.pipeline.stores
+    rules = loaded.pipeline.row_rules if left_out is None else left_out.rules
+    stores = loaded.pipeline.stores
     found, broken = _count_left_out(connection, rules, left_out)
     local = [path for each in planned or [] if Path(path := files.local_path(each)).exists()]
     if (found or broken) and local:

@@ -31,6 +31,9 @@ class ExpectedQuery:
         field: Field of the declaration that it comes from.
         hint: The way out if it fails or does not fit the target; None if it has to be corrected.
         note: What the report says about it: a sentence, or None.
+        is_declared: Whether it is the user's own, or the transform's.
+        unproven: A part of the transform's query that may mean something else in DuckDB; a
+            difference then proves nothing. None if there is no such part.
     """
 
     sql: str
@@ -38,6 +41,8 @@ class ExpectedQuery:
     field: str = "audit.sql"
     hint: str | None = None
     note: str | None = None
+    is_declared: bool = True
+    unproven: str | None = None
 
 
 def expected_query(loaded: LoadedPipeline) -> ExpectedQuery | None:
@@ -61,7 +66,7 @@ def expected_query(loaded: LoadedPipeline) -> ExpectedQuery | None:
     if pipeline.sink.mode == "append":
         return None
     if pipeline.sink.sequence:
-        return ExpectedQuery(last_change_query(pipeline.sink))
+        return ExpectedQuery(last_change_query(pipeline.sink), is_declared=False)
     message = (
         f"Pipeline `{pipeline.name}` declares `sink.mode: {pipeline.sink.mode}`, but neither "
         "`audit` nor `sink.sequence`: the audit can't tell which rows the target has to hold."
@@ -94,6 +99,7 @@ def _by_transform(loaded: LoadedPipeline, transform: SqlTransform) -> ExpectedQu
         field="transform.sql",
         hint=_OWN,
         note=f"DuckDB computed the expected rows by the transform's own query, {declared}.",
+        unproven=query.unproven,
     )
     return replace(made, sql=_last_of(made.sql, sink)) if sink.sequence else made
 

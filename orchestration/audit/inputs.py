@@ -46,6 +46,7 @@ class Inputs:
         examples: Up to :data:`orchestration.audit.report.EXAMPLES` examples of them.
         bad_records: Lines of the report about bad records, in the order of the sources.
         notes: Sentences about records that are not counted as rows.
+        unproven: Why a column is in no row, by name: only Spark evaluates its expression.
     """
 
     rows: dict[str, int]
@@ -54,6 +55,7 @@ class Inputs:
     examples: list[AuditExample]
     bad_records: list[BadLine]
     notes: list[str]
+    unproven: Mapping[str, str]
 
 
 def create_inputs(
@@ -74,6 +76,7 @@ def create_inputs(
         How many rows and bad records there are.
 
     Raises:
+        NotProvenError: An expression that only Spark evaluates decides about rows.
         InputError: A source is named ``input``, no file matches, a file or a record can't be read,
             a column of the key is not in all sources, or the types of a column do not fit together.
         UnavailableError: A broker, a schema registry or a store does not answer.
@@ -98,6 +101,7 @@ def create_inputs(
     generation = loaded.open_generation(create=False)
     notes: list[str] = []
     left_out: dict[str, LeftOut] = {}
+    unproven: dict[str, str] = {}
     earlier_paths: set[str] = set()
     columns: dict[str, dict[str, str]] = {}
     rows: dict[str, int] = {}
@@ -113,21 +117,21 @@ def create_inputs(
                 earlier_paths.update(paths)
                 if paths or not columns:
                     left_out[source.name] = files.create_view(connection, source, paths, view)
+                    unproven |= left_out[source.name].columns
                 else:
-                    first = quoted(next(iter(columns)))
-                    empty = f"SELECT * FROM {first} WHERE false"
-                    connection.execute(f"CREATE VIEW {view} AS {empty}")
+                    _create_empty_view(connection, view, next(iter(columns)))
                 columns[source.name] = columns_of(connection, view)
             else:
-                first_source = next(iter(columns.items()), None)
-                types = _topic_columns(connection, source, first_source)
+                types = _topic_columns(connection, source, next(iter(columns.items()), None))
                 bounds = bounds_of(pipeline.event_time, source, generation, clock_ms)
                 create_claims(connection, source, generation, pipeline.stores)
                 reader = readers[source.name]
-                notes += create_topic_view(
-                    connection, source, reader, types, bounds, pipeline.row_rules
+                made = create_topic_view(connection, source, reader, types, bounds, pipeline)
+                notes += made.notes
+                unproven |= made.columns
+                columns[source.name] = dict.fromkeys(
+                    [name for name in source.select or types if name not in made.columns], ""
                 )
-                columns[source.name] = dict.fromkeys(source.select or types, "")
             rows[source.name] = count_rows(connection, view)
         except duckdb.Error as error:
             message = f"Source `{source.name}` can't be read by the audit: {error_text(error)}"
@@ -145,10 +149,16 @@ def create_inputs(
                 connection, loaded, source, readers[source.name].starts
             )
         else:
-            queries = left_out.get(source.name)
-            bad_records += recount_bad_rows(connection, loaded, source, files, queries)
+            bad_records += recount_bad_rows(
+                connection, loaded, source, files, left_out.get(source.name)
+            )
     distinct = count_rows(connection, "input")
-    return Inputs(rows, distinct, ambiguous, examples, bad_records, notes)
+    return Inputs(rows, distinct, ambiguous, examples, bad_records, notes, unproven)
+
+
+def _create_empty_view(connection: duckdb.DuckDBPyConnection, view: str, like: str) -> None:
+    """Create a view without rows that has the columns of another source's view."""
+    connection.execute(f"CREATE VIEW {view} AS SELECT * FROM {quoted(like)} WHERE false")
 
 
 def _topic_columns(

@@ -32,6 +32,9 @@ def within_sample(rules: RowRules, rows: str) -> str:
 def meeting(rules: RowRules, rows: str) -> str:
     """Return a query of the rows that break no rule.
 
+    A rule that only Spark evaluates leaves no row out here: it has to be one that ends the run
+    (:func:`orchestration.audit.proven.require_proven_rules`).
+
     Args:
         rules: The rules.
         rows: A FROM clause: a table or a query in parentheses.
@@ -156,7 +159,10 @@ def _lines(
     *,
     is_whole: bool,
 ) -> list[BadLine]:
-    """Return a line for each rule; none for one that ends the run, if no row breaks it."""
+    """Return a line for each rule; none for one that ends the run, if no row breaks it.
+
+    A rule that only Spark evaluates has a line, whose outcome is ``unknown``.
+    """
     count = None
     if generation is not None:
         count = generation.read(bad_count_name(source.name), BadRecordCount)
@@ -165,7 +171,11 @@ def _lines(
     reason: str | None
     for name, rule in rules.rules.items():
         policy, number, counted = rule.on_violation, found[name], None
-        if policy == "fail":
+        if name in rules.unproven:
+            outcome = "unknown"
+            why = f"{rules.unproven[name]} is not proven"
+            reason = f"only Spark evaluates rule {rules.text(name)}: {why}"
+        elif policy == "fail":
             if not number:
                 continue
             outcome, reason = "differs", f"with rule {rules.text(name)} no run may pass them"

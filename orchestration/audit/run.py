@@ -9,23 +9,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from orchestration.audit.report import EXAMPLES, ROUNDING, AuditReport, InputRows
 from sources.common.counting import counted
+from sources.errors import InputError
 
 if TYPE_CHECKING:
+    from orchestration.audit.compare import Comparison
+    from orchestration.audit.expected import ExpectedQuery
     from sources.config.loader import LoadedPipeline
     from sources.config.pipeline import Pipeline
 
 # The live run may share the machine; beyond this, DuckDB spills to disk.
 MEMORY_LIMIT = "2GB"
+_COUNTS = ("expected", "found", "missing", "duplicated", "different", "unexpected", "ambiguous")
 
 
 def audit(loaded: LoadedPipeline) -> AuditReport:
     """Compare a pipeline's target with an independent computation from all of its input.
+
+    Where an expression that only Spark evaluates decides about rows, nothing is compared, and the
+    report says why its answer is ``unknown``.
 
     Topics are read up to their end offsets at the start of the audit, the target as it is after
     that. While a pipeline runs, records produced meanwhile may therefore be reported as
@@ -37,6 +45,35 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
         UnavailableError: A broker or a store does not answer.
     """
     started = time.monotonic()
+    import duckdb  # noqa: PLC0415 - it takes long to import
+
+    from orchestration.audit.proven import NotProvenError  # noqa: PLC0415
+    from sources.common.expressions.translation import undecided_value  # noqa: PLC0415
+
+    try:
+        return _compare(loaded, started)
+    except NotProvenError as error:
+        why = f"{error}."
+    except (duckdb.Error, InputError) as error:
+        value = undecided_value(error)
+        if value is None:
+            raise
+        why = f"there is {value}."
+    return AuditReport(
+        pipeline=loaded.pipeline.name,
+        **dict.fromkeys(_COUNTS, 0),
+        examples={},
+        input_rows=InputRows({}, 0),
+        ledger=[],
+        bad_records=[],
+        unchecked=[f"Nothing was compared: {why}"],
+        notes=[],
+        seconds=time.monotonic() - started,
+    )
+
+
+def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
+    """Return the report of a comparison that began at a moment of the monotonic clock."""
     # DuckDB, delta-rs and librdkafka take half a second to import.
     from orchestration.audit.compare import compare  # noqa: PLC0415
     from orchestration.audit.expected import expected_query  # noqa: PLC0415
@@ -59,7 +96,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     ):
         files = AuditFiles(loaded, Path(scratch))
         inputs = create_inputs(connection, loaded, files)
-        unchecked, side_notes = create_sides(connection, loaded, query)
+        unchecked, side_notes = create_sides(connection, loaded, query, inputs.unproven)
         settle_snapshot_rows(connection, pipeline)
         comparison = compare(
             connection,
@@ -68,6 +105,8 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
             {} if pipeline.audit is None else pipeline.audit.tolerance,
             without=_not_compared(pipeline, inputs.ambiguous),
         )
+        comparison, doubt = _believed(comparison, query)
+        unchecked += doubt
         ledger, ledger_unchecked = recount_ledgers(connection, loaded, files)
     if not comparison.expected and inputs.distinct:
         unchecked.append(f"No row is expected, although the input has {inputs.distinct:,}.")
@@ -88,6 +127,28 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
         notes=[*inputs.notes, *side_notes, *_hints(comparison.rounded, inputs.ambiguous)],
         seconds=time.monotonic() - started,
     )
+
+
+def _believed(comparison: Comparison, query: ExpectedQuery | None) -> tuple[Comparison, list[str]]:
+    """Return a comparison without differences that a query explains which is not proven.
+
+    Rows that agree are right nevertheless: two engines have computed them.
+
+    Returns:
+        The comparison, and a sentence about the differences, if there are any.
+    """
+    counts = {kind: number for kind, number in comparison.counts.items() if number}
+    if query is None or query.unproven is None or not counts:
+        return comparison, []
+    told = ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
+    sentence = (
+        f"{query.name} makes other rows than the target has ({told}), but {query.unproven} is not "
+        f"proven to mean the same in Spark. {query.hint}"
+    )
+    without = replace(
+        comparison, counts=dict.fromkeys(comparison.counts, 0), examples={}, rounded={}
+    )
+    return without, [sentence]
 
 
 def _not_compared(pipeline: Pipeline, ambiguous: int) -> str | None:

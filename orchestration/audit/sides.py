@@ -11,6 +11,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from orchestration.audit.expected import ExpectedQuery
+from orchestration.audit.proven import NotProvenError, not_compared
 from orchestration.audit.sql import FLOATING, INTEGERS, columns_of, error_text
 from sources.common.sql_names import column_list
 from sources.config.loader import LoadedPipeline
@@ -23,7 +24,10 @@ _NUMBERS = {*FLOATING, *INTEGERS, "DECIMAL"}
 
 
 def create_sides(
-    connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, query: ExpectedQuery | None
+    connection: duckdb.DuckDBPyConnection,
+    loaded: LoadedPipeline,
+    query: ExpectedQuery | None,
+    unproven: Mapping[str, str],
 ) -> tuple[list[str], list[str]]:
     """Create the two tables that the audit compares, with the same columns.
 
@@ -35,22 +39,26 @@ def create_sides(
         loaded: The pipeline.
         query: DuckDB query that computes the expected rows; None if every row of ``input`` is
             expected unchanged, in the columns that the target has too.
+        unproven: Why a column is in no row of ``input``, by name: only Spark evaluates it.
 
     Returns:
         Sentences about what is not compared and therefore not proved, and other notes.
 
     Raises:
+        NotProvenError: A query of the user may use a column that only Spark evaluates.
         InputError: The query fails, the target can't be read, or the columns of the two do not
             match by name and kind of type.
     """
+    if query is not None and query.is_declared and unproven:
+        raise NotProvenError(next(iter(unproven.values())))
     key = loaded.pipeline.sink.row_key
     path = target_of(loaded)
     target = open_target(path)
     # Says of which change a value is, and is in no row of the input.
     unchanged = loaded.pipeline.sink.unchanged
     fields = target.schema().fields if target else []
-    columns = [field.name for field in fields if field.name != unchanged]
-    unchecked: list[str] = []
+    columns = [field.name for field in fields if field.name not in (unchanged, *unproven)]
+    unchecked = not_compared(unproven)
     notes: list[str] = []
     if query is None:
         shared = _shared_columns(connection, columns or None, key)

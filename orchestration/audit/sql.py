@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from sources.common.schema import parse_type, type_name
+from sources.common.schema import TIMESTAMP, parse_type, type_name
 from sources.common.sql_names import literal, quoted
 
 INSTANT = "TIMESTAMP WITH TIME ZONE"
@@ -79,6 +79,22 @@ def duckdb_type(kind: pa.DataType) -> str:
 def columns_of(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
     """Return the DuckDB types of the columns of a query or of a table (quoted name), by name."""
     return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()}
+
+
+def schema_of(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Schema:
+    """Return the columns of a query as an Arrow schema; timestamps with a zone are Spark's."""
+    found = connection.sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
+    return pa.schema(
+        [
+            pa.field(
+                field.name,
+                TIMESTAMP
+                if pa.types.is_timestamp(field.type) and field.type.tz is not None
+                else field.type,
+            )
+            for field in found
+        ]
+    )
 
 
 def count_rows(connection: duckdb.DuckDBPyConnection, table: str) -> int:

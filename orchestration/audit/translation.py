@@ -9,6 +9,7 @@ from typing import TypeVar
 from sqlglot import ErrorLevel, TokenType, exp, parse, parse_one, tokenize
 from sqlglot.errors import SqlglotError
 
+from sources.common.expressions.translation import called_functions
 from sources.common.row_sql import to_duckdb
 from sources.common.sql_names import quoted
 
@@ -18,6 +19,15 @@ _E = TypeVar("_E", bound=exp.Expr)
 _WINDOW = "_spark_window"
 _COMBINES = (exp.AggFunc, exp.Group, exp.Distinct, exp.Window, exp.Join, exp.SetOperation)
 _START = "_window_start"
+# Functions of whose results DuckDB and Spark differ for no type; of all others this is not known.
+_ALIKE = frozenset(
+    {
+        *("abs", "avg", "coalesce", "count", "count_if", "dense_rank", "greatest", "if", "ifnull"),
+        *("lag", "lead", "least", "max", "min", "nullif", "nvl", "rank", "row_number", "sum"),
+        _WINDOW,
+    }
+)
+_UNLIKE = (exp.Bracket, exp.Div, exp.ILike, exp.IntDiv, exp.Like, exp.RegexpLike)
 _EPOCH = "TIMESTAMPTZ '1970-01-01 00:00:00+00'"
 
 
@@ -29,11 +39,14 @@ class Translation:
         sql: The query; empty if there is none.
         reason: Why there is none, as the end of a sentence; None if there is one.
         combines: Whether a row of the result may depend on several rows of the input.
+        unproven: A part of it that may mean something else in DuckDB than in Spark; None if there
+            is none.
     """
 
     sql: str
     reason: str | None = None
     combines: bool = False
+    unproven: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,15 +84,36 @@ def translated(text: str) -> Translation:
         tree = trees[0] if len(trees) == 1 else None
         if not isinstance(tree, exp.Query):
             return Translation("", "sqlglot does not read it as one query")
+        unproven = _unproven(text, tree)
         for select in tree.find_all(exp.Select):
             _replace_windows(select)
         combines = tree.find(*_COMBINES) is not None
-        return Translation(to_duckdb(tree, ErrorLevel.RAISE), combines=combines)
+        sql = to_duckdb(tree, ErrorLevel.RAISE)
+        return Translation(sql, combines=combines, unproven=unproven)
     except SqlglotError as error:
         first = str(error).splitlines()[0].rstrip(".")
         return Translation("", f"sqlglot does not translate it into DuckDB's SQL: {first}")
     except _UntranslatableError as error:
         return Translation("", str(error))
+
+
+def _unproven(text: str, tree: exp.Expr) -> str | None:
+    """Return a part of a query that may mean something else in DuckDB; None if there is none.
+
+    Args:
+        text: The query.
+        tree: Its syntax tree, in which functions have other names than in the text.
+    """
+    called = called_functions(_with_calls(text))
+    if called is None:
+        return "its syntax"
+    if unknown := [name for name in called if name not in _ALIKE]:
+        return f"the function `{unknown[0]}`"
+    for node in tree.walk():
+        is_time = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal)
+        if isinstance(node, _UNLIKE) or (isinstance(node, exp.Cast) and not is_time):
+            return f"`{node.sql('spark')}`"
+    return None
 
 
 def _with_calls(text: str) -> str:

@@ -14,15 +14,20 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlglot import exp
 
+from sources.common.expressions.translation import Proven, Unproven, translate, undecided_value
 from sources.common.row_sql import (
     is_plain,
     parse_expression,
     require_row_by_row,
     timestamp_call,
-    to_duckdb,
 )
 from sources.common.schema import TIMESTAMP, parse_type
+from sources.common.sql_names import quoted
 from sources.errors import ErrorFields, InputError
+
+
+class OnlySparkError(InputError):
+    """Error of an expression, or of a value of it, that only Spark evaluates, for the plan."""
 
 
 class EventColumn(NamedTuple):
@@ -121,14 +126,18 @@ class Selection:
             batch: Rows with the source's columns.
 
         Raises:
-            InputError: An expression is not SQL, DuckDB does not have a function of it, or a
-                value does not fit the expression.
+            OnlySparkError: DuckDB is not proven to evaluate the expression, or a value of it, as
+                Spark does.
+            InputError: An expression is not SQL, or a value does not fit it.
         """
         if not self.expressions:
             return pa.chunked_array([batch[name]])
         tree = self._trees[name]
         if is_plain(tree):
             return pa.chunked_array([batch[tree.name]])
+        translation = self.translation(name, batch.schema)
+        if isinstance(translation, Unproven):
+            raise self._only_spark(name, f"{translation.reason} is not proven")
         # It takes long to import, and most sources do not need it.
         import duckdb  # noqa: PLC0415
 
@@ -136,32 +145,59 @@ class Selection:
             connection.execute("SET TimeZone = 'UTC'")
             connection.register("sample", pa.Table.from_batches([batch]))
             try:
-                table = connection.sql(f"SELECT {self.duckdb(name)} AS x FROM sample")
+                table = connection.sql(f"SELECT {translation.sql} AS x FROM sample")
                 values: pa.ChunkedArray = table.to_arrow_table().column(0)
             except duckdb.Error as error:
+                if (value := undecided_value(error)) is not None:
+                    raise self._only_spark(name, f"there is {value}") from None
                 message = (
-                    f"Source `{self.source}`: `select.{name}: {self.expressions[name]}` can't be "
-                    f"evaluated on a sample of the data: {error}."
+                    f"{self._where(name)} can't be evaluated on a sample of the data: {error}."
                 )
                 hint = (
-                    "Correct the expression, or the data that it fails on; a function that the "
-                    "planner's engine (DuckDB) does not have belongs in the `transform`."
+                    "Correct the expression, or the data that it fails on; what only Spark can "
+                    "evaluate belongs in the `transform`."
                 )
-                raise InputError(
-                    message, hint, source=self.source, field=f"select.{name}"
-                ) from None
+                raise InputError(message, hint, **self._fields(name)) from None
         return values
 
-    def duckdb(self, name: str) -> str:
-        """Return the expression of an output column, translated from Spark SQL to DuckDB's SQL.
+    def is_computed(self, name: str) -> bool:
+        """Return whether an output column is more than a plain column or an instant of one.
 
         Args:
-            name: Output column that ``select`` has.
+            name: Output column.
 
         Raises:
             InputError: An expression is not SQL.
         """
-        return to_duckdb(self._trees[name])
+        tree = self._trees.get(name)
+        return tree is not None and not is_plain(tree) and self.event_column(name) is None
+
+    def translation(self, name: str, columns: pa.Schema) -> Proven | Unproven:
+        """Return an output column's expression in DuckDB's SQL, or why only Spark evaluates it.
+
+        Args:
+            name: Output column that ``select`` has.
+            columns: Columns of the source.
+
+        Raises:
+            InputError: An expression is not SQL.
+        """
+        tree = self._trees[name]
+        if is_plain(tree):
+            return Proven(quoted(tree.name), columns.field(tree.name).type)
+        return translate(self.expressions[name], columns)
+
+    def _only_spark(self, name: str, why: str) -> OnlySparkError:
+        message = (
+            f"{self._where(name)}: the plan needs event times before Spark runs, and only Spark "
+            f"can compute this one: {why}."
+        )
+        hint = (
+            "Write the event time as CAST(<text> AS timestamp), to_timestamp(<text>, 'yyyy-MM-dd "
+            "HH:mm:ss') or timestamp_millis(<number>), and convert it further in the `transform`; "
+            "docs/values.md lists the expressions that are proven."
+        )
+        return OnlySparkError(message, hint, **self._fields(name))
 
     @cached_property
     def _trees(self) -> dict[str, exp.Expr]:

@@ -7,8 +7,10 @@ from datetime import timedelta
 from itertools import permutations
 from typing import Annotated, Literal
 
+import pyarrow as pa
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
+from sources.common.expressions.translation import Proven, Unproven
 from sources.common.fields import Declared, Duration, Name
 from sources.common.positions import span_ms
 from sources.config.about import About
@@ -248,14 +250,54 @@ class Pipeline(Declared):
         """
         return self.seam_filter or ("key" if self.key else "event_time")
 
+    def translation(
+        self, source: FileSource | KafkaSource, name: str, columns: pa.Schema
+    ) -> Proven | Unproven:
+        """Return a column of a source's ``select`` in DuckDB's SQL, or why only Spark evaluates it.
+
+        Args:
+            source: The source.
+            name: Column that its ``select`` computes.
+            columns: Columns of the source before it.
+
+        Raises:
+            InputError: An expression is not SQL.
+        """
+        unlike = self.spark.unlike_default
+        if unlike is not None and source.selection.is_computed(name):
+            return Unproven(f"what `{unlike}` of `spark.conf` changes")
+        return source.selection.translation(name, columns)
+
+    def require_default_expressions(self) -> None:
+        """Refuse computed event times if properties of Spark give expressions another meaning.
+
+        Raises:
+            InputError: The plan could not compute event times as Spark does.
+        """
+        name, at = self.spark.unlike_default, self.event_time.column
+        for source in self.sources if name is not None else []:
+            if source.selection.is_computed(at):
+                text = source.select[at]
+                message = (
+                    f"`spark.conf` sets `{name}`, which may change what `select.{at}: {text}` of "
+                    f"source `{source.name}` means: the plan could not compute event times as "
+                    "Spark does."
+                )
+                hint = (
+                    f"Remove `{name}` from `spark.conf`, or let `select.{at}` be a column, or "
+                    "timestamp_seconds, timestamp_millis or timestamp_micros of one."
+                )
+                raise InputError(message, hint, source=source.name, field=f"select.{at}")
+
     @property
     def row_rules(self) -> RowRules:
         """The declared rules for rows of the sample; changes that delete a row pass all rules."""
+        unlike = self.spark.unlike_default
         if self.sample is None:
-            return RowRules(self.rules, self.sink.deleted)
+            return RowRules(self.rules, self.sink.deleted, unlike_default=unlike)
         at = self.event_time.column
         conditions = self.sample.condition(at), self.sample.duckdb_condition(at)
-        return RowRules(self.rules, self.sink.deleted, *conditions)
+        return RowRules(self.rules, self.sink.deleted, *conditions, unlike_default=unlike)
 
     @property
     def audit_sql(self) -> str | None:

@@ -9,7 +9,7 @@ declaration, decides what happens to it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -17,8 +17,10 @@ import pyarrow as pa
 from pydantic import BeforeValidator
 from sqlglot import exp
 
+from sources.common.expressions.translation import Proven, Unproven, translate
 from sources.common.fields import Declared, Name
-from sources.common.row_sql import parse_expression, require_row_by_row, to_duckdb
+from sources.common.row_sql import parse_expression, require_row_by_row
+from sources.common.schema import type_name
 from sources.errors import ErrorFields, InputError
 
 RULE_KIND = "rule."
@@ -63,12 +65,17 @@ class RowRules:
         sample: Condition in Spark SQL on the rows that are read at all; None if all are. Others are
             not looked at by any rule.
         sample_in_duckdb: The same in DuckDB's SQL.
+        unlike_default: Property of Spark by which conditions mean something else than by its
+            default; None without one.
+        of: Columns of the rows, after ``select``, that DuckDB decides the rules for.
     """
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
     deleted: str | None = None
     sample: str | None = None
     sample_in_duckdb: str | None = None
+    unlike_default: str | None = None
+    of: pa.Schema | None = None
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -89,6 +96,16 @@ class RowRules:
         sample = {} if self.sample is None else {"sample": self.sample}
         return {**sample, **{f"rules.{name}": rule.check for name, rule in self.rules.items()}}
 
+    @property
+    def columns(self) -> set[str]:
+        """Names of the columns that the rules use.
+
+        Raises:
+            InputError: The text of a rule is not SQL.
+        """
+        used = (tree.find_all(exp.Column) for tree in self._trees.values())
+        return {column.parts[0].name for columns in used for column in columns}
+
     def require_sql(self) -> None:
         """Refuse rules that are not SQL, without looking at any columns.
 
@@ -97,17 +114,20 @@ class RowRules:
         """
         assert self._trees is not None
 
-    def require_columns(self, columns: pa.Schema) -> None:
+    def require_columns(self, columns: pa.Schema) -> list[str]:
         """Refuse rules that can't be decided for a row with these columns.
 
         Args:
             columns: The columns of all sources, after ``select``.
 
+        Returns:
+            A warning for each rule that only Spark can evaluate, so that no audit proves it.
+
         Raises:
             InputError: A rule is not SQL, uses a column that does not exist, is not evaluated row
-                by row, depends on chance or the clock, is no condition, or can't be evaluated by
-                DuckDB, so that no audit could prove it.
+                by row, depends on chance or the clock, or is no condition.
         """
+        warnings = []
         for name in self.rules:
             tree, fields = self._trees[name], _fields(name)
             where, hint = self._where(name), "Write a condition on the columns of one row."
@@ -118,31 +138,27 @@ class RowRules:
                     "and pass in the next."
                 )
                 raise InputError(message, "Compare columns with fixed values only.", **fields)
-        self._require_conditions(columns)
+            translation = self._translation(name, columns)
+            if isinstance(translation, Unproven):
+                warnings.append(
+                    f"{where} is evaluated by Spark alone, so the audit can't prove which rows it "
+                    f"leaves out: {translation.reason} is not among the proven expressions."
+                )
+            elif translation.type not in (pa.bool_(), pa.null()):
+                kind = type_name(translation.type)
+                message = f"{where} is no condition, but a value of type {kind}."
+                hint = "Write a comparison, such as `amount > 0`."
+                raise InputError(message, hint, **fields)
+        return warnings
 
-    def _require_conditions(self, columns: pa.Schema) -> None:
-        if not self.rules:
-            return
-        # It takes long to import, and most pipelines do not need it.
-        import duckdb  # noqa: PLC0415
+    def over(self, columns: pa.Schema) -> RowRules:
+        """Return the rules for rows with these columns, after ``select``."""
+        return replace(self, of=columns)
 
-        with duckdb.connect() as connection:
-            connection.register("nothing", columns.empty_table())
-            for name in self.rules:
-                sql = to_duckdb(self._trees[name])
-                try:
-                    kind = connection.sql(f"SELECT {sql} FROM nothing").types[0].id
-                except duckdb.Error as error:
-                    message = (
-                        f"{self._where(name)} can't be evaluated by DuckDB, so that the audit "
-                        f"could not prove which rows it leaves out: {str(error).splitlines()[0]}"
-                    )
-                    hint = "Correct it, or write it with functions that both Spark and DuckDB have."
-                    raise InputError(message, hint, **_fields(name)) from None
-                if kind != "boolean":
-                    message = f"{self._where(name)} is no condition, but a value of type {kind}."
-                    hint = "Write a comparison, such as `amount > 0`."
-                    raise InputError(message, hint, **_fields(name))
+    def _translation(self, name: str, columns: pa.Schema) -> Proven | Unproven:
+        if self.unlike_default is not None:
+            return Unproven(f"what `{self.unlike_default}` of `spark.conf` changes")
+        return translate(self.rules[name].check, columns)
 
     @property
     def spark_sql(self) -> str:
@@ -154,12 +170,22 @@ class RowRules:
 
     @property
     def duckdb_sql(self) -> str:
-        """The same in DuckDB's SQL.
+        """The same in DuckDB's SQL, of the rules that DuckDB is proven to evaluate alike."""
+        made = self._translations.items()
+        proven = {name: each.sql for name, each in made if isinstance(each, Proven)}
+        return self._first(proven, '"') if proven else "CAST(NULL AS VARCHAR)"
 
-        Raises:
-            InputError: The text of a rule is not SQL.
-        """
-        return self._first({name: to_duckdb(tree) for name, tree in self._trees.items()}, '"')
+    @property
+    def unproven(self) -> dict[str, str]:
+        """Why only Spark evaluates a rule, by the names of such rules; empty without columns."""
+        made = self._translations.items()
+        return {name: each.reason for name, each in made if isinstance(each, Unproven)}
+
+    @property
+    def _translations(self) -> dict[str, Proven | Unproven]:
+        if self.of is None:
+            return {}
+        return {name: self._translation(name, self.of) for name in self.rules}
 
     def _first(self, conditions: Mapping[str, str], quote: str) -> str:
         # The line break ends a comment in the user's text.

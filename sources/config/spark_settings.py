@@ -32,6 +32,18 @@ _RESERVED = (
 )
 _IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.driver.container.image")
 _GROUP = "default"
+# Properties by which expressions mean something else, and the values that runs have.
+_OF_EXPRESSIONS = (
+    "spark.sql.ansi.",
+    "spark.sql.caseSensitive",
+    "spark.sql.decimalOperations.",
+    "spark.sql.icu.",
+    "spark.sql.legacy.",
+    "spark.sql.parser.",
+    "spark.sql.session.timeZone",
+    "spark.sql.timestampType",
+)
+_USUAL = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
 
 
 class SparkSettings(Declared):
@@ -75,6 +87,18 @@ class SparkSettings(Declared):
         """
         name = self.master.partition("://")[0]
         return name if name in _SERVICES else None
+
+    @property
+    def unlike_default(self) -> str | None:
+        """Property of ``conf`` that may give expressions another meaning; None without one."""
+        return next(
+            (
+                name
+                for name, value in self.conf.items()
+                if name.startswith(_OF_EXPRESSIONS) and _USUAL.get(name) != value
+            ),
+            None,
+        )
 
     @model_validator(mode="before")
     @classmethod

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sources.common.positions import EndPosition, Offsets, StartPosition, iso, now_ms
+from sources.common.select import OnlySparkError
 from sources.common.topic_log import Log
 from sources.config.event_time import EventTime
 from sources.config.kafka_source import KafkaSource
@@ -56,11 +57,18 @@ def check_event_time_filter(
     Raises:
         SeamError: The filter would remove every row, and ``on_gap`` is not ``accept``.
         UnavailableError: The broker, or the schema registry, does not answer.
-        InputError: The broker refuses, or ``select`` can't be evaluated.
+        InputError: The broker refuses, or ``select`` can't be evaluated, or only by Spark.
     """
     if not seam.ends or seam.is_empty or source.on_gap == "accept":
         return
-    newest_ms = _newest_event_ms(source, read, pipeline.event_time, log, seam.seam_end)
+    try:
+        newest_ms = _newest_event_ms(source, read, pipeline.event_time, log, seam.seam_end)
+    except OnlySparkError as error:
+        error.hint = (
+            "Rows that history holds are recognized by their event times, as no `key` is declared. "
+            f"Declare the pipeline's `key`. {error.hint}"
+        )
+        raise
     last = max(seam.ends, key=lambda end: end.event_time_ms)
     close_ms = max(pipeline.lateness_ms, CLOSE_MS)
     if newest_ms is None or last.event_time_ms - newest_ms <= close_ms:

@@ -188,6 +188,7 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         StateError: The files are a database snapshot that is not complete.
     """
     pipeline = loaded.pipeline
+    pipeline.require_default_expressions()
     clock_ms = now_ms()
     # Ask the broker first: with a wrong address, files need not be listed.
     for topic_source in pipeline.topics:
@@ -211,7 +212,8 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         warnings += (
             hints if begin_ms is None else [*hints, *_reaching_back(last.name, begin_ms, files)]
         )
-    _check_columns(pipeline, {name: listing.columns for name, listing in listings.items()})
+    columns = {name: listing.columns for name, listing in listings.items()}
+    warnings += _check_columns(pipeline, columns)
     topics, hints = _plan_all_topics(loaded, files)
     warnings += [*hints, *_about_stores(loaded)]
     # Files never come after a topic: where there are topics, the last one is the last source.
@@ -273,7 +275,9 @@ def _reaching_back(name: str, begin_ms: int, before: list[FilePlan]) -> list[str
     ]
 
 
-def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> None:
+def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> list[str]:
+    """Refuse columns that do not fit the declaration or each other; return warnings about rules."""
+    warnings: list[str] = []
     first: tuple[str, pa.Schema] | None = None
     declared = {
         source.name: parse_schema(source.selected(source.declared_columns))
@@ -291,6 +295,7 @@ def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> None:
             check_sequence(known, pipeline.sequence, source.name)
             if pipeline.sample is not None:
                 pipeline.sample.require_columns(known)
-            pipeline.row_rules.require_columns(known)
+            warnings = pipeline.row_rules.require_columns(known)
         else:
             compare_declared(first[0], first[1], source.name, known)
+    return warnings

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, Offsets, Part, StartPosition, now_ms, span_ms
+from sources.common.select import OnlySparkError
 from sources.common.topic_log import LogRecord
 from sources.config.event_time import EventTime
 from sources.config.file_source import FileSource
@@ -317,7 +318,12 @@ def plan_topics(
     to_read = [record for record in sample if record.offset >= starts.get(record.partition, 0)]
     # A record may have been sampled twice.
     to_read = [*{(record.partition, record.offset): record for record in to_read}.values()]
-    times = sampled_times(source, read, event_time, clock_ms, to_read)
+    times, ahead_ms, unread = SampledTimes(), 0, list[str]()
+    try:
+        times = sampled_times(source, read, event_time, clock_ms, to_read)
+        ahead_ms = sampled_times(source, read, event_time, clock_ms, sample).ahead_ms
+    except OnlySparkError as error:
+        unread = [_not_sampled(source.name, error)]
     if rule == "event_time":
         check_event_time_filter(source, read, loaded.pipeline, log, SeamOf(ends, start, seam_end))
     needed = needed_offsets(log, start, previous, lateness_ms)
@@ -343,8 +349,7 @@ def plan_topics(
         range=_plan_range(loaded, source, log, start, previous, following),
         likely_overlap=likely,
     )
-    ahead = sampled_times(source, read, event_time, clock_ms, sample).ahead_ms
-    warnings += seam_warnings(loaded.pipeline, rule, previous, start, ahead)
+    warnings += [*unread, *seam_warnings(loaded.pipeline, rule, previous, start, ahead_ms)]
     warnings += _outside(source.name, event_time, times)
     warnings += arrival_warnings(loaded.pipeline, source, timestamp_type)
     if source.start == "latest":
@@ -356,6 +361,14 @@ def plan_topics(
     if headroom and headroom[0].left_ms < 2 * limit_ms:
         warnings.append(f"Retention: {headroom[0]}.")
     return plan, warnings
+
+
+def _not_sampled(source: str, error: OnlySparkError) -> str:
+    """Return a warning about a topic whose event times the plan can't compute: none is decided."""
+    return (
+        f"Source `{source}`: event times of its sample are not shown and not compared with record "
+        f"timestamps, nor with the bounds of `event_time`. {error.message}"
+    )
 
 
 def _outside(source: str, event_time: EventTime, times: SampledTimes) -> list[str]:

@@ -20,6 +20,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyarrow import orc
 
 from orchestration.audit.event_times import bounds_of
+from orchestration.audit.proven import require_proven_rules, selected_columns
 from orchestration.audit.readers.copies import MAGIC, Copies
 from orchestration.audit.readers.drifted import drifted_rows, hive_options
 from orchestration.audit.readers.lines import load_lines
@@ -31,6 +32,7 @@ from orchestration.audit.sql import (
     create_empty_table,
     duckdb_types,
     insert_arrow,
+    schema_of,
     struct,
 )
 from sources.common.optional import needs_extra
@@ -39,6 +41,7 @@ from sources.common.schema import names_and_types, normalize_schema
 from sources.common.sql_names import literal, quoted
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
+from sources.config.rules import RowRules
 from sources.errors import InputError
 from sources.hybrid import Boundedness
 
@@ -51,10 +54,14 @@ class LeftOut(NamedTuple):
     Attributes:
         outside: Rows whose event time does not count, whatever the range of event time.
         before_rules: Rows before those that break a rule are left out.
+        columns: Why a column of ``select`` is not in these rows: only Spark evaluates it.
+        rules: The rules for these rows.
     """
 
     outside: str
     before_rules: str
+    columns: Mapping[str, str]
+    rules: RowRules
 
 
 class AuditFiles:
@@ -124,6 +131,7 @@ class AuditFiles:
 
         Raises:
             InputError: A file can't be read.
+            NotProvenError: An expression that only Spark evaluates decides about rows.
             duckdb.Error: A file can't be read, or its values do not fit the declared types.
         """
         partition_types = self._partition_columns(source)
@@ -158,20 +166,21 @@ class AuditFiles:
         declared = {**schema, **partitions}
         selected = ", ".join(_cast(name, types.get(name, ""), declared) for name in names)
         rows = f"SELECT {selected} FROM {reader}"
+        unproven: dict[str, str] = {}
+        pipeline = self._loaded.pipeline
         if source.select:
-            computed = (
-                f"{source.selection.duckdb(name)} AS {quoted(name)}" for name in source.select
-            )
+            computed, unproven = selected_columns(pipeline, source, schema_of(connection, rows))
             rows = f"SELECT {', '.join(computed)} FROM ({rows})"
         generation = self._loaded.open_generation(create=False)
-        event_time = self._loaded.pipeline.event_time
-        bounds = bounds_of(event_time, source, generation, self._clock_ms)
+        bounds = bounds_of(pipeline.event_time, source, generation, self._clock_ms)
         counted = f"SELECT * FROM ({rows}) WHERE NOT {bounds.is_outside}"
         counted = f"SELECT * FROM ({counted}) {self._time_range(source)}"
-        rules = self._loaded.pipeline.row_rules
-        counted = f"SELECT * FROM {within_sample(rules, f'({counted})')}"
+        counted = f"SELECT * FROM {within_sample(pipeline.row_rules, f'({counted})')}"
+        rules = pipeline.row_rules.over(schema_of(connection, counted))
+        require_proven_rules(rules)
         connection.execute(f"CREATE OR REPLACE VIEW {view} AS {meeting(rules, f'({counted})')}")
-        return LeftOut(f"SELECT * FROM ({rows}) WHERE {bounds.is_outside}", counted)
+        outside = f"SELECT * FROM ({rows}) WHERE {bounds.is_outside}"
+        return LeftOut(outside, counted, unproven, rules)
 
     def _table(self, source: FileSource) -> DeltaTable:
         """Open the Delta table of a source at its declared version, or at the latest."""

@@ -8,20 +8,34 @@ their bytes mean.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from orchestration.audit.event_times import Bounds, leave_out_of_topic
+from orchestration.audit.proven import require_proven_rules, selected_columns
 from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
 from orchestration.audit.readers.value_checks import parse_json, refused_by_spark
 from orchestration.audit.rules import create_broken, meeting, within_sample
-from orchestration.audit.sql import columns_of, count_rows
+from orchestration.audit.sql import columns_of, count_rows, schema_of
 from sources.common.sql_names import column_list, literal, quoted
 from sources.config.kafka_source import KafkaSource
-from sources.config.rules import RowRules
+from sources.config.pipeline import Pipeline
 from sources.decoding.decoder import NO_VALUE
 from sources.errors import InputError
+
+
+class TopicView(NamedTuple):
+    """What is to be said about the view of a topic's rows.
+
+    Attributes:
+        notes: Sentences about records that are not counted as rows.
+        columns: Why a column of ``select`` is not in it: only Spark evaluates it.
+    """
+
+    notes: list[str]
+    columns: Mapping[str, str]
 
 
 def create_topic_view(
@@ -30,8 +44,8 @@ def create_topic_view(
     reader: TopicReader,
     columns: Mapping[str, pa.DataType],
     bounds: Bounds,
-    rules: RowRules,
-) -> list[str]:
+    pipeline: Pipeline,
+) -> TopicView:
     """Read a topic, and create a view of its rows, named like the source.
 
     The view has the source's columns after ``select``, and ``_topic``, ``_partition``, ``_offset``
@@ -45,12 +59,13 @@ def create_topic_view(
         reader: Reader of its records.
         columns: Arrow types of the columns before ``select``, by name.
         bounds: The event times that count.
-        rules: The rules that rows have to meet.
+        pipeline: Declares the rules that rows have to meet.
 
     Returns:
-        A sentence about records without a value, which are not rows; empty if there are none.
+        What the view lacks, and a sentence about records without a value, which are not rows.
 
     Raises:
+        NotProvenError: An expression that only Spark evaluates decides about rows.
         InputError: The topic can't be read completely, or holds a bad record although
             ``on_bad_record`` is ``fail``; it names topic, partition and offset.
         UnavailableError: The broker or the schema registry does not answer.
@@ -69,21 +84,25 @@ def create_topic_view(
         f"CREATE TABLE {bad} AS SELECT _topic AS _place, _partition, _offset, _reason "
         f"FROM {rows} WHERE _reason IS NOT NULL"
     )
-    selected = ["* EXCLUDE (_reason)"]
+    selected, unproven = ["* EXCLUDE (_reason)"], dict[str, str]()
     if source.select:
         position = [field.name for field in RECORD_FIELDS if field.name != "_reason"]
-        selected = [f"{source.selection.duckdb(name)} AS {quoted(name)}" for name in source.select]
-        selected = [column_list(position), *selected]
+        of_rows = schema_of(connection, f"SELECT * FROM {rows}")
+        computed, unproven = selected_columns(pipeline, source, of_rows)
+        selected = [column_list(position), *computed]
     every = f"audit.{quoted(f'{source.name}.every')}"
     connection.execute(
         f"CREATE VIEW {every} AS SELECT {', '.join(selected)} FROM {rows} WHERE _reason IS NULL"
     )
     before = before_rules(source.name)
     leave_out_of_topic(connection, every, before, outside_table(source.name), bounds)
-    sampled = within_sample(rules, before)
+    sampled = within_sample(pipeline.row_rules, before)
+    rules = pipeline.row_rules.over(schema_of(connection, f"SELECT * FROM {sampled}"))
+    require_proven_rules(rules)
     create_broken(connection, rules, source.name, sampled)
     connection.execute(f"CREATE VIEW {quoted(source.name)} AS {meeting(rules, sampled)}")
-    return _refuse_bad(connection, source, bad) if source.on_bad_record == "fail" else []
+    notes = _refuse_bad(connection, source, bad) if source.on_bad_record == "fail" else []
+    return TopicView(notes, unproven)
 
 
 def before_rules(source: str) -> str:

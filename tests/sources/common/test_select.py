@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import names_and_types, parse_schema
-from sources.common.select import EventColumn, Selection
+from sources.common.select import EventColumn, OnlySparkError, Selection
 from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.split_table import FileListing
@@ -103,7 +103,7 @@ def test_seconds_become_the_instants_that_they_are(seconds: int) -> None:
 
 def test_a_value_that_does_not_fit_is_told() -> None:
     selection = Selection("s", {"t": "CAST(to_timestamp(name, 'yyyy-MM-dd') AS timestamp)"})
-    with pytest.raises(InputError, match=r"`select\.t: CAST\(.* can't be evaluated on a sample"):
+    with pytest.raises(InputError, match="a form that only Spark reads: yesterday"):
         selection.evaluate("t", pa.record_batch({"name": ["yesterday"]}))
 
 
@@ -119,10 +119,12 @@ def test_a_value_that_does_not_fit_is_told() -> None:
 )
 def test_bytes_are_text_in_utf_8(expression: str, expected: Any) -> None:
     row = {"raw": "Zoë\\ 7".encode(), "n": 5, "h": [{"key": "a", "value": b"8"}], "text": "\\x41"}
-    bad = {**row, "raw": b"\xff"}
-    batch = pa.RecordBatch.from_pylist([row, bad])
-    found = Selection("s", {"x": expression}).evaluate("x", batch).to_pylist()
-    assert found == [expected, None if "raw" in expression else expected]
+    selection = Selection("s", {"x": expression})
+    assert selection.evaluate("x", pa.RecordBatch.from_pylist([row])).to_pylist() == [expected]
+    if "raw" in expression:
+        bad = pa.RecordBatch.from_pylist([{**row, "raw": b"\xff"}])
+        with pytest.raises(OnlySparkError, match="bytes that are not UTF-8"):
+            selection.evaluate("x", bad)
 
 
 # With files.
@@ -171,3 +173,50 @@ def test_lines_of_text_become_columns(tmp_path: Path) -> None:
     select = {"t": "CAST(substring(value, 1, 19) AS timestamp)", "w": "CAST(value AS string)"}
     (split,) = listed(tmp_path, format="text", select=select).splits.to_pylist()
     assert split["event_max_us"] - split["event_min_us"] == 3_600_000_000
+
+
+OFFSETS = ["2024-01-01T10:00:00+08:00", "2024-01-01T10:00:00-08:00", "2024-01-01T10:00:00.5Z"]
+
+
+@pytest.mark.parametrize("expression", ["to_timestamp(x)", "x", "substring(x, 0, 40)"])
+def test_texts_with_offsets_are_planned_as_the_instants_that_they_are(
+    tmp_path: Path, expression: str
+) -> None:
+    (tmp_path / "x").write_text("".join(f'{{"x": "{text}"}}\n' for text in OFFSETS))
+    select = {"t": f"CAST({expression} AS timestamp)"}
+    (split,) = listed(
+        tmp_path, format="json", schema={"x": "string"}, select=select
+    ).splits.to_pylist()
+    range_ = [datetime(2024, 1, 1, hour, tzinfo=UTC).timestamp() * 1e6 for hour in (2, 18)]
+    assert [split["event_min_us"], split["event_max_us"]] == range_
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("from_utc_timestamp(CAST(x AS timestamp), 'Asia/Tokyo')", "the function `from_utc_time"),
+        ("to_utc_timestamp(CAST(x AS timestamp), 'Asia/Tokyo')", "the function `to_utc_timestamp`"),
+        ("CAST(x AS double)", "a cast from double to timestamp"),
+        ("to_timestamp(x, 'dd MMM yyyy')", "`to_timestamp` of (string, 'dd MMM yyyy')"),
+    ],
+)
+def test_an_event_time_that_only_spark_computes_is_refused_by_name(
+    tmp_path: Path, expression: str, told: str
+) -> None:
+    (tmp_path / "x").write_text('{"x": "2024-01-01T10:00:00Z"}\n')
+    select = {"t": f"CAST({expression} AS timestamp)"}
+    with pytest.raises(OnlySparkError, match=r"`select\.t: CAST\(") as caught:
+        listed(tmp_path, format="json", schema={"x": "string"}, select=select)
+    assert f"only Spark can compute this one: {told}" in caught.value.message
+    # The ways out that the hint names.
+    assert "to_timestamp(<text>, 'yyyy-MM-dd HH:mm:ss')" in caught.value.hint
+    assert "timestamp_millis(<number>)" in caught.value.hint
+    (tmp_path / "x").write_text('{"x": "2024-01-01 10:00:00", "n": 1704103200000}\n')
+    for way in (
+        "CAST(x AS timestamp)",
+        "CAST(to_timestamp(x, 'yyyy-MM-dd HH:mm:ss') AS timestamp)",
+        "timestamp_millis(n)",
+    ):
+        schema = {"x": "string", "n": "bigint"}
+        found = listed(tmp_path, format="json", schema=schema, select={"t": way})
+        assert found.splits["event_max_us"].to_pylist() == [1_704_103_200_000_000]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -29,7 +30,6 @@ def rules(**checks: str) -> RowRules:
         ("amount > rand()", "depends on `RAND()`: a row may break it in one run"),
         ("current_date() > '2024-01-01'", "depends on `CURRENT_DATE`"),
         ("amount + 1", "is no condition, but a value of type double"),
-        ("amount > no_such(kind)", "can't be evaluated by DuckDB"),
         ("kind > 'b' AND amount < 9", None),
     ],
 )
@@ -56,5 +56,19 @@ def test_the_first_broken_rule_decides_null_passes_and_deletes_are_not_checked()
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE rows (amount DOUBLE, kind VARCHAR, gone BOOLEAN)")
         connection.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
-        names = connection.sql(f"SELECT {found.duckdb_sql} FROM rows").fetchall()
+        names = connection.sql(f"SELECT {found.over(COLUMNS).duckdb_sql} FROM rows").fetchall()
     assert [name for (name,) in names] == [None, "positive", None, None, "known", None]
+
+
+def test_a_rule_that_only_spark_evaluates_is_a_warning() -> None:
+    found = rules(good="amount > 0", hashed="hash(kind) % 2 = 0 OR amount > 0")
+    (warning,) = found.require_columns(COLUMNS)
+    assert "`rules.hashed: hash(kind) % 2 = 0 OR amount > 0` is evaluated by Spark alone" in warning
+    over = found.over(COLUMNS)
+    assert over.unproven == {"hashed": "the function `hash`"}
+    assert "hashed" not in over.duckdb_sql
+
+
+def test_a_property_that_changes_what_conditions_mean_leaves_no_rule_proven() -> None:
+    found = replace(rules(good="amount > 0"), unlike_default="spark.sql.ansi.enabled")
+    assert [*found.over(COLUMNS).unproven] == ["good"]

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from sources.common.positions import TopicPartition
+from sources.common.select import OnlySparkError
 from sources.common.topic_log import LogRecord
 from sources.config.event_time import EventTime
 from sources.config.kafka_source import KafkaSource
@@ -246,7 +247,7 @@ def test_avro_tells_event_times_too(tmp_path: Path) -> None:
 
 def test_an_event_time_that_can_not_be_evaluated_is_told() -> None:
     select = {"at": "CAST(to_timestamp(order, 'yyyy') AS timestamp)"}
-    with pytest.raises(InputError, match=r"`live`: `select\.at: .*` can't be evaluated"):
+    with pytest.raises(InputError, match=r"`live`: `select\.at: .*form that only Spark reads: yes"):
         ahead(topic(select=select), record(b'{"order": "yesterday"}'))
 
 
@@ -316,3 +317,28 @@ class TestThePlan:
         assert [text for text in plan.warnings if "before their event time" in text]
         assert plan.topics[0].read == read
         assert plan.topics[0].columns == plan.columns_by_name
+
+    def test_a_topic_whose_event_times_only_spark_computes_is_planned_without_a_sample(
+        self, tmp_path: Path, servers: str
+    ) -> None:
+        case = Case(tmp_path, servers)
+        case.write_history()
+        case.produce(range(500, 1000))
+        tokyo = {
+            "id": "id",
+            "v": "v",
+            "at": "CAST(from_utc_timestamp(at, 'Asia/Tokyo') AS timestamp)",
+        }
+        plan, _ = draft_plan(case.pipeline(selected(select=tokyo)))
+        assert plan.topics[0].event_times == SampledTimes()
+        (told,) = [text for text in plan.warnings if "of its sample are not shown" in text]
+        assert "only Spark can compute this one: the function `from_utc_timestamp`" in told
+
+        def without_key(document: dict[str, Any]) -> None:
+            selected(select=tokyo)(document)
+            del document["key"]
+
+        # Then the event times decide which rows history has delivered.
+        with pytest.raises(OnlySparkError, match="from_utc_timestamp") as caught:
+            draft_plan(case.pipeline(without_key))
+        assert "Declare the pipeline's `key`" in caught.value.hint

@@ -128,7 +128,10 @@ def _rows_of(connection: duckdb.DuckDBPyConnection, proven: Proven, rows: int) -
             except duckdb.Error as error:
                 failed[row] = Failed(str(error), undecided_value(error) is not None)
         others = f"id NOT IN ({', '.join(map(str, failed))})"
-        found = connection.sql(query(others)).to_arrow_table()
+        # A table, as DuckDB may evaluate an expression before it leaves rows out.
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE others AS SELECT * FROM t WHERE {others}")
+        text = f"SELECT id, {proven.sql} AS x FROM others"
+        found = connection.sql(text).to_arrow_table()
     values = dict(zip(found["id"].to_pylist(), plain(found["x"]), strict=True))
     return [failed[row] if row in failed else values[row] for row in range(rows)]
 

@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 PARALLEL ?= -n 4 --dist worksteal --durations=30
 # The share of examples that property tests try in the short sets.
 SHORT := HYBRID_EXAMPLES=0.2
+# Else each process of a test, and Spark has many, compiles the modules again.
+unexport PYTHONDONTWRITEBYTECODE
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast expressions test-ui test-airflow pictures crash chaos soak lint bench clean

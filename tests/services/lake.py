@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from tests.services.hdfs_server import hdfs_server
 from tests.services.s3_server import LOGIN, client, s3_server, tell
-from tests.services.versitygw import Versitygw, require_versitygw
+from tests.services.versitygw import Versitygw
 
 Kind = Literal["disk", "s3", "versitygw", "lossy-s3", "hdfs"]
 Edit = Callable[[dict[str, Any]], None]
@@ -34,7 +34,6 @@ def lake(kind: Kind, folder: Path) -> Iterator[Edit]:
     if kind == "disk":
         yield lambda _: None
     elif kind == "versitygw":
-        require_versitygw()
         with patch.dict(os.environ, LOGIN), Versitygw() as store:
             yield _in_bucket(store.endpoint)
     elif kind in ("s3", "lossy-s3"):

@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 import boto3
 
 from services.s3 import LOGIN, LocalS3, client
-from tests.services.versitygw import Versitygw, require_versitygw
+from tests.services.versitygw import Versitygw
 
 __all__ = ["LOGIN", "STORES", "client", "require_logins", "s3_server", "tell"]
 
@@ -38,7 +38,6 @@ def s3_server(store: Store = "moto") -> Iterator[str]:
     with ExitStack() as stack:
         behind = []
         if store == "versitygw":
-            require_versitygw()
             behind.append(stack.enter_context(Versitygw()).endpoint)
         yield stack.enter_context(_FailingS3(*behind)).endpoint
 

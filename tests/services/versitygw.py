@@ -6,18 +6,18 @@ keeps objects as files (https://github.com/versity/versitygw).
 
 from __future__ import annotations
 
-import fcntl
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from services.process import HOST, TemporaryServer
 from services.s3 import LOGIN, client
-from sources.common.cache import cache_folder, make_private
+from services.server_programs import MissingServerError
+from sources.common.cache import cache_folder, make_once
 
 VERSION = "1.8.0"
 _PACKAGE = f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}"
@@ -54,28 +54,22 @@ class Versitygw(TemporaryServer):
         return True
 
 
-def require_versitygw() -> None:
-    """Skip the test if the store is not there, and can't be built."""
-    built = _folder() / "versitygw"
-    if not built.exists() and shutil.which("go") is None:
-        command = f"GOBIN={built.parent} go install {_PACKAGE}"
-        pytest.skip(f"versitygw is not installed, nor Go, which builds it: {command}")
-
-
-def _folder() -> Path:
-    return cache_folder() / f"versitygw-{VERSION}"
-
-
 def _program() -> Path:
-    """The program; built if it is not there. Of several processes one builds, the others wait."""
-    folder = _folder()
-    make_private(folder.parent)
-    with folder.with_name(f"{folder.name}.lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "versitygw").exists():
-            part = folder.with_name(f"{folder.name}.part")
-            shutil.rmtree(part, ignore_errors=True)
-            environment = {**os.environ, "GOBIN": str(part)}
-            subprocess.run(["go", "install", _PACKAGE], env=environment, check=True)
-            part.rename(folder)
-    return folder / "versitygw"
+    """The program; built if it is not there.
+
+    Raises:
+        MissingServerError: Go is missing, or can't build it.
+    """
+    return make_once(cache_folder() / f"versitygw-{VERSION}", _build) / "versitygw"
+
+
+def _build(folder: Path) -> None:
+    command = ["go", "install", _PACKAGE]
+    if shutil.which("go") is None:
+        why = "It is built by Go, which is not installed."
+        raise MissingServerError(Versitygw.name, why, "apt-get install golang")
+    environment = {**os.environ, "GOBIN": str(folder)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        why = f"`{shlex.join(command)}` failed:\n{done.stderr.strip()}"
+        raise MissingServerError(Versitygw.name, why, shlex.join(command))

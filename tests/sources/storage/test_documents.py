@@ -25,7 +25,7 @@ from sources.storage.s3_documents import S3Documents
 from sources.storage.settings import HdfsSettings, S3Settings
 from tests.services.gcs_server import gcs_server
 from tests.services.s3_server import LOGIN, client, s3_server
-from tests.services.versitygw import Versitygw, require_versitygw
+from tests.services.versitygw import Versitygw
 
 BUCKET = "documents"
 
@@ -39,7 +39,6 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def versitygw() -> Iterator[str]:
-    require_versitygw()
     with Versitygw() as running:
         client(running.endpoint).create_bucket(Bucket=BUCKET)
         yield running.endpoint

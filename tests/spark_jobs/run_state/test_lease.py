@@ -24,7 +24,7 @@ from spark_jobs.run_state import lease, lock
 from spark_jobs.run_state.lease import Lease, LeaseRecord, look, take
 from tests.services.processes import NEVER_ENDS, wait_for
 from tests.services.s3_server import LOGIN, client
-from tests.services.versitygw import Versitygw, require_versitygw
+from tests.services.versitygw import Versitygw
 
 NAME = "run/lease.json"
 HOLD = f"""
@@ -50,7 +50,6 @@ def shared(
     if request.param == "a folder":
         yield Folder(tmp_path)
         return
-    require_versitygw()
     for name, value in LOGIN.items():
         monkeypatch.setenv(name, value)
     with Versitygw() as store:

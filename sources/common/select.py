@@ -193,9 +193,10 @@ class Selection:
             f"can compute this one: {why}."
         )
         hint = (
-            "Write the event time as CAST(<text> AS timestamp), to_timestamp(<text>, 'yyyy-MM-dd "
-            "HH:mm:ss') or timestamp_millis(<number>), and convert it further in the `transform`; "
-            "docs/values.md lists the expressions that are proven."
+            "Write the event time as CAST(<text> AS timestamp), as try_cast(<text> AS timestamp) "
+            "if some texts are no times, as to_timestamp(<text>, 'yyyy-MM-dd HH:mm:ss') or "
+            "timestamp_millis(<number>), and convert it further in the `transform`; docs/values.md "
+            "lists the expressions that are proven."
         )
         return OnlySparkError(message, hint, **self._fields(name))
 

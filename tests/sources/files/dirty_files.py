@@ -34,7 +34,7 @@ FORMATS: Mapping[str, Mapping[str, Any]] = {
         "format": "text",
         "select": {
             "id": "CAST(substring(value, 26) AS bigint)",
-            "at": "CAST(substring(value, 1, 24) AS timestamp)",
+            "at": "try_cast(substring(value, 1, 24) AS timestamp)",
         },
     },
 }

@@ -166,11 +166,17 @@ def test_a_cold_switch_starts_the_next_driver_before_the_one_of_history_has_ende
         run = subprocess.Popen(command, cwd=HOME, stderr=subprocess.DEVNULL)
         wait_for(lambda: find_beat(loaded, "live") is not None, "a live driver", 240)
         generation = loaded.require_generation()
-        launch = last_launch(generation)
-        assert launch is not None
-        assert launch.group is not None
+
+        def group() -> int | None:
+            launch = last_launch(generation)
+            return None if launch is None else launch.group
+
+        # It beats before whoever launched it has written down its process group.
+        wait_for(lambda: group() is not None, "the record of the launch", 60)
+        launched = group()
+        assert launched is not None
         end = generation.path("positions/history-end.json").stat().st_mtime
-        assert started_at(launch.group) < end
+        assert started_at(launched) < end
         assert run.wait(240) == 0
     finally:
         run.kill()

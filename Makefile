@@ -3,12 +3,12 @@ PYTHON ?= python3
 # `make test SPARK=4.1`: with another version that is supported, in an environment of its own.
 VENV := .venv$(if $(SPARK),-spark$(SPARK))
 BIN := $(VENV)/bin
-# Tests spend half of their time waiting, for Spark and for servers, of which all workers share one of a
-# kind: four workers take some 16 GB at their peak.
+# Four workers keep two cores busy, as tests wait for Spark and for servers. All workers share one server of
+# a kind; together they take some 15 GB of memory at their peak.
 PARALLEL ?= -n 4 --dist worksteal --durations=30
 # The share of examples that property tests try in the short sets.
 SHORT := HYBRID_EXAMPLES=0.2
-# Else each process of a test, and Spark has many, compiles the modules again.
+# Where it is set, Python keeps no compiled modules, and each process of the tests compiles them again.
 unexport PYTHONDONTWRITEBYTECODE
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 

@@ -17,7 +17,7 @@ from spark_jobs.driver.bounded_run import FINISHED, run_bounded
 from spark_jobs.driver.reporter import Beats, Reporter
 
 QUICK = Beats(every_s=0.1)
-"""A few rows are soon read."""
+"""Ten looks at a query each second, since the few rows of a test are read sooner than in one."""
 
 
 def read_bounded(spark: SparkSession, loaded: LoadedPipeline) -> None:

@@ -16,12 +16,14 @@ class Sets(NamedTuple):
 
     Attributes:
         promises: Slow tests of ``make test``, by the promise that they hold.
+        seconds: Tests of ``make test`` without Spark that ``make fast`` leaves out, by the reason.
         nightly: Tests that run nightly only, by the reason.
         parameters: Reason for which tests with a word among their parameters run nightly only.
         rest: Reason for which slow tests of a room are not in ``make test``, by the room's folder.
     """
 
     promises: dict[str, list[str]]
+    seconds: dict[str, list[str]]
     nightly: dict[str, list[str]]
     parameters: dict[str, str]
     rest: dict[str, str]
@@ -45,8 +47,16 @@ class Sets(NamedTuple):
 
     def names(self) -> list[str]:
         """All names of tests."""
-        return [name for part in (self.promises, self.nightly) for names in part.values()
-                for name in names]  # fmt: skip
+        parts = (self.promises, self.seconds, self.nightly)
+        return [name for part in parts for names in part.values() for name in names]
+
+    def takes_seconds(self, test: str) -> bool:
+        """Whether ``make fast`` leaves out a test without Spark that ``make test`` runs.
+
+        Args:
+            test: Node id of the test.
+        """
+        return any(covers(name, test) for names in self.seconds.values() for name in names)
 
 
 def read_sets() -> Sets:
@@ -77,7 +87,7 @@ def mark(items: list[pytest.Item]) -> None:
     for item in items:
         is_slow = any(item.get_closest_marker(name) is not None for name in ("spark", "slow"))
         marker = sets.marker(item.nodeid, is_slow=is_slow)
-        if is_slow or marker is not None:
+        if is_slow or marker is not None or sets.takes_seconds(item.nodeid):
             item.add_marker(pytest.mark.slow)
         if marker is not None:
             item.add_marker(marker)

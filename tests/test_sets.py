@@ -8,6 +8,7 @@ from tests.sets import COLLECTED, Sets, covers, read_sets
 
 SETS = Sets(
     {"it works": ["tests/a/test_a.py::test_one[x]", "tests/b/test_b.py"]},
+    {"a server": ["tests/d/test_d.py"]},
     {"long": ["tests/a/test_a.py::test_two", "tests/c"]},
     {"slow store": "another store"},
     {"tests/a": "variants"},
@@ -33,6 +34,13 @@ def test_a_slow_test_is_a_promise_or_left_to_later(
     test: str, is_slow: bool, marker: str | None
 ) -> None:
     assert SETS.marker(test, is_slow=is_slow) == marker
+
+
+def test_a_test_of_seconds_is_left_out_by_make_fast_alone() -> None:
+    test = "tests/d/test_d.py::test_six[1]"
+    assert SETS.takes_seconds(test)
+    assert SETS.marker(test, is_slow=False) is None
+    assert not SETS.takes_seconds("tests/a/test_a.py::test_one[x]")
 
 
 def test_each_name_finds_a_test(request: pytest.FixtureRequest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -91,8 +92,9 @@ def test_an_event_that_is_not_delivered_is_told_and_stops_nothing(
 ) -> None:
     loaded = with_lineage(tmp_path)
     (port,) = free_ports(1)
-    monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{port}")
-    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__RETRY", '{"total": 0}')
+    # A transport that only a URL declares is tried for nine seconds an event.
+    transport = {"type": "http", "url": f"http://127.0.0.1:{port}", "retry": {"total": 0}}
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT", json.dumps(transport))
     told: list[str] = []
     is_done = False
     with lineage.reported(loaded, "plan", tell=told.append):

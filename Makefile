@@ -12,7 +12,7 @@ SHORT := HYBRID_EXAMPLES=0.2
 unexport PYTHONDONTWRITEBYTECODE
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast expressions test-ui test-airflow pictures crash chaos soak lint bench clean
+.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast shuffled expressions test-ui test-airflow pictures crash chaos soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -65,6 +65,11 @@ test-all: install
 
 fast: install
 	$(SHORT) $(BIN)/python -m pytest $(PARALLEL) -m "not slow"
+
+# `make test` in an order that SEED decides; without it, in one that the first lines name.
+shuffled: install
+	$(SHORT) $(BIN)/python -m pytest $(PARALLEL) -m "not rest and not nightly" -p randomly \
+		--randomly-seed=$(or $(SEED),default)
 
 # Random expressions of select and rules, compared with Spark: about fifty in each round.
 expressions: install

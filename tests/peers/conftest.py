@@ -30,8 +30,11 @@ def peer() -> Callable[[str], Path]:
 def count(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Count what became of one input of a project: ``count("parquet-testing", "right")``."""
 
+    none: dict[str, Counter[str]] = defaultdict(Counter)
+    counted = request.config.stash.setdefault(_COUNTS, none)
+
     def one(project: str, outcome: str) -> None:
-        request.config.stash.setdefault(_COUNTS, defaultdict(Counter))[project][outcome] += 1
+        counted[project][outcome] += 1
 
     return one
 

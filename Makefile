@@ -12,7 +12,7 @@ SHORT := HYBRID_EXAMPLES=0.2
 unexport PYTHONDONTWRITEBYTECODE
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast shuffled peers expressions test-ui test-airflow pictures crash chaos soak lint bench clean
+.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast shuffled peers tables expressions test-ui test-airflow pictures crash chaos soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -70,6 +70,11 @@ fast: install
 shuffled: install
 	$(SHORT) $(BIN)/python -m pytest $(PARALLEL) -m "not rest and not nightly" -p randomly \
 		--randomly-seed=$(or $(SEED),default)
+
+# Random tables as other tools write them, compared with Spark's readers: COUNT files, by SEED.
+tables: install
+	RANDOM_TABLES=$(or $(COUNT),10000) RANDOM_SEED=$(or $(SEED),0) \
+		$(BIN)/python -m pytest tests/random_tables -s
 
 # Test data of other projects, in the folder PEERS; the last lines count what became of it.
 peers: install

@@ -1,0 +1,1 @@
+"""Random tables, written as other tools write them: equal to Spark's reader, or refused by name."""

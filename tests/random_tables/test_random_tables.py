@@ -1,0 +1,174 @@
+"""Random tables of every tool: planned and read they equal Spark's reader, or are refused."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError
+from spark_jobs.readers.spark_errors import report_of
+from tests.random_tables.both_readers import (
+    CORRUPT,
+    Rows,
+    Written,
+    by_chain,
+    by_key,
+    by_product,
+    by_spark,
+    pipeline,
+)
+from tests.random_tables.columns import draw_columns, draw_rows
+from tests.random_tables.dialects import Dialect, dialects
+
+pytestmark = pytest.mark.spark
+
+FILES = 20
+"""Files of a source, each a random table of its own."""
+TABLES = int(os.environ.get("RANDOM_TABLES", "200"))
+APART = 100
+"""Between the keys of two files."""
+SEED = int(os.environ.get("RANDOM_SEED", "0"))
+_TOLD = 2_000
+
+
+def draw_files(
+    folder: Path, dialect: Dialect, random: Random
+) -> tuple[dict[str, Any], list[Written]]:
+    columns = draw_columns(random, dialect.kinds, dialect.names)
+    (folder / "in").mkdir(parents=True)
+    files = []
+    for at in range(FILES):
+        writer = random.choice(sorted(dialect.writers))
+        rows = draw_rows(random, columns, at * APART, random.choice([1, 2, 5, 20]))
+        path = folder / "in" / f"{at:02d}{dialect.suffix}"
+        dialect.writers[writer](rows, path, random)
+        files.append(Written(path, writer, rows))
+    return columns, files
+
+
+def expected_of(
+    spark: SparkSession, dialect: Dialect, columns: dict[str, Any], files: list[Written]
+) -> Rows:
+    """Rows by Spark's reader; those of files that it can't read as they were given."""
+    found: Rows = {}
+    for writer in sorted({file.writer for file in files}):
+        own = [file for file in files if file.writer == writer]
+        read = by_spark(spark, dialect, columns, own)
+        for file in own if read is None else []:
+            read = {
+                **(read or {}),
+                **(by_spark(spark, dialect, columns, [file]) or by_key(file.rows)),
+            }
+        found |= read or {}
+    return found
+
+
+def differences(found: Rows, expected: Rows, files: list[Written]) -> list[str]:
+    """What is not as expected: a value, or a row that is missing without being a bad one."""
+    told = [f"row {key} is nowhere" for key in found if key not in expected]
+    for at, file in enumerate(files):
+        keys = [key for key in expected if key // APART == at]
+        lost = [expected[key] for key in keys if key not in found]
+        lost = [row for row in lost if row.get(CORRUPT) is None]
+        if lost:
+            told.append(f"{len(lost)} of {len(keys)} rows of {file.writer} are not read: {lost[0]}")
+        unlike = [
+            {name: (value, expected[key][name]) for name, value in found[key].items()
+             if value != expected[key][name]}
+            for key in keys if key in found
+        ]  # fmt: skip
+        if unlike := [each for each in unlike if each]:
+            told.append(
+                f"{len(unlike)} of {len(keys)} rows of {file.writer} (here, Spark): {unlike[0]}"
+            )
+    return told
+
+
+FORMS = ["parquet", "orc", "avro", "csv", "json"]
+
+
+class Search:
+    """Random sources of one format, and what became of their files.
+
+    Args:
+        spark: The session.
+        folder: Folder in which they are written.
+        form: The format.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path, form: str) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._dialects = [each for each in dialects(spark) if each.format == form]
+        self._outcomes: Counter[str] = Counter()
+        self._wrong: list[str] = []
+
+    def run(self, files: int, read: Callable[[LoadedPipeline], tuple[Rows, list[str]]]) -> None:
+        """Read random sources with so many files together.
+
+        Args:
+            files: Number of files.
+            read: Reads a source; returns its rows, and what else is wrong.
+        """
+        for at in range(-(-files // FILES)):
+            dialect = self._dialects[at % len(self._dialects)]
+            name = f"{dialect.name}-{SEED}-{at}"
+            columns, written = draw_files(self._folder / name, dialect, Random(name))
+            loaded = pipeline(self._folder / name, dialect, columns)
+            wrong: list[str] = []
+            try:
+                found, wrong = read(loaded)
+            except HybridError as error:
+                outcome, wrong = "refused", [f"refused: {error}"]
+            except Exception as error:
+                told = f"crashed: {type(error).__name__}: {report_of(error)}"
+                outcome, wrong = "crashed", [told[:_TOLD]]
+            else:
+                expected = expected_of(self._spark, dialect, columns, written)
+                wrong = [*wrong, *differences(found, expected, written)]
+                outcome = "different" if wrong else "equal"
+            self._outcomes[outcome] += len(written)
+            self._wrong += [f"{name} {each}" for each in wrong]
+
+    def require_none(self) -> None:
+        """Fail with all that was found; its counts are printed, and RANDOM_LOG gets the rest.
+
+        Raises:
+            AssertionError: Something is different, crashed or was refused.
+        """
+        print(dict(self._outcomes))  # noqa: T201 - counts are what this is run for
+        if log := os.environ.get("RANDOM_LOG"):
+            with Path(log).open("a") as file:
+                file.writelines(f"{each}\n" for each in self._wrong)
+        assert self._wrong == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_is_equal_to_sparks_reader(
+    tmp_path: Path, hybrid_spark: SparkSession, form: str
+) -> None:
+    search = Search(hybrid_spark, tmp_path, form)
+    search.run(TABLES // len(FORMS), lambda loaded: (by_product(hybrid_spark, loaded), []))
+    search.require_none()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("form", FORMS)
+def test_through_the_whole_chain_the_audit_says_so_too(
+    tmp_path: Path, hybrid_spark: SparkSession, form: str
+) -> None:
+    def read(loaded: LoadedPipeline) -> tuple[Rows, list[str]]:
+        found, report = by_chain(hybrid_spark, loaded)
+        return found, [] if report.ok else [f"audit: {report.examples} {report.unchecked}"]
+
+    search = Search(hybrid_spark, tmp_path, form)
+    search.run(TABLES // len(FORMS) // 20, read)
+    search.require_none()

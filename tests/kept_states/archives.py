@@ -96,7 +96,9 @@ def unpacked(kept: Kept) -> Iterator[Path]:
 def unpack(kept: Kept, folder: Path) -> None:
     """Write a state's files to a folder, with the times that they had."""
     with tarfile.open(kept.archive) as archive:
-        archive.extractall(folder, filter="data")
+        # Python 3.11 has the filter from 3.11.4 on.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(folder)
 
 
 def pack(

@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from sources.common.expressions.engine import SETTINGS
 from sources.common.schema import TIMESTAMP, parse_type, type_name
 from sources.common.sql_names import literal, quoted
 
@@ -34,7 +35,7 @@ def open_database(folder: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
     connection.execute(f"SET temp_directory = {literal(str(folder / 'spilled'))}")
     connection.execute(f"SET memory_limit = {literal(memory_limit)}")
     connection.execute("SET preserve_insertion_order = false")
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("; ".join(SETTINGS))
     connection.execute("CREATE SCHEMA audit")
     return connection
 

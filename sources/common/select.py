@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlglot import exp
 
+from sources.common.expressions.engine import SETTINGS
 from sources.common.expressions.translation import Proven, Unproven, translate, undecided_value
 from sources.common.row_sql import (
     is_plain,
@@ -142,7 +143,7 @@ class Selection:
         import duckdb  # noqa: PLC0415
 
         with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("; ".join(SETTINGS))
             connection.register("sample", pa.Table.from_batches([batch]))
             try:
                 table = connection.sql(f"SELECT {translation.sql} AS x FROM sample")

@@ -36,6 +36,7 @@ from sources.common.schema import TIMESTAMP
 _SECOND = 1_000_000
 # Beyond, Spark's number of microseconds would be cut to the largest one.
 _MOST_SECONDS = 9_000_000_000_000
+_MOST_DIGITS = 38
 # As many digits as a double holds exactly.
 _EXACT_DIGITS = 15
 
@@ -118,7 +119,12 @@ def _from_decimal(sql: str, source: pa.DataType, target: pa.DataType, how: str) 
     if pa.types.is_decimal(target):
         return f"{how}({sql} AS {duck(target)})"
     if target == STRING:
-        return f"CAST({sql} AS VARCHAR)"
+        if source.precision > source.scale:
+            return f"CAST({sql} AS VARCHAR)"
+        # Without a digit before the point DuckDB writes `.5`; a wider decimal has one.
+        wider = pa.decimal128(source.precision + 1, source.scale)
+        is_short = source.precision < _MOST_DIGITS
+        return f"CAST(CAST({sql} AS {duck(wider)}) AS VARCHAR)" if is_short else None
     if target == DOUBLE and source.precision <= _EXACT_DIGITS:
         return f"CAST({sql} AS DOUBLE)"
     return None

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 
+from sources.common.expressions.engine import SETTINGS
 from sources.common.expressions.translation import Proven, undecided_value
 
 
@@ -55,6 +57,11 @@ def plain(values: pa.ChunkedArray) -> Outcomes:
     return [_exact(each) for each in values.to_pylist()]
 
 
+def _outcome(tried: Any) -> Any:
+    """The value in what Spark's `TryEval` returned; a failure for null."""
+    return Failed("") if tried is None else _exact(tried["x"])
+
+
 class SparkRows:
     """Spark over a table.
 
@@ -64,7 +71,7 @@ class SparkRows:
     """
 
     def __init__(self, spark: SparkSession, table: pa.Table) -> None:
-        self._spark = spark
+        self._spark, self._table = spark, table
         # Small tables are evaluated while the query is planned, without a job.
         self._rows = spark.createDataFrame(table)
 
@@ -81,11 +88,32 @@ class SparkRows:
             self._tried(_PLAIN.get(kind, "{}").format(f"({text}\n)"))
             for kind, text in zip(kinds, expressions, strict=True)
         ]
-        rows = self._rows.select("id", *columns).sort("id").collect()
+        try:
+            rows = self._rows.select("id", *columns).sort("id").collect()
+        except PySparkException:
+            return self._one_by_one(expressions, columns)
         return {
-            text: [Failed("") if row[number] is None else _exact(row[number]["x"]) for row in rows]
+            text: [_outcome(row[number]) for row in rows]
             for number, text in enumerate(expressions, 1)
         }
+
+    def _one_by_one(
+        self, expressions: Sequence[str], columns: Sequence[Column]
+    ) -> dict[str, Outcomes]:
+        """Outcomes where Spark moved a part out of its `TryEval`, as BETWEEN and nullif have it."""
+        if len(expressions) > 1:
+            half = len(expressions) // 2
+            parts = (expressions[:half], expressions[half:])
+            return {text: found for part in parts for text, found in self.outcomes(part).items()}
+        found: Outcomes = []
+        # A filter may come after the part.
+        for number in range(len(self._table)):
+            row = self._spark.createDataFrame(self._table.take([number]))
+            try:
+                found += [_outcome(own[0]) for own in row.select(*columns).collect()]
+            except PySparkException as error:
+                found.append(Failed(str(error)))
+        return {expressions[0]: found}
 
     def _tried(self, expression: str) -> Column:
         """A struct, or null for a row in which an expression fails: Spark's own `TryEval`."""
@@ -101,7 +129,7 @@ class SparkRows:
 def duckdb_outcomes(table: pa.Table, translations: Mapping[str, Proven]) -> dict[str, Outcomes]:
     """Outcomes of the rows in DuckDB, by expression."""
     with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("; ".join(SETTINGS))
         connection.execute("SET threads = 1")
         connection.register("rows", table)
         connection.execute("CREATE TABLE t AS SELECT * FROM rows")

@@ -106,6 +106,7 @@ CASTS = [
     "CAST(CAST(l AS STRING) AS BIGINT)", "CAST(CAST(bin AS STRING) AS INT)",
     "CAST(i / 2 AS BIGINT)", "CAST(l / 3 AS INT)", "CAST(d * 2 AS INT)", "CAST(n * 3 AS INT)",
     "CAST(1.5 AS DECIMAL(3,2))", "CAST(true AS INT)", "CAST(floor(d) AS STRING)",
+    "CAST(0.05 AS STRING)", "CAST(CAST(l % 7 AS DECIMAL(9,2)) * 0.01 - 0.5 AS STRING)",
 ]  # fmt: skip
 
 TEXTS = [

@@ -1,0 +1,7 @@
+"""How DuckDB is set up to evaluate translations of expressions."""
+
+SETTINGS = ("SET TimeZone = 'UTC'", "SET disabled_optimizers = 'expression_rewriter'")
+"""Statements to execute before DuckDB evaluates a translation.
+
+Rewritten, `7 = 7 - (-x)` is `x = 0`, which no longer fails where `-x` is out of range.
+"""

@@ -134,8 +134,9 @@ def names_and_types(schema: pa.Schema) -> dict[str, str]:
 
 
 def may_be_long(kind: pa.DataType) -> bool:
-    """Return whether a column's type is text, bytes or a list, whose values have no fixed size."""
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind))
+    """Return whether a type is text, bytes, a list or a map, whose values have no fixed size."""
+    is_flat = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    return bool(is_flat or pa.types.is_list(kind) or pa.types.is_map(kind))
 
 
 def ddl(schema: pa.Schema) -> str:

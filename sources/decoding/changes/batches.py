@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from sources.common.schema import TIMESTAMP
 from sources.decoding.batch_cursor import DAYS, MICROS, Int64Array, Mask, as_mask, spans
 from sources.decoding.changes.envelopes import Encoding
+from sources.decoding.changes.placeholders import Placeholder
 from sources.decoding.changes.positions import FAILOVER, positions_of
-from sources.decoding.changes.values import are_unavailable, micros_of_unit
+from sources.decoding.changes.values import micros_of_unit
 from sources.decoding.conversion import BadValue, converter, to_arrow_array
 from sources.decoding.json_batches import in_parts, read_table
 from sources.decoding.json_shapes import JsonShapes
@@ -65,11 +66,13 @@ class Model(NamedTuple):
         head: What is in front of the payload, with its name; empty without a schema.
         columns: The table's columns.
         parts: Columns that are filled from the envelope.
+        placeholder: What stands for a value that the log lacks.
     """
 
     head: bytes
     columns: Sequence[ModelColumn]
     parts: Mapping[str, EnvelopePart]
+    placeholder: Placeholder
 
 
 def read_envelopes(
@@ -174,7 +177,7 @@ def _rows(payloads: pa.BinaryArray, columns: pa.Schema, model: Model) -> pa.Stru
             found[each.name] = to_arrow_array([each.default] * len(payloads), field.type)
             continue
         values = pc.if_else(is_delete, *(side[each.member] for side in sides))
-        found[each.name], is_read = _column(values, field.type, each)
+        found[each.name], is_read = _column(values, field.type, each, model.placeholder)
         sure &= is_read
     for name, part in model.parts.items():
         found[name], is_read = _part(part, op, is_delete, origin, envelope[FAILOVER])
@@ -213,11 +216,13 @@ def _raw_type(column: ModelColumn, columns: pa.Schema) -> pa.DataType:
     return pa.bool_() if kind == pa.bool_() else pa.string()
 
 
-def _column(raw: pa.Array, kind: pa.DataType, column: ModelColumn) -> tuple[pa.Array, Mask]:
+def _column(
+    raw: pa.Array, kind: pa.DataType, column: ModelColumn, placeholder: Placeholder
+) -> tuple[pa.Array, Mask]:
     """Convert a column's values; return them, and which of them are certain."""
     nulls = as_mask(raw.is_null())
     if raw.type == pa.string():
-        usable = ~as_mask(are_unavailable(raw))
+        usable = ~as_mask(placeholder.are(raw))
         if kind == pa.string():
             return raw, usable
         found, sure = _one_by_one(raw, kind, column)

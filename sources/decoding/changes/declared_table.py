@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sources.common.fields import Columns, Declared
 from sources.decoding.changes.added_columns import AddedColumnOrType, types_of
+from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder
 from sources.decoding.changes.renamed_columns import NewNames, all_names, check_renamed
 from sources.decoding.changes.widened_columns import is_widened, widened
 from sources.decoding.record_columns import RecordColumns
@@ -47,6 +48,9 @@ class DeclaredTable(Declared):
             the database has for it, or widens it, and stops where that can't be exact. ``stop`` by
             default. Needs a source with a ``snapshot`` before it, and a sink that merges changes.
             May be declared while a generation is in use.
+        unavailable_value_placeholder: The connector's ``unavailable.value.placeholder``, which
+            stands for a long value that an update left as it was. May be declared while a
+            generation is in use.
     """
 
     registry: Registry | None = None
@@ -58,6 +62,7 @@ class DeclaredTable(Declared):
     renamed_columns: dict[str, NewNames] = Field(default_factory=dict)
     on_truncate: Literal["stop", "follow"] = "stop"
     on_schema_change: Literal["stop", "follow"] = "stop"
+    unavailable_value_placeholder: str = PLACEHOLDER
 
     @model_validator(mode="before")
     @classmethod
@@ -65,6 +70,19 @@ class DeclaredTable(Declared):
         if isinstance(given, dict) and "table" not in given:
             raise ValueError(_lacking("table"))
         return given
+
+    @field_validator("unavailable_value_placeholder")
+    @classmethod
+    def _is_a_placeholder(cls, declared: str) -> str:
+        try:
+            Placeholder(declared)
+        except ValueError as error:
+            message = (
+                f"`{declared}` is no placeholder: {error}. Write it as in the connector's "
+                "configuration: a text, or `hex:` and an even number of hexadecimal digits."
+            )
+            raise ValueError(message) from None
+        return declared
 
     @property
     def follows_truncates(self) -> bool:

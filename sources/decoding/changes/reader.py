@@ -28,11 +28,11 @@ from sources.decoding.changes.changed_columns import (
 )
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
+from sources.decoding.changes.placeholders import Placeholder
 from sources.decoding.changes.positions import position
 from sources.decoding.changes.renamed_columns import Renaming
 from sources.decoding.changes.values import (
     NO_ENCODING,
-    is_unavailable,
     require_integer,
     value_converter,
 )
@@ -77,6 +77,7 @@ class DebeziumReader(BaseReader):
         self._added = set(added) - dropped
         self._known = {*columns.names, *table.ignored_columns}
         self._follows_truncates = table.follows_truncates
+        self._placeholder = Placeholder(table.unavailable_value_placeholder)
         self._unchanged = declared.envelope_column("unchanged")
         self._long = {field.name for field in columns if may_be_long(field.type)}
         self._declared_parts = declared.envelope_columns
@@ -153,7 +154,7 @@ class DebeziumReader(BaseReader):
             if encodings is not self._checked:
                 self._check_encodings(encodings, origin)
             for name, read in self._columns:
-                if is_unavailable(row.get(name)):
+                if self._placeholder.stands_for(row.get(name)):
                     self._require_known_row(name, op)
                     fields[name] = lacking[name] = None
                 else:
@@ -205,7 +206,7 @@ class DebeziumReader(BaseReader):
         is_wide = {each.name for each in columns if each.encoding.kind == "double"}
         if is_narrow & self._were_floats or is_wide & {*self._floats}:
             return None
-        return Model(head, columns, self._declared_parts)
+        return Model(head, columns, self._declared_parts, self._placeholder)
 
     def _truncate(
         self, envelope: Mapping[str, Any], origin: Mapping[str, Any]
@@ -315,8 +316,8 @@ class DebeziumReader(BaseReader):
             )
         elif self._unchanged is not None:
             reason = (
-                f"{what}, and a column of text, bytes or an array only can keep the row's value: "
-                f"declare `{name}` so, or {full}, {NEW_START}"
+                f"{what}, and a column of text, bytes, an array or a map only can keep the row's "
+                f"value: declare `{name}` so, or {full}, {NEW_START}"
             )
         else:
             reason = (

@@ -16,18 +16,12 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sources.common.schema import type_name
 from sources.decoding.changes.envelopes import Encoding
 from sources.decoding.conversion import BadValue, short_repr
 
 T = TypeVar("T")
-PLACEHOLDER = "__debezium_unavailable_value"
-"""Default of the connector's ``unavailable.value.placeholder``."""
-_PLACEHOLDER_TEXTS = (PLACEHOLDER, base64.b64encode(PLACEHOLDER.encode()).decode())
-_PLACEHOLDERS = (*_PLACEHOLDER_TEXTS, PLACEHOLDER.encode())
-_CAN_BE_LONG = (str, bytes, list)
 NO_ENCODING = Encoding()
 """Encoding of a column of which the record carries no schema."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -74,16 +68,6 @@ def value_converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
             None if each is None else item(each, NO_ENCODING) for each in _as_list(raw)
         ]
     return lambda raw, _: raw
-
-
-def is_unavailable(raw: Any) -> bool:
-    """Return whether Debezium wrote its placeholder, as the log does not contain the value."""
-    return type(raw) in _CAN_BE_LONG and (raw in _PLACEHOLDERS or raw == [PLACEHOLDER])
-
-
-def are_unavailable(texts: pa.StringArray) -> pa.BooleanArray:
-    """Return of which texts :func:`is_unavailable` is true; a null is none."""
-    return pc.is_in(texts, pa.array(_PLACEHOLDER_TEXTS))
 
 
 def micros_of_unit(encoding: Encoding) -> int | None:

@@ -23,14 +23,14 @@ from spark_jobs.target.merging.clauses import of_source, quoted
 
 TYPE = MapType(StringType(), StringType())
 """Type of the column ``sink.unchanged``."""
-_LONG = (StringType, BinaryType, ArrayType)
+_LONG = (StringType, BinaryType, ArrayType, MapType)
 _AT = "__at"
 
 
 def long_columns(columns: StructType, sink: Sink) -> list[str]:
     """Return the columns that an update may leave as they were without the log's saying how.
 
-    Those of text, bytes and arrays; but none of key and sequence.
+    Those of text, bytes, arrays and maps; but none of key and sequence.
     """
     own = {*sink.key, *sink.order, sink.deleted, sink.unchanged}
     return [

@@ -12,7 +12,7 @@ import fastavro
 import pytest
 
 from sources.config.kafka_source import KafkaSource
-from sources.decoding.changes.values import PLACEHOLDER
+from sources.decoding.changes.placeholders import PLACEHOLDER
 from sources.decoding.conversion import BadValue
 from sources.errors import InputError
 from tests.sources.decoding.value_case import (

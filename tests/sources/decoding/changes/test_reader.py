@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sources.config.kafka_source import KafkaSource
 from sources.decoding.changes.changed_columns import WidenedColumnError
-from sources.decoding.changes.values import PLACEHOLDER
+from sources.decoding.changes.placeholders import PLACEHOLDER
 from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder
 from sources.errors import InputError
@@ -233,6 +233,9 @@ class TestLongValuesThatAnUpdateLeftAsTheyWere:
         "include": {"kept": "unchanged"},
     }
     RAW = base64.b64encode(PLACEHOLDER.encode()).decode()
+    CODES: ClassVar[list[int]] = [*PLACEHOLDER.encode()]
+    # Of Debezium's pull request 4778.
+    NAME_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 
     def test_they_are_named_and_null(self) -> None:
         lacking: dict[str, Any] = {"name": PLACEHOLDER, "raw": self.RAW, "tags": [PLACEHOLDER]}
@@ -240,6 +243,43 @@ class TestLongValuesThatAnUpdateLeftAsTheyWere:
         assert [row[name] for name in lacking] == [None, None, None]
         assert row["kept"] == [("name", None), ("raw", None), ("tags", None)]
         assert row["price"] == Decimal("12.50")
+
+    @pytest.mark.parametrize(
+        ("kind", "written"),
+        [
+            ("array<int>", CODES),
+            ("array<bigint>", CODES),
+            ("array<double>", [float(code) for code in CODES]),
+            ("array<date>", CODES),
+            ("array<string>", [NAME_UUID]),
+            ("array<binary>", [RAW]),
+            ("map<string,string>", {PLACEHOLDER: PLACEHOLDER}),
+            ("string", json.dumps({PLACEHOLDER: PLACEHOLDER}, separators=(",", ":"))),
+            ("string", NAME_UUID),
+            ("string", PLACEHOLDER.encode().hex()),
+            ("string", RAW),
+        ],
+    )
+    def test_each_type_has_a_placeholder_of_its_own(self, kind: str, written: Any) -> None:
+        declared = source(schema={"id": "bigint", "v": kind}, include={"kept": "unchanged"})
+        document = envelope("u")
+        document["after"] = {"id": 7, "v": written}
+        assert read(document, declared) == {"id": 7, "v": None, "kept": [("v", None)]}
+        # Many are decoded together.
+        value = json.dumps(document).encode()
+        columns = declared.value_schema(declared.declared_columns or {})
+        decoder = RowDecoder(declared.reader(), columns)
+        assert not [row for row in decoder.rows(pa.array([value] * 20)).to_pylist() if row]
+
+    @pytest.mark.parametrize("declared", ["~gone~", "hex:7e676f6e657e"])
+    def test_the_connectors_own_placeholder_is_declared(self, declared: str) -> None:
+        table = source(**self.DECLARED, unavailable_value_placeholder=declared)
+        row = read(envelope("u", name="~gone~", tags=[PLACEHOLDER]), table)
+        assert (row["kept"], row["tags"]) == ([("name", None)], [PLACEHOLDER])
+
+    def test_a_placeholder_that_is_none_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"`hex:7` is no placeholder: .*hexadecimal digits"):
+            source(**self.DECLARED, unavailable_value_placeholder="hex:7")
 
     def test_a_sample_of_such_changes_lacks_no_column(self) -> None:
         declared = source(**self.DECLARED)
@@ -253,7 +293,7 @@ class TestLongValuesThatAnUpdateLeftAsTheyWere:
         ("op", "change", "reason"),
         [
             ("c", {"name": PLACEHOLDER}, "`name` .* gave the row another key, so neither .* FULL"),
-            ("u", {"price": PLACEHOLDER}, "`price` .* a column of text, bytes or an array only"),
+            ("u", {"price": PLACEHOLDER}, "`price` .* a column of text, bytes, an array or a map"),
         ],
         ids=["moved", "other type"],
     )

@@ -19,7 +19,7 @@ from sources.decoding.batch_cursor import DAYS, MICROS, Int64Array, Mask, as_mas
 from sources.decoding.changes.envelopes import Encoding
 from sources.decoding.changes.placeholders import Placeholder
 from sources.decoding.changes.positions import FAILOVER, positions_of
-from sources.decoding.changes.values import micros_of_unit
+from sources.decoding.changes.values import DECIMAL, micros_of_unit
 from sources.decoding.conversion import BadValue, converter, to_arrow_array
 from sources.decoding.json_batches import in_parts, read_table
 from sources.decoding.json_shapes import JsonShapes
@@ -223,7 +223,7 @@ def _column(
     nulls = as_mask(raw.is_null())
     if raw.type == pa.string():
         usable = ~as_mask(placeholder.are(raw))
-        if kind == pa.string():
+        if kind == pa.string() and column.encoding.name != DECIMAL:
             return raw, usable
         found, sure = _one_by_one(raw, kind, column)
         return found, sure & usable

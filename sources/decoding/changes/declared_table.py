@@ -11,6 +11,7 @@ from sources.common.fields import Columns, Declared
 from sources.decoding.changes.added_columns import AddedColumnOrType, types_of
 from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder
 from sources.decoding.changes.renamed_columns import NewNames, all_names, check_renamed
+from sources.decoding.changes.values import BinaryMode
 from sources.decoding.changes.widened_columns import is_widened, widened
 from sources.decoding.record_columns import RecordColumns
 from sources.decoding.schema_registry import Registry
@@ -51,6 +52,10 @@ class DeclaredTable(Declared):
         unavailable_value_placeholder: The connector's ``unavailable.value.placeholder``, which
             stands for a long value that an update left as it was. May be declared while a
             generation is in use.
+        binary_handling_mode: The connector's ``binary.handling.mode``, for columns of type
+            ``binary``: ``bytes`` and ``base64`` are base64 in JSON, ``base64-url-safe`` and
+            ``hex`` texts of these forms. Left out, texts are base64, and one that may be
+            hexadecimal makes a bad record.
     """
 
     registry: Registry | None = None
@@ -63,6 +68,7 @@ class DeclaredTable(Declared):
     on_truncate: Literal["stop", "follow"] = "stop"
     on_schema_change: Literal["stop", "follow"] = "stop"
     unavailable_value_placeholder: str = PLACEHOLDER
+    binary_handling_mode: BinaryMode | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -34,11 +34,13 @@ _TYPES = {
 }
 _TYPES_BY_NAME = {
     "io.debezium.time.Date": "date",
+    "io.debezium.time.IsoDate": "date",
     "org.apache.kafka.connect.data.Date": "date",
     "io.debezium.time.Timestamp": "timestamp",
     "io.debezium.time.MicroTimestamp": "timestamp",
     "io.debezium.time.NanoTimestamp": "timestamp",
     "io.debezium.time.ZonedTimestamp": "timestamp",
+    "io.debezium.time.IsoTimestamp": "timestamp",
     "org.apache.kafka.connect.data.Timestamp": "timestamp",
 }
 _SIDES = ("before", "after")
@@ -52,12 +54,14 @@ class Encoding(NamedTuple):
         scale: Digits after the point of a decimal; None if the schema does not contain it.
         default: Constant default of the column in the database; None if there is none.
         kind: Type to declare for the column, in Spark SQL; None if the schema does not tell.
+        items: How the items of an array are described; None if it is none, or not described.
     """
 
     name: str | None = None
     scale: int | None = None
     default: Any = None
     kind: str | None = None
+    items: Encoding | None = None
 
 
 class Envelopes(Protocol):
@@ -184,18 +188,25 @@ def _connect_encodings(schema: Any) -> dict[str, Encoding]:
     fields = schema.get("fields", []) if isinstance(schema, dict) else []
     rows = [field for field in fields if field.get("field") in _SIDES]
     return {
-        column["field"]: Encoding(
-            column.get("name"),
-            _scale(column.get("parameters")),
-            column.get("default"),
-            _connect_type(column),
-        )
+        column["field"]: _connect_encoding(column)
         for row in rows
         for column in row.get("fields", [])
     }
 
 
-def _connect_type(column: dict[str, Any]) -> str | None:
+def _connect_encoding(column: Mapping[str, Any]) -> Encoding:
+    """Return the encoding of a column, or of the items of one, from Kafka Connect's schema."""
+    items = column.get("items")
+    return Encoding(
+        column.get("name"),
+        _scale(column.get("parameters")),
+        column.get("default"),
+        _connect_type(column),
+        _connect_encoding(items) if isinstance(items, dict) else None,
+    )
+
+
+def _connect_type(column: Mapping[str, Any]) -> str | None:
     """Return the Spark SQL type of a column that Kafka Connect's schema describes."""
     name, kind = column.get("name"), column.get("type")
     if name == "org.apache.kafka.connect.data.Decimal":
@@ -234,11 +245,20 @@ def _avro_encodings(texts: Sequence[str]) -> dict[str, Encoding]:
     ]
     encodings: dict[str, Encoding] = {}
     for column in (column for row in rows for column in row.get("fields", [])):
-        names = [kind.get("connect.name") for kind in _described(column["type"])]
-        encodings[column["name"]] = Encoding(
-            names[0] if names else None, default=column.get("default")
-        )
+        found = _avro_encoding(column["type"])
+        encodings[column["name"]] = found._replace(default=column.get("default"))
     return encodings
+
+
+def _avro_encoding(kind: Any) -> Encoding:
+    """Return the encoding of an Avro type; the first of a union that is more than a name counts."""
+    described = _described(kind)
+    if not described:
+        return Encoding()
+    items = described[0].get("items")
+    return Encoding(
+        described[0].get("connect.name"), items=None if items is None else _avro_encoding(items)
+    )
 
 
 def _described(kind: Any) -> list[dict[str, Any]]:

@@ -56,7 +56,18 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
     is_initial = envelope["op"] == "r" and is_of_snapshot(origin)
     try:
         return locate(origin, envelope, is_initial)
-    except (KeyError, TypeError, ValueError, IndexError):
+    except KeyError as error:
+        reason = (
+            f"`source` of the envelope lacks {error.args[0]!r}, which older versions of the "
+            "connector do not write: update it"
+        )
+        if connector == "postgresql" and origin.get("lsn") is not None:
+            reason += (
+                ", or declare `include: {_lsn: lsn}` and `sink.sequence: _lsn` in place of the "
+                "position, which orders the changes of each row as well"
+            )
+        raise BadValue(reason) from None
+    except (TypeError, ValueError, IndexError):
         reason = f"`source` of the envelope contains no position: {short_repr(dict(origin))}"
         raise BadValue(reason) from None
 

@@ -67,7 +67,10 @@ class DebeziumReader(BaseReader):
         )
         self._table = table.table
         self._renaming = Renaming(table.table, table.renamed_columns, NEW_START)
-        self._columns = [(field.name, value_converter(field.type)) for field in columns]
+        self._columns = [
+            (field.name, value_converter(field.type, table.binary_handling_mode))
+            for field in columns
+        ]
         self._integers = {
             field.name: field.type for field in columns if pa.types.is_integer(field.type)
         }

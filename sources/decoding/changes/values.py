@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -35,10 +36,21 @@ _UNITS = {
 # JSON has no such numbers: Kafka Connect's `JsonConverter` writes these texts.
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _BITS = "io.debezium.data.Bits"
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+"""Logical type of a decimal whose bytes have a scale in the schema."""
+BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
+"""The connector's ``binary.handling.mode``."""
+# Base64 of bytes is hardly ever so; with fewer digits it may be.
+_LIKE_HEX = re.compile("(?:[0-9a-f]{4}){2,}")
+_FINER_THAN_MICROS = re.compile(r"\.\d{6}\d*[1-9]")
+# More digits than that of a decimal may differ once it is a double.
+_DOUBLE_DIGITS = 15
+_OF_URLS = str.maketrans("-_", "+/")
 
 
-def value_converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
+def value_converter(
+    kind: pa.DataType, binary: BinaryMode | None = None
+) -> Callable[[Any, Encoding], Any]:
     """Return the function that converts an envelope's value to the Python type of a column type.
 
     The function takes a value and its column's encoding (Debezium's logical type and scale), and
@@ -47,6 +59,7 @@ def value_converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
 
     Args:
         kind: Type of the column.
+        binary: How the connector writes bytes; None if that is not declared.
     """
     if pa.types.is_timestamp(kind):
         return _timestamp
@@ -57,17 +70,20 @@ def value_converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
     if pa.types.is_floating(kind):
         return lambda raw, _: _NOT_FINITE.get(raw, raw) if type(raw) is str else raw
     if pa.types.is_binary(kind):
-        return lambda raw, _: _bytes(raw["wkb"] if _is_geometry(raw) else raw)
+        return lambda raw, encoding: (
+            _bytes(raw["wkb"]) if _is_geometry(raw) else _declared_bytes(raw, encoding, binary)
+        )
     if pa.types.is_boolean(kind):
         return lambda raw, _: bool(raw) if type(raw) is int and raw in (0, 1) else raw
     if pa.types.is_integer(kind):
         return _integer
     if pa.types.is_list(kind):
-        item = value_converter(kind.value_type)
-        return lambda raw, _: [
-            None if each is None else item(each, NO_ENCODING) for each in _as_list(raw)
+        item = value_converter(kind.value_type, binary)
+        return lambda raw, encoding: [
+            None if each is None else item(each, encoding.items or NO_ENCODING)
+            for each in _as_list(raw)
         ]
-    return lambda raw, _: raw
+    return _text if pa.types.is_string(kind) else lambda raw, _: raw
 
 
 def micros_of_unit(encoding: Encoding) -> int | None:
@@ -108,10 +124,28 @@ def _is_geometry(raw: Any) -> bool:
 def _integer(raw: Any, encoding: Encoding) -> Any:
     """Convert the bits of MariaDB and MySQL, which begin with the lowest, to a number.
 
-    Values of other types are left as they are.
+    And a time of day in Avro to its milliseconds, as it is in JSON. Values of other types are left
+    as they are.
     """
+    if isinstance(raw, time):
+        return (datetime.combine(_EPOCH, raw, UTC) - _EPOCH) // timedelta(milliseconds=1)
     if encoding.name == _BITS and isinstance(raw, str | bytes):
         return int.from_bytes(_bytes(raw), "little")
+    return raw
+
+
+def _text(raw: Any, encoding: Encoding) -> Any:
+    """Return a text as it is.
+
+    Raises:
+        BadValue: It is the base64 of a decimal's bytes.
+    """
+    if encoding.name == DECIMAL:
+        reason = (
+            f"{short_repr(raw)} is a decimal: declare the column as one, such as decimal(38,"
+            f"{encoding.scale or 0}), or set `decimal.handling.mode=string` in the connector"
+        )
+        raise BadValue(reason)
     return raw
 
 
@@ -136,6 +170,9 @@ def _timestamp(raw: Any, encoding: Encoding) -> datetime:
     if isinstance(raw, datetime):
         return raw
     if isinstance(raw, str):
+        if _FINER_THAN_MICROS.search(raw):
+            reason = f"{short_repr(raw)} can't be stored exactly: timestamps have microseconds"
+            raise BadValue(reason)
         return _parsed(datetime.fromisoformat, raw, "timestamp")
     if not isinstance(raw, int) or encoding.name not in _UNITS:
         reason = (
@@ -166,7 +203,8 @@ def _date(raw: Any, encoding: Encoding) -> date:
     if isinstance(raw, date):
         return raw
     if isinstance(raw, str):
-        return _parsed(date.fromisoformat, raw, "date")
+        # `time.precision.mode=isostring` adds the zone of UTC.
+        return _parsed(date.fromisoformat, raw.removesuffix("Z"), "date")
     if isinstance(raw, bool) or not isinstance(raw, int):
         reason = f"{short_repr(raw)} is not a valid date"
         raise BadValue(reason)
@@ -199,14 +237,23 @@ def _decimal(raw: Any, encoding: Encoding) -> Decimal | int:
     if isinstance(raw, dict) and raw.keys() == {"scale", "value"}:
         # io.debezium.data.VariableScaleDecimal, for a numeric column without a scale.
         return _unscaled(raw["value"], raw["scale"])
-    if isinstance(raw, str) and encoding.name == _DECIMAL and encoding.scale is not None:
+    if isinstance(raw, str) and encoding.name == DECIMAL and encoding.scale is not None:
         return _unscaled(raw, encoding.scale)
     if isinstance(raw, int | Decimal):
         return raw
     try:
-        number = Decimal(raw) if isinstance(raw, str) else None
-    except ArithmeticError:
+        # A double of `decimal.handling.mode=double` has the digits that it is written with.
+        number = Decimal(repr(raw) if isinstance(raw, float) else raw)
+    except (ArithmeticError, TypeError, ValueError):
         number = None
+    if isinstance(raw, float) and number is not None and number.is_finite():
+        if len(number.as_tuple().digits) > _DOUBLE_DIGITS:
+            reason = (
+                f"{raw!r} is a double, which may have other digits than the decimal: set "
+                "`decimal.handling.mode=string` in the connector, or declare the column as double"
+            )
+            raise BadValue(reason)
+        return number
     if number is None or not number.is_finite():
         reason = (
             f"{short_repr(raw)} is not a valid decimal: set `decimal.handling.mode=string` in the "
@@ -221,6 +268,30 @@ def _unscaled(text: Any, scale: int) -> Decimal:
     # `scaleb` would round to the 28 digits of Python's default context.
     number = int.from_bytes(_bytes(text), "big", signed=True)
     return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
+
+
+def _declared_bytes(raw: Any, encoding: Encoding, mode: BinaryMode | None) -> bytes:
+    """Return bytes that are written as the connector's ``binary.handling.mode`` says.
+
+    Raises:
+        BadValue: The text is not written so, or it is not declared how it is and may be
+            hexadecimal.
+    """
+    # The converter's own base64, whatever the mode is.
+    is_of_converter = encoding.kind == "binary"
+    if not isinstance(raw, str) or is_of_converter or mode in ("bytes", "base64"):
+        return _bytes(raw)
+    if mode == "hex":
+        return _parsed(bytes.fromhex, raw, "hexadecimal text")
+    if mode == "base64-url-safe":
+        return _bytes(raw.translate(_OF_URLS))
+    if _LIKE_HEX.fullmatch(raw):
+        reason = (
+            f"{short_repr(raw)} may be hexadecimal or base64: declare the connector's "
+            "`binary.handling.mode` for this source, as `binary_handling_mode: hex`, or `bytes`"
+        )
+        raise BadValue(reason)
+    return _bytes(raw)
 
 
 def _bytes(raw: Any) -> bytes:

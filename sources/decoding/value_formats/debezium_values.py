@@ -43,9 +43,14 @@ class DebeziumValues(DeclaredTable, ValueFormat):
         return DebeziumReader(self, columns)
 
     def contract(self) -> dict[str, object]:
-        """Return the table, and whether values have a schema id in front, if so."""
-        framed = {} if self.registry is None else {"framed": True}
-        return {"table": self.table, **framed}
+        """Return the table, whether values have a schema id in front, and how bytes are texts."""
+        found: dict[str, object] = {"table": self.table}
+        if self.registry is not None:
+            found["framed"] = True
+        # `bytes` and `base64` mean what is the default.
+        if self.binary_handling_mode in ("base64-url-safe", "hex"):
+            found["binary"] = self.binary_handling_mode
+        return found
 
     def located(self, locate: Callable[[str], str]) -> Self:
         """Return a copy with absolute paths of the registry's TLS files."""

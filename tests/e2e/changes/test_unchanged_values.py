@@ -66,7 +66,9 @@ def test_a_row_keeps_a_value_that_an_update_left_as_it_was(
 def test_a_row_keeps_a_map_that_an_update_left_as_it_was(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    columns = "id bigint, attrs map<string,string>, seq string, gone boolean, kept map<string,string>"
+    columns = (
+        "id bigint, attrs map<string,string>, seq string, gone boolean, kept map<string,string>"
+    )
     target = Target(tmp_path, spark, columns, unchanged="kept")
     target.merge((1, {"a": "b"}, "0001", False, None))
     target.merge((1, None, "0002", False, {"attrs": None}))

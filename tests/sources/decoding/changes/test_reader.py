@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -208,7 +209,13 @@ def test_a_decimal_of_any_size_is_exact(unscaled: int, scale: int) -> None:
             {"price": "JxA="},
             r"`price`: 'JxA=' is not a valid decimal: .*decimal.handling.mode=string",
         ),
-        ({"price": 1.5}, r"`price`: 1.5 is not a valid decimal"),
+        ({"price": 0.1 + 0.2}, r"`price`: 0.30\d+4 is a double, which may have other digits"),
+        ({"price": math.inf}, r"the value is not JSON|`price`: .* is not a valid decimal"),
+        ({"at": "2024-01-01T00:00:00.123456789Z"}, r"`at`: '2024.*' can't be stored exactly"),
+        (
+            {"raw": "00ff" * 2},
+            r"`raw`: '00ff00ff' may be hexadecimal .*`binary_handling_mode: hex`",
+        ),
         ({"at": 1_704_067_200_000_001}, r"`at`: the unit of 17\d+ is unknown: .*schemas"),
         ({"at": "noon"}, r"`at`: 'noon' is not a valid timestamp"),
         ({"day": "noon"}, r"`day`: 'noon' is not a valid date"),
@@ -225,6 +232,98 @@ def test_a_decimal_of_any_size_is_exact(unscaled: int, scale: int) -> None:
 def test_a_value_that_can_not_be_read_is_named(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadValue, match=reason):
         read(envelope("u", **change))
+
+
+@pytest.mark.parametrize(
+    ("mode", "written"),
+    [
+        (None, "+/8="),
+        ("bytes", "+/8="),
+        ("base64", "+/8="),
+        ("base64-url-safe", "-_8="),
+        ("hex", "fbff"),
+    ],
+)
+def test_bytes_are_read_as_the_connector_is_declared_to_write_them(
+    mode: str | None, written: str
+) -> None:
+    assert read(envelope(raw=written), source(binary_handling_mode=mode))["raw"] == b"\xfb\xff"
+
+
+def test_bytes_that_look_like_hexadecimal_are_base64_where_that_is_declared() -> None:
+    for mode in ("bytes", "base64"):
+        found = read(envelope(raw="00ff00ff"), source(binary_handling_mode=mode))
+        assert found["raw"] == base64.b64decode("00ff00ff")
+
+
+def test_how_bytes_are_written_is_of_the_contract_only_if_it_is_another_way() -> None:
+    meanings = [
+        source(binary_handling_mode=mode).value.contract() for mode in (None, "bytes", "hex")
+    ]
+    assert meanings == [{"table": "public.orders"}] * 2 + [
+        {"table": "public.orders", "binary": "hex"}
+    ]
+
+
+@pytest.mark.parametrize(("written", "digits"), [(12.5, "12.50"), (0.1, "0.10"), (1e2, "100.00")])
+def test_a_decimal_that_the_connector_writes_as_a_double_is_its_digits(
+    written: float, digits: str
+) -> None:
+    assert str(read(envelope(price=written))["price"]) == digits
+
+
+def test_iso_texts_with_the_zone_of_utc_are_dates_and_times() -> None:
+    row = read(envelope(day="2024-01-01Z", at="2024-01-01T10:00:00.120000000Z"))
+    assert (row["day"], row["at"]) == (
+        date(2024, 1, 1),
+        datetime(2024, 1, 1, 10, 0, 0, 120_000, UTC),
+    )
+
+
+def test_items_of_arrays_are_encoded_as_the_schema_tells() -> None:
+    decimal = {
+        "type": "bytes",
+        "name": "org.apache.kafka.connect.data.Decimal",
+        "parameters": {"scale": "2"},
+    }
+    micros = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
+    fields = [
+        {"field": "times", "type": "array", "items": micros},
+        {"field": "prices", "type": "array", "items": decimal},
+    ]
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    document = envelope()
+    document["after"] = {"times": [1_704_067_200_000_001, None], "prices": ["JxA="]}
+    declared = source(schema={"times": "array<timestamp>", "prices": "array<decimal(12,2)>"})
+    assert read({"schema": schema, "payload": document}, declared) == {
+        "times": [datetime(2024, 1, 1, microsecond=1, tzinfo=UTC), None],
+        "prices": [Decimal("100.00")],
+    }
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_the_bytes_of_a_decimal_are_no_text(count: int) -> None:
+    declared = source(schema={"price": "string"})
+    document = envelope()
+    document["after"] = {"price": None}
+    values = [json.dumps(with_schema(document), separators=(",", ":")).encode()] * count
+    values += [each.replace(b'"price":null', b'"price":"JxA="') for each in values]
+    columns = declared.value_schema(declared.columns or {})
+    decoder = RowDecoder(declared.reader(), columns)
+    decoded = [row for row in decoder.rows(pa.array(values)).to_pylist() if row]
+    assert not [row for row in decoded if row["price"]]
+    with pytest.raises(BadValue, match=r"`price`: 'JxA=' is a decimal: declare .*decimal\(38,2\)"):
+        decoder.decode(values[-1])
+
+
+def test_an_envelope_of_an_old_version_tells_what_it_lacks_and_what_orders_it_as_well() -> None:
+    declared = source(include={"seq": "position"})
+    document = envelope()
+    del document["source"]["sequence"]
+    with pytest.raises(BadValue, match=r"lacks 'sequence'.*`include: \{_lsn: lsn\}` and `sink"):
+        read(document, declared)
+    # The way out.
+    assert read(document, source(include={"_lsn": "lsn"}))["_lsn"] == 1040
 
 
 class TestLongValuesThatAnUpdateLeftAsTheyWere:

@@ -16,6 +16,7 @@ from sources.common.positions import span_ms
 from sources.config.about import About
 from sources.config.cuts import Cuts, overlap
 from sources.config.declared_source import DeclaredSource
+from sources.config.deletes_by_key import check_deletes
 from sources.config.event_time import DeclaredEventTime
 from sources.config.feeds import AnyFeed, check_feeds
 from sources.config.file_source import FileSource
@@ -31,6 +32,7 @@ from sources.config.transform import DeclaredTransform, SqlTransform
 from sources.config.upkeep import Upkeep
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.decoding.record_columns import EnvelopePart
+from sources.decoding.tombstones import RowOfKey
 from sources.errors import InputError
 from sources.hybrid import Boundedness, HybridSource, HybridSourceBuilder
 from sources.storage.settings import HdfsSettings, S3Settings
@@ -185,6 +187,15 @@ class Pipeline(Declared):
                     "from `include`."
                 )
                 raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _tombstones_find_their_rows(self) -> Pipeline:
+        """Let records without a value delete the rows of their keys, where that is declared."""
+        for source in self.topics:
+            if source.on_tombstone == "delete":
+                check_deletes(source, self.sink, self.event_time.column)
+                source.delete_by(RowOfKey(tuple(self.sink.key), self.event_time.column))
         return self
 
     @model_validator(mode="after")

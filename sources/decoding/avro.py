@@ -71,16 +71,7 @@ class AvroReader(BaseReader):
         if self._registry is not None:
             schema_id, data = unframe(value)
             schema = _registered(self._registry, schema_id)
-        stream = BytesIO(data)
-        try:
-            record: Mapping[str, Any] = fastavro.schemaless_reader(stream, schema)
-        # On bytes that are not Avro, fastavro raises errors of many types.
-        except Exception as error:
-            reason = f"the value does not match its Avro schema: {type(error).__name__}: {error}"
-            raise BadValue(reason) from None
-        if unread := len(data) - stream.tell():
-            reason = f"the value does not match its Avro schema: {unread} bytes are left over"
-            raise BadValue(reason)
+        record: Mapping[str, Any] = _decoded(data, schema)
         return record
 
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
@@ -128,33 +119,67 @@ class AvroReader(BaseReader):
         return self._batch_readers[key]
 
 
+def read_framed(data: bytes, registry: Registry) -> Any:
+    """Decode Avro of any type, with a schema id in front, such as the key of a record.
+
+    Raises:
+        BadValue: The bytes do not match the schema, or the registry does not have it.
+        InputError: The registry refuses the login or the request.
+        UnavailableError: The registry does not answer.
+    """
+    schema_id, unframed = unframe(data)
+    return _decoded(unframed, _registered(registry, schema_id, is_record=False))
+
+
+def _decoded(data: bytes, schema: Any) -> Any:
+    """Decode Avro that a schema was used to write.
+
+    Raises:
+        BadValue: The bytes do not match the schema.
+    """
+    stream = BytesIO(data)
+    try:
+        value = fastavro.schemaless_reader(stream, schema)
+    # On bytes that are not Avro, fastavro raises errors of many types.
+    except Exception as error:
+        reason = f"the value does not match its Avro schema: {type(error).__name__}: {error}"
+        raise BadValue(reason) from None
+    if unread := len(data) - stream.tell():
+        reason = f"the value does not match its Avro schema: {unread} bytes are left over"
+        raise BadValue(reason)
+    return value
+
+
 @cache
-def _registered(registry: Registry, schema_id: int) -> Any:
+def _registered(registry: Registry, schema_id: int, *, is_record: bool = True) -> Any:
     """Return the parsed schema of an id in a registry; cached for the life of the process.
 
     Raises:
-        BadValue: The registry does not have it, or it is not a valid Avro schema of a record.
+        BadValue: The registry does not have it, or it is not a valid Avro schema, or not that of a
+            record although one is needed.
         InputError: The registry refuses the login or the request.
         UnavailableError: The registry does not answer.
     """
     texts = schema_texts(registry, schema_id)
     try:
-        return parse_schemas(texts)
+        return parse_schemas(texts, is_record=is_record)
     except ValueError as error:
         reason = f"schema {schema_id} of the registry can't be used: {error}"
         raise BadValue(reason) from None
 
 
-def parse_schemas(texts: Sequence[str], *, expand: bool = False) -> Any:
-    """Parse Avro schemas that refer to each other, and return the last one, which is a record's.
+def parse_schemas(texts: Sequence[str], *, expand: bool = False, is_record: bool = True) -> Any:
+    """Parse Avro schemas that refer to each other, and return the last one.
 
     Args:
         texts: The schemas as JSON, each after those that it refers to.
         expand: Whether a named type is replaced by its definition, for code that inspects the
             schema.
+        is_record: Whether it has to be a record's.
 
     Raises:
-        ValueError: One is not a valid Avro schema, or the last one is not of type record.
+        ValueError: One is not a valid Avro schema, or the last one is not of type record although
+            it has to be.
     """
     named: dict[str, Any] = {}
     schema: Any = None
@@ -164,7 +189,7 @@ def parse_schemas(texts: Sequence[str], *, expand: bool = False) -> Any:
         except (fastavro.schema.SchemaParseException, KeyError) as error:
             message = f"it is not a valid Avro schema ({type(error).__name__}: {error})"
             raise ValueError(message) from None
-    if not isinstance(schema, dict) or schema.get("type") != "record":
+    if is_record and (not isinstance(schema, dict) or schema.get("type") != "record"):
         kind = schema.get("type") if isinstance(schema, dict) else schema
         message = f"it is a schema of type {kind}, not of type record"
         raise ValueError(message)

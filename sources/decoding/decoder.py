@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from sources.decoding.base import FieldReader
 from sources.decoding.conversion import BadValue, converter
+from sources.decoding.tombstones import Tombstones
 
 NO_VALUE = "the record has no value"
+REFUSED_TOMBSTONE = "the record has a key and no value, which elsewhere deletes the row of that key"
+"""Why a record is refused unless it is declared what it means."""
+DECLARE_TOMBSTONE = (
+    "Declare for this source what such a record means: `on_tombstone: delete`, which removes the "
+    "row from a target that merges, or `on_tombstone: ignore`. Then run the pipeline again: "
+    "`hybrid run P`. A source that deletes needs a new generation: `hybrid generation new P`."
+)
+"""What to do about such a record."""
 
 
 class RowDecoder:
@@ -19,10 +29,14 @@ class RowDecoder:
         reader: Decodes values into fields.
         columns: Columns of a row, matched with fields by name; a column without a field is null, a
             field without a column is ignored.
+        tombstones: Reads the rows that records without a value delete; None if they delete none.
     """
 
-    def __init__(self, reader: FieldReader, columns: pa.Schema) -> None:
+    def __init__(
+        self, reader: FieldReader, columns: pa.Schema, tombstones: Tombstones | None = None
+    ) -> None:
         self._reader = reader
+        self._tombstones = tombstones
         self._schema = columns
         self._columns = [(field.name, converter(field.type)) for field in columns]
 
@@ -56,7 +70,23 @@ class RowDecoder:
         """
         if value is None:
             raise BadValue(NO_VALUE)
-        fields = self._reader.fields(value)
+        return self._row(self._reader.fields(value))
+
+    def deleted(self, key: bytes | None, timestamp_ms: int) -> list[Any]:
+        """Return the row that a record without a value deletes, in the form of :meth:`decode`.
+
+        Args:
+            key: The record's key.
+            timestamp_ms: The record's timestamp, in Unix milliseconds.
+
+        Raises:
+            BadValue: Such records delete no rows, or the key does not tell which one.
+        """
+        if self._tombstones is None:
+            raise BadValue(NO_VALUE)
+        return self._row(self._tombstones.fields(key, timestamp_ms))
+
+    def _row(self, fields: Mapping[str, Any]) -> list[Any]:
         row = []
         for name, convert in self._columns:
             try:

@@ -12,8 +12,8 @@ from sources.common.fields import Columns, Declared
 from sources.common.schema import parse_schema, parse_type, type_name
 from sources.errors import InputError
 
-RecordPart = Literal["key", "headers", "timestamp", "topic", "partition", "offset"]
-"""Parts of a Kafka record other than its value."""
+RecordPart = Literal["key", "headers", "timestamp", "topic", "partition", "offset", "tombstone"]
+"""Parts of a Kafka record other than its value; ``tombstone`` is whether it has none."""
 EnvelopePart = Literal[
     "op", "deleted", "position", "lsn", "transaction", "committed_at", "unchanged"
 ]
@@ -27,6 +27,7 @@ _PART_TYPES: dict[Included, list[str]] = {
     "topic": ["string"],
     "partition": ["int"],
     "offset": ["bigint"],
+    "tombstone": ["boolean"],
     "op": ["string"],
     "deleted": ["boolean"],
     "position": ["string"],
@@ -45,10 +46,11 @@ class RecordColumns(Declared):
         columns: All columns of a row and their Spark SQL types; those of the preceding source if
             left out. Fields of a value that are not columns are ignored. Required by ``select``.
         include: Columns that are filled from the record rather than from its value, by name: its
-            key (binary, or a string if declared so), headers, timestamp, topic, partition or
-            offset. Or, with Debezium, from a change's envelope: op, deleted, position, lsn,
-            transaction, committed_at, or unchanged (a map whose keys are the columns with a long
-            value that an update left as it was, so that the log lacks it; for `sink.unchanged`).
+            key (binary, or a string if declared so), headers, timestamp, topic, partition, offset,
+            or tombstone (whether the record has no value; for `sink.deleted`). Or, with Debezium,
+            from a change's envelope: op, deleted, position, lsn, transaction, committed_at, or
+            unchanged (a map whose keys are the columns with a long value that an update left as it
+            was, so that the log lacks it; for `sink.unchanged`).
         select: Columns as Spark SQL expressions over those above; all as they are if left out.
             ``CAST(… AS <type>)`` around an expression declares its type.
     """

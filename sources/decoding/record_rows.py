@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
+import pyarrow as pa
 from pydantic import (
     Field,
     GetJsonSchemaHandler,
+    PrivateAttr,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -20,6 +22,7 @@ from pydantic_core import CoreSchema
 from sources.decoding.base import FieldReader
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.record_columns import RecordColumns, RecordPart
+from sources.decoding.tombstones import RowOfKey, Tombstones
 from sources.decoding.value_formats.json_values import JsonValues
 from sources.decoding.value_formats.registry import (
     VALUE_FORMATS,
@@ -40,9 +43,15 @@ class RecordRows(RecordColumns):
         value: Format of the values, with its own fields. In a YAML file these stand beside the
             others.
         format: Encoding of a record's value; ``raw`` keeps the bytes, in a column ``value``.
+        on_tombstone: What a record with a key and no value means: ``delete`` removes the row of
+            that key from a target that merges; ``ignore`` leaves the record out; ``refuse`` (the
+            default) ends the run, whatever ``on_bad_record`` says. Debezium's tombstones need no
+            declaration.
     """
 
     value: AnyValueFormat = Field(default=JsonValues(), validation_alias=FORMATS_FIELDS)
+    on_tombstone: Literal["refuse", "ignore", "delete"] = "refuse"
+    _row_of_key: RowOfKey | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -83,6 +92,18 @@ class RecordRows(RecordColumns):
         if self.columns is not None:
             self.check_included(self.columns)
         self.value.check(self)
+        if self.on_tombstone != "refuse" and self.value.has_tombstones:
+            message = (
+                f"`on_tombstone: {self.on_tombstone}` has no meaning with `format: {self.format}`, "
+                "whose changes tell what is deleted; its tombstones are left out. Remove it."
+            )
+            raise ValueError(message)
+        if self.on_tombstone != "delete" and "tombstone" in self.include.values():
+            message = (
+                "`include` has a column for `tombstone`, which is always false here. Remove it, or "
+                "declare `on_tombstone: delete`, with which records without a value delete rows."
+            )
+            raise ValueError(message)
         return self
 
     @model_serializer(mode="wrap")
@@ -146,6 +167,41 @@ class RecordRows(RecordColumns):
         """
         columns = self.columns or self.value.own_columns
         return None if columns is None else {**self.included_types, **columns}
+
+    @property
+    def skips_tombstones(self) -> bool:
+        """Whether a record without a value is left out: it is no row, and not bad either."""
+        return self.value.has_tombstones or self.on_tombstone == "ignore"
+
+    def delete_by(self, row: RowOfKey) -> None:
+        """Set the columns of a row that a record without a value deletes; for the pipeline."""
+        self._row_of_key = row
+
+    @property
+    def row_of_key(self) -> RowOfKey | None:
+        """Columns of a row that a record without a value deletes; None if it deletes none."""
+        return self._row_of_key
+
+    def tombstones(self, columns: pa.Schema) -> Tombstones | None:
+        """Return the reader of rows that records without a value delete; None if they do not.
+
+        Args:
+            columns: Columns that are decoded from values.
+
+        Raises:
+            InputError: A column of the row's key is not among them.
+        """
+        if self._row_of_key is None:
+            return None
+        for name in self._row_of_key.key:
+            if name not in columns.names:
+                message = (
+                    f"`on_tombstone: delete` finds rows by `sink.key`, and `{name}` is no column "
+                    f"of the records, which have {', '.join(columns.names)}."
+                )
+                hint = "Let `sink.key` be columns that the source has and the transform keeps."
+                raise InputError(message, hint, field="on_tombstone", column=name)
+        return Tombstones(self._row_of_key, columns, self.value.key_registry)
 
     def columns_after(self, before: Mapping[str, str]) -> dict[str, str]:
         """Return all columns of a row and their Spark SQL types.

@@ -26,6 +26,7 @@ _INCLUDED: dict[RecordPart, Callable[[LogRecord], Any]] = {
     "topic": lambda record: record.partition.topic,
     "partition": lambda record: record.partition.partition,
     "offset": lambda record: record.offset,
+    "tombstone": lambda record: record.value is None,
 }
 
 

@@ -34,6 +34,7 @@ from sources.kafka.start_look_up import Known
 from sources.kafka.start_offsets import factory_for
 from sources.planning.arrival_times import arrival_warnings
 from sources.planning.schema_check import compare_sample
+from sources.planning.tombstone_check import without_tombstones
 
 SAMPLE_RECORDS = 100
 
@@ -134,8 +135,8 @@ def fit_sample(
 ) -> list[str]:
     """Refuse a topic if records of a sample do not fit the columns that the source declares.
 
-    Where bad records are tolerated (``on_bad_record``), only if no record fits. Debezium's
-    tombstones, which have no value, are left out.
+    Where bad records are tolerated (``on_bad_record``), only if no record fits. Of records without
+    a value, only the keys are looked at.
 
     Args:
         source: Declaration of the Kafka source.
@@ -157,8 +158,7 @@ def fit_sample(
     tolerant = source.on_bad_record != "fail"
     # With `select`, the columns compared are the source's own.
     left = source.name if source.select else before
-    if source.value.has_tombstones:
-        sample = [record for record in sample if record.value is not None]
+    sample = without_tombstones(source, of_value, sample)
     if changes is not None and changes.follows_columns:
         sample = [record for record in sample if not _is_followed(record.value or b"", reader)]
     return compare_sample(left, of_value, sample, reader, tolerant=tolerant)

@@ -6,12 +6,14 @@ JSON is stored as it is.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from orchestration.audit.readers.deleted_rows import DeletedRows
 from orchestration.audit.sql import create_empty_table, insert_arrow
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.schema import TIMESTAMP
@@ -89,10 +91,10 @@ class TopicReader:
         create_empty_table(connection, table, converter.schema)
         batch: list[Any] = []
 
-        has_tombstones = self._source.value.has_tombstones
+        skips_tombstones = self._source.skips_tombstones
 
         def add(_: TopicPartition, message: Any) -> bool:
-            if has_tombstones and message.value() is None:
+            if skips_tombstones and message.value() is None:
                 return True
             batch.append(message)
             if len(batch) == BATCH_RECORDS:
@@ -123,6 +125,7 @@ class _RecordConverter:
             [pa.field(n, kind) for n, kind in columns.items() if n not in source.record_columns]
         )
         self._decoder = None
+        self._deleted = DeletedRows.of_source(source, self._of_value)
         values = [_VALUE]
         if source.value.parser != "json":
             self._decoder = RowDecoder(source.reader(), self._of_value)
@@ -146,18 +149,24 @@ class _RecordConverter:
         values = [None] * (len(self.schema) - len(RECORD_FIELDS) - len(included))
         try:
             included = [self._metadata(message, name) for name in self._include]
-            values = self._values(message.value())
+            values = self._values(message)
         except BadValue as error:
             reason = str(error)
         position = [message.topic(), message.partition(), message.offset(), message.timestamp()[1]]
         return [*position, reason, *included, *values]
 
-    def _values(self, value: bytes | None) -> list[Any]:
+    def _values(self, message: Any) -> list[Any]:
         """Return the decoded columns of a value, or its text for JSON.
 
         Raises:
             BadValue: The value is missing, or can't be decoded.
         """
+        value = message.value()
+        if value is None and self._deleted is not None:
+            row = self._deleted.of(message.key(), message.timestamp()[1])
+            if self._decoder is None:
+                return [json.dumps(row, default=str)]
+            return [row.get(name) for name in self._of_value.names]
         if self._decoder is not None:
             return self._decoder.decode(value)
         if value is None:
@@ -180,6 +189,8 @@ class _RecordConverter:
             key = message.key()
             is_text = self.schema.field(name).type == pa.string()
             return _text(key, "key") if is_text and key is not None else key
+        if part == "tombstone":
+            return message.value() is None
         return {"topic": message.topic, "partition": message.partition, "offset": message.offset}[
             part
         ]()

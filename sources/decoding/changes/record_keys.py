@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +19,7 @@ from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.renamed_columns import all_names
 from sources.decoding.conversion import BadValue
 from sources.decoding.json_shapes import JsonShapes
+from sources.decoding.key_document import key_document
 from sources.errors import InputError
 
 if TYPE_CHECKING:
@@ -108,9 +108,7 @@ class RecordKeys:
     def _fields(self, key: bytes) -> Mapping[str, Any]:
         if self._reader is not None:
             return self._reader.fields(key)
-        document = orjson.loads(key)
-        if isinstance(document, dict) and document.keys() == {"schema", "payload"}:
-            document = document["payload"]
+        document = key_document(key)
         if not isinstance(document, dict):
             reason = "the key is not an object"
             raise BadValue(reason)

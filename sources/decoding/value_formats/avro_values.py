@@ -47,6 +47,11 @@ class AvroValues(ValueFormat):
         """The library of Avro, and the client of the registry if there is one."""
         return [("avro", "`format: avro`"), *(self.registry.extras if self.registry else [])]
 
+    @property
+    def key_registry(self) -> Registry | None:
+        """The registry of the values: keys in Avro have their ids from it, too."""
+        return self.registry
+
     def reader(self, _columns: RecordColumns) -> FieldReader:
         """Build the decoder; the registry is asked only when values are decoded.
 

@@ -9,6 +9,7 @@ from sources.common.fields import Declared
 from sources.decoding.base import FieldReader
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.record_columns import EnvelopePart, RecordColumns
+from sources.decoding.schema_registry import Registry
 
 
 class ValueFormat(Declared):
@@ -44,6 +45,11 @@ class ValueFormat(Declared):
     @property
     def changes(self) -> DeclaredTable | None:
         """The table that the values are changes of; None if they are rows."""
+        return None
+
+    @property
+    def key_registry(self) -> Registry | None:
+        """The schema registry of the ids in front of records' keys; None if these have none."""
         return None
 
     def check(self, columns: RecordColumns) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from sources.decoding.batch_cursor import Int64Array, as_mask
 from sources.decoding.changes.record_keys import RecordKeys
 from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import RowDecoder
+from sources.decoding.tombstones import Tombstones
 from sources.errors import ErrorFields, InputError
 from spark_jobs.readers.bad_records import STAGED
 from spark_jobs.readers.spark_errors import Step
@@ -95,7 +97,11 @@ def decoding(
                 row = nothing
                 if reasons[at] is None:
                     try:
-                        row = decoder.decode(value)
+                        row = (
+                            decoder.decode(value)
+                            if value is not None
+                            else decoder.deleted(*_key_and_time(batch, at))
+                        )
                     except BadValue as error:
                         reasons[at] = str(error)[:_REASON_CHARACTERS]
                     except InputError as error:
@@ -111,6 +117,42 @@ def decoding(
             yield pa.RecordBatch.from_arrays(arrays, [*kept, *columns.names, REASON, *extra])
 
     return decode
+
+
+def rows_as_json(tombstones: Tombstones, kept: Sequence[str]) -> Step:
+    """Return a function for ``mapInArrow`` that gives records without a value one of JSON.
+
+    It has the columns of the row that such a record deletes; a record whose key does not tell the
+    row is left without.
+
+    Args:
+        tombstones: Reads the rows of keys.
+        kept: Names of the columns, which are returned as they are but for the value.
+    """
+
+    def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            values = batch.column(VALUE)
+            if not values.null_count:
+                yield batch
+                continue
+            found = values.to_pylist()
+            for at in np.flatnonzero(as_mask(values.is_null())).tolist():
+                with suppress(BadValue):
+                    found[at] = tombstones.as_json(*_key_and_time(batch, at))
+            columns = [*kept]
+            arrays = [batch.column(name) for name in columns]
+            arrays[columns.index(VALUE)] = pa.array(found, values.type)
+            yield pa.RecordBatch.from_arrays(arrays, columns)
+
+    return fill
+
+
+def _key_and_time(batch: pa.RecordBatch, at: int) -> tuple[bytes | None, int]:
+    """Return the key of a record, and its timestamp in Unix milliseconds."""
+    if KEY not in batch.schema.names:
+        return None, 0
+    return batch.column(KEY)[at].as_py(), batch.column(TIME)[at].cast(pa.int64()).as_py() // 1000
 
 
 def _filled(decoded: pa.StructArray, left: Int64Array, rows: list[list[Any]]) -> list[pa.Array]:

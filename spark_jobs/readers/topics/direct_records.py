@@ -53,7 +53,7 @@ def batch_parser(
         None if Spark has to see the records, or alone can parse them.
     """
     # Whether the bytes of a key are text has to be looked at; headers are nested.
-    others = {"key", "headers"} & {*source.record_columns.values()}
+    others = {"key", "headers", "tombstone"} & {*source.record_columns.values()}
     is_whole = not (others or source.selection.expressions or source.value.has_tombstones)
     if not is_whole or rules.rules or rules.sample is not None:
         return None

@@ -21,8 +21,9 @@ from sources.common.schema import ddl, parse_schema, parse_type
 from sources.config.kafka_source import KafkaSource
 from sources.config.rules import NO_RULES, RowRules
 from sources.decoding.changes.record_keys import RecordKeys
-from sources.decoding.decoder import NO_VALUE, RowDecoder
+from sources.decoding.decoder import DECLARE_TOMBSTONE, NO_VALUE, REFUSED_TOMBSTONE, RowDecoder
 from sources.decoding.json_batches import read_objects, supports_schema
+from sources.decoding.record_columns import RecordPart
 from sources.decoding.value_formats.raw_values import RAW_COLUMN
 from sources.errors import InputError
 from sources.planning.key_of_changes import known_key
@@ -44,6 +45,7 @@ from spark_jobs.readers.topics.decode_records import (
     decoding,
     place_and_key,
     place_of_record,
+    rows_as_json,
     whole_record,
 )
 from spark_jobs.readers.topics.event_times import EventTimeCheck
@@ -206,14 +208,20 @@ def _parsed(
     row_ddl = f"{_LOG_DDL}, {ddl(parse_schema(kinds))}"
     extra_ddl = "".join(f", {name} {_RECORD_TYPES[name]}" for name in extra)
     returned = [*LOG_COLUMNS, *columns, *extra]
-    if source.value.has_tombstones:
+    tombstones = source.tombstones(of_value)
+    if source.skips_tombstones:
         records = records.where(F.col(VALUE).isNotNull())
+    elif tombstones is None:
+        records = _without_tombstones(records)
     if source.value.parser == "decoder":
         needed = RECORD if remove is not None else extra
-        decoder = RowDecoder(source.reader(), of_value)
+        decoder = RowDecoder(source.reader(), of_value, tombstones)
         decode = decoding(decoder, of_value, [*source.record_columns], needed, key)
-        reason = _first_reason(_wrong(source, columns)).alias(REASON)
-        record = dict.fromkeys([VALUE, *([] if key is None else [KEY]), *needed])
+        # A decoder refuses what has no value, unless it deletes a row.
+        wrong = _wrong(source, columns)[0 if tombstones is None else 1 :]
+        reason = (_first_reason(wrong) if wrong else F.lit(None).cast("string")).alias(REASON)
+        by_key = [KEY] if key is not None else [KEY, TIME] if tombstones is not None else []
+        record = dict.fromkeys([VALUE, *by_key, *needed])
         records = records.select(*LOG_COLUMNS, *source.record_columns, reason, *record)
         if remove is not None:
             rows = records.mapInArrow(reporting(_chained(decode, remove)), row_ddl + extra_ddl)
@@ -223,6 +231,13 @@ def _parsed(
         marked = _Marked(rows, {n: F.col(n) for n in kinds}, reason.isNotNull(), reason)
     else:
         needed = RECORD if remove is not None else extra
+        if tombstones is not None:
+            names = [*LOG_COLUMNS, *source.record_columns, *RECORD]
+            records = records.select(*names)
+            kinds_of = ((field.name, field.dataType.simpleString()) for field in records.schema)
+            returned_ddl = ", ".join(f"`{name}` {kind}" for name, kind in kinds_of)
+            fill = rows_as_json(tombstones, names)
+            records = records.mapInArrow(reporting(fill), returned_ddl)
         marked = _parse(records, source, columns, of_value, (needed, extra))
         if remove is not None:
             return _without_bad(marked, remove, row_ddl + extra_ddl, extra).select(*returned)
@@ -242,7 +257,7 @@ def records_of(raw: DataFrame, source: KafkaSource, columns: Mapping[str, str]) 
     """
     texts = _text_keys(source, columns)
     included = [
-        (F.col(what).cast("string") if name in texts else F.col(what)).alias(name)
+        _part(what, is_text=name in texts).alias(name)
         for name, what in source.record_columns.items()
     ]
     return raw.select(
@@ -250,6 +265,21 @@ def records_of(raw: DataFrame, source: KafkaSource, columns: Mapping[str, str]) 
         *included,
         *(F.col(ORIGINS[name]).alias(name) for name in RECORD),
     )
+
+
+def _part(what: RecordPart, *, is_text: bool) -> Column:
+    """Return a part of a record as Spark's Kafka source has it."""
+    if what == "tombstone":
+        return F.col("value").isNull()
+    return F.col(what).cast("string") if is_text else F.col(what)
+
+
+def _without_tombstones(records: DataFrame) -> DataFrame:
+    """Return records; the query fails at the first one that has a key and no value."""
+    refused = raise_at_record(InputError, F.lit(f"{REFUSED_TOMBSTONE}."), DECLARE_TOMBSTONE)
+    is_tombstone = F.col(VALUE).isNull() & F.col(KEY).isNotNull()
+    value = F.when(is_tombstone, refused.cast("binary")).otherwise(F.col(VALUE))
+    return records.withColumn(VALUE, value)
 
 
 def _text_keys(source: KafkaSource, columns: Mapping[str, str]) -> list[str]:

@@ -39,7 +39,9 @@ BAD: list[bytes | None] = [
 def send(case: Case, values: list[bytes | None]) -> None:
     producer = Producer({"bootstrap.servers": case.servers, "enable.idempotence": True})
     for value in values:
-        producer.produce(case.topic, value, b"k", partition=0, timestamp=1704200000000)
+        # With a key, one without a value would delete.
+        key = None if value is None else b"k"
+        producer.produce(case.topic, value, key, partition=0, timestamp=1704200000000)
     assert producer.flush(30) == 0
 
 
@@ -89,7 +91,8 @@ def test_bad_records_go_to_the_quarantine_and_all_others_arrive(
     assert [row["value"] for row in rows] == BAD
     assert [row["offset"] for row in rows] == [450, 451, *range(602, 608)]
     assert {(row["source"], row["place"], row["partition"], row["key"]) for row in rows} == {
-        ("live", case.topic, 0, b"k")
+        ("live", case.topic, 0, b"k"),
+        ("live", case.topic, 0, None),
     }
     assert {row["timestamp"].timestamp() for row in rows} == {1704200000}
     no_object = "the value is no JSON object with the declared columns"

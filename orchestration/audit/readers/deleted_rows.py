@@ -1,0 +1,102 @@
+"""Rows that a topic's records without a value delete, computed by other code than that of the runs.
+
+Only the bytes of Avro go through the runs' decoder.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.config.kafka_source import KafkaSource
+from sources.decoding.conversion import BadValue
+from sources.decoding.schema_registry import Registry
+
+_UNREADABLE = "the key of a record without a value does not tell which row it deletes"
+
+
+class DeletedRows:
+    """The rows of records without a value.
+
+    Args:
+        kinds: Types of the columns of the row's key, by name.
+        event_time: Column that the record's timestamp fills; None if no value has it.
+        registry: Schema registry of keys in Avro; None without one.
+    """
+
+    def __init__(
+        self, kinds: dict[str, pa.DataType], event_time: str | None, registry: Registry | None
+    ) -> None:
+        self._kinds = kinds
+        self._event_time = event_time
+        self._registry = registry
+
+    @classmethod
+    def of_source(cls, source: KafkaSource, columns: pa.Schema) -> DeletedRows | None:
+        """Return the rows that a source's records delete; None if they delete none.
+
+        Args:
+            source: The declaration.
+            columns: Columns of the values.
+        """
+        if (row := source.row_of_key) is None:
+            return None
+        time = row.event_time if row.event_time in columns.names else None
+        kinds = {name: columns.field(name).type for name in row.key}
+        return cls(kinds, time, source.value.key_registry)
+
+    def of(self, key: bytes | None, timestamp_ms: int) -> dict[str, Any]:
+        """Return the values of a deleted row by column.
+
+        Raises:
+            BadValue: The key does not tell the row.
+        """
+        try:
+            members = self._members(key)
+            row = {name: _as(members[name], kind) for name, kind in self._kinds.items()}
+        except (ValueError, KeyError, TypeError, ArithmeticError, pa.ArrowException):
+            raise BadValue(_UNREADABLE) from None
+        if self._event_time is not None:
+            row[self._event_time] = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+        return row
+
+    def _members(self, key: bytes | None) -> dict[str, Any]:
+        if key is None:
+            raise BadValue(_UNREADABLE)
+        value: Any
+        if self._registry is not None and key[:1] == b"\0":
+            from sources.decoding.avro import read_framed  # noqa: PLC0415 - optional library
+
+            value = read_framed(key, self._registry)
+        else:
+            text = key.decode()
+            try:
+                value = json.loads(text, parse_float=Decimal)
+            except ValueError:
+                value = text
+            if isinstance(value, dict) and set(value) == {"schema", "payload"}:
+                value = value["payload"]
+            is_text = pa.string() in self._kinds.values()
+            if is_text and not isinstance(value, dict | str):
+                value = text
+        if isinstance(value, dict):
+            return value
+        (name,) = self._kinds
+        return {name: value}
+
+
+def _as(value: Any, kind: pa.DataType) -> Any:
+    """Return a value of a type, exactly."""
+    if value is None or isinstance(value, float | bool):
+        raise BadValue(_UNREADABLE)
+    if isinstance(value, str) and not pa.types.is_string(kind):
+        if pa.types.is_integer(kind):
+            raise BadValue(_UNREADABLE)
+        parse = {True: date.fromisoformat, False: datetime.fromisoformat}[pa.types.is_date(kind)]
+        value = Decimal(value) if pa.types.is_decimal(kind) else parse(value)
+    return pc.cast(pa.scalar(value), kind).as_py()

@@ -1,0 +1,136 @@
+"""Rows that are deleted by records without a value: the key of a record tells which row it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import orjson
+import pyarrow as pa
+
+from sources.decoding.conversion import BadValue, converter, short_repr
+from sources.decoding.key_document import key_document
+from sources.decoding.schema_registry import Registry
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FRAME = b"\0"
+
+
+class RowOfKey(NamedTuple):
+    """Columns of a deleted row that have a value.
+
+    Attributes:
+        key: Columns that identify a row, which the record's key fills.
+        event_time: Event-time column, which the record's timestamp fills.
+    """
+
+    key: tuple[str, ...]
+    event_time: str
+
+
+class Tombstones:
+    """Reader of the rows that records without a value delete.
+
+    Args:
+        row: Columns of such a row that have a value.
+        columns: Columns that are decoded from values.
+        registry: Schema registry of the ids in front of keys in Avro; None if keys have none.
+    """
+
+    def __init__(self, row: RowOfKey, columns: pa.Schema, registry: Registry | None) -> None:
+        self._kinds = {name: columns.field(name).type for name in row.key}
+        self._event_time = row.event_time if row.event_time in columns.names else None
+        self._registry = registry
+
+    def fields(self, key: bytes | None, timestamp_ms: int) -> dict[str, Any]:
+        """Return the columns of a deleted row that have a value, as a value's decoder would.
+
+        Args:
+            key: The record's key: a JSON object with the columns of the row's key; or, if there is
+                one column, its value as text or JSON; or either in Avro, with a schema id in front.
+            timestamp_ms: The record's timestamp, in Unix milliseconds.
+
+        Raises:
+            BadValue: The key does not tell the row.
+            InputError: The schema registry refuses the login or the request.
+            UnavailableError: The schema registry does not answer.
+        """
+        try:
+            found = self._of_key(key)
+            fields = {
+                name: converter(kind)(_parsed(found[name], kind))
+                for name, kind in self._kinds.items()
+            }
+        except (ValueError, ArithmeticError, KeyError) as error:
+            told = f"lacks `{error.args[0]}`" if isinstance(error, KeyError) else str(error)
+            reason = (
+                f"the record has no value, and its key {short_repr(key)} does not tell which row "
+                f"it deletes: {told}"
+            )
+            raise BadValue(reason) from None
+        if self._event_time is not None:
+            fields[self._event_time] = _EPOCH + timedelta(milliseconds=timestamp_ms)
+        return fields
+
+    def as_json(self, key: bytes | None, timestamp_ms: int) -> bytes:
+        """Return the same as a JSON object, for parsers of JSON.
+
+        Raises:
+            BadValue: As :meth:`fields`.
+        """
+        fields = self.fields(key, timestamp_ms)
+        return orjson.dumps(fields, default=str, option=orjson.OPT_UTC_Z)
+
+    def _of_key(self, key: bytes | None) -> Mapping[str, Any]:
+        """Return the values of the row's key by name, as they are written.
+
+        Raises:
+            ValueError: There is no key, it is null, or it is one value although the row's key has
+                more columns.
+        """
+        if key is None:
+            reason = "it is missing"
+            raise BadValue(reason)
+        if self._registry is not None and key.startswith(_FRAME):
+            # Its library is optional.
+            from sources.decoding.avro import read_framed  # noqa: PLC0415
+
+            document = read_framed(key, self._registry)
+        else:
+            document = self._of_text(key)
+        if isinstance(document, dict):
+            return document
+        if len(self._kinds) > 1:
+            reason = f"it is one value, and a row has {len(self._kinds)} ({', '.join(self._kinds)})"
+            raise BadValue(reason)
+        if document is None:
+            reason = "it is null"
+            raise BadValue(reason)
+        return dict.fromkeys(self._kinds, document)
+
+    def _of_text(self, key: bytes) -> Any:
+        """Return what a text holds: JSON, or one value as it is."""
+        text = key.decode()
+        try:
+            document = key_document(key)
+        except ValueError:
+            return text
+        is_text = [*self._kinds.values()] == [pa.string()]
+        # A number may be a text, too.
+        return text if is_text and not isinstance(document, dict | str) else document
+
+
+def _parsed(value: Any, kind: pa.DataType) -> Any:
+    """Return a value that JSON can only write as text as what it is."""
+    if value is None:
+        reason = "a column of it is null"
+        raise BadValue(reason)
+    if not isinstance(value, str):
+        return value
+    if pa.types.is_decimal(kind):
+        return Decimal(value)
+    if pa.types.is_date(kind):
+        return date.fromisoformat(value)
+    return datetime.fromisoformat(value) if pa.types.is_timestamp(kind) else value

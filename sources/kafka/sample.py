@@ -85,7 +85,7 @@ def sampled_times(
         UnavailableError: The schema registry does not answer.
     """
     low_ms, high_ms = event_time.bounds_ms(clock_ms)
-    dated = _event_times(source, read, event_time.column, sample)
+    dated = dated_records(source, read, event_time.column, sample)
     inside = [(record, ms) for record, ms in dated if low_ms <= ms <= high_ms]
     first = next(((record, ms) for record, ms in dated if not low_ms <= ms <= high_ms), None)
     times = [ms for _, ms in inside]
@@ -100,7 +100,7 @@ def sampled_times(
     )
 
 
-def _event_times(
+def dated_records(
     source: KafkaSource, read: Mapping[str, str], event_time: str, sample: Sequence[LogRecord]
 ) -> list[tuple[LogRecord, int]]:
     """Return the records of a sample that have an event time, each with it in Unix milliseconds.

@@ -29,6 +29,7 @@ from sources.kafka.retention import Headroom, RetentionWatch, retention_ms
 from sources.kafka.sample import SampledTimes, sampled_times
 from sources.kafka.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
 from sources.kafka.seam_checks import SeamOf, check_event_time_filter
+from sources.kafka.shifted_times import check_shift, constant_shift_ms
 from sources.kafka.start_checks import needed_offsets
 from sources.kafka.start_look_up import Known
 from sources.kafka.start_offsets import factory_for
@@ -318,12 +319,14 @@ def plan_topics(
     to_read = [record for record in sample if record.offset >= starts.get(record.partition, 0)]
     # A record may have been sampled twice.
     to_read = [*{(record.partition, record.offset): record for record in to_read}.values()]
-    times, ahead_ms, unread = SampledTimes(), 0, list[str]()
+    times, ahead_ms, shift_ms, unread = SampledTimes(), 0, None, list[str]()
     try:
         times = sampled_times(source, read, event_time, clock_ms, to_read)
         ahead_ms = sampled_times(source, read, event_time, clock_ms, sample).ahead_ms
+        shift_ms = constant_shift_ms(source, read, event_time, clock_ms, sample)
     except OnlySparkError as error:
         unread = [_not_sampled(source.name, error)]
+    check_shift(loaded.pipeline, source, previous, start, shift_ms)
     if rule == "event_time":
         check_event_time_filter(source, read, loaded.pipeline, log, SeamOf(ends, start, seam_end))
     needed = needed_offsets(log, start, previous, lateness_ms)

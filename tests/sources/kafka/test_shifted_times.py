@@ -1,0 +1,121 @@
+"""Event times that are local times: a start by time is refused where it would be too late."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from sources.common.positions import PartitionStart, StartPosition, TopicPartition
+from sources.common.topic_log import LogRecord
+from sources.config.kafka_source import KafkaSource
+from sources.config.pipeline import Pipeline
+from sources.errors import SeamError
+from sources.kafka.shifted_times import check_shift, constant_shift_ms
+from tests.sources.kafka.test_start_offsets import T0, history
+
+MINUTE = 60_000
+NOW = 1_720_000_000_000
+START = StartPosition(
+    source="live",
+    evidence="timestamp",
+    time_ms=NOW,
+    partitions={T0: PartitionStart(start=1, log_start=0, log_end=9, reason="")},
+)
+SCHEMA = {"id": "bigint", "at": "timestamp"}
+
+
+def pipeline(lateness: str = "1 min", **live: Any) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": "p",
+            "sources": [
+                {
+                    "type": "files",
+                    "name": "history",
+                    "path": "*",
+                    "format": "json",
+                    "schema": SCHEMA,
+                },
+                {"type": "kafka", "name": "live", "topic": "t", "schema": SCHEMA, **live},
+            ],
+            "event_time": "at",
+            "key": ["id"],
+            "allowed_lateness": lateness,
+            "transform": "m:f",
+            "sink": {"path": "s", "mode": "append", "key": ["id"]},
+            "state": "state",
+        }
+    )
+
+
+def shift(*ahead_ms: int, declared: Pipeline | None = None) -> int | None:
+    """Tell the shift of records whose event times are so far ahead of their timestamps."""
+    declared = declared or pipeline()
+    (source,) = declared.topics
+    records = [
+        LogRecord(
+            TopicPartition("t", 0),
+            at,
+            NOW + at * MINUTE,
+            json.dumps({"id": at, "at": text(NOW + at * MINUTE + each)}).encode(),
+        )
+        for at, each in enumerate(ahead_ms)
+    ]
+    return constant_shift_ms(source, SCHEMA, declared.event_time, NOW, records)
+
+
+def text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None).isoformat()
+
+
+@pytest.mark.parametrize("quarters", [1, 8, 22])
+def test_a_shift_is_the_same_for_all_records_in_whole_quarters_of_an_hour(quarters: int) -> None:
+    offset = quarters * 15 * MINUTE
+    # Some are written seconds after their event, one in ten much later.
+    assert shift(*[offset] * 5) == offset
+    assert shift(*[offset - 700 * at for at in range(9)], offset - 20 * MINUTE) == offset
+
+
+@pytest.mark.parametrize(
+    "ahead_ms",
+    [
+        [0] * 20,
+        [-120 * MINUTE] * 20,
+        [120 * MINUTE] * 4,
+        [7 * MINUTE] * 20,
+        [at * 15 * MINUTE for at in range(20)],
+        [120 * MINUTE] * 10 + [0] * 2,
+    ],
+    ids=["none", "behind", "few records", "seven minutes", "growing", "some"],
+)
+def test_other_differences_are_none(ahead_ms: list[int]) -> None:
+    assert shift(*ahead_ms) is None
+
+
+def check(declared: Pipeline, shift_ms: int | None = 120 * MINUTE, **start: Any) -> None:
+    source = declared.topics[0]
+    assert isinstance(source, KafkaSource)
+    check_shift(declared, source, history(NOW), START.model_copy(update=start), shift_ms)
+
+
+def test_a_start_by_time_is_refused_with_the_numbers_and_the_ways_out() -> None:
+    with pytest.raises(SeamError, match=r"120 minutes \(2 h\) later .* too late") as told:
+        check(pipeline())
+    for way in ("INTERVAL 120 MINUTES", "`allowed_lateness: 122 min`", "`start: earliest`"):
+        assert way in told.value.hint
+
+
+def test_the_ways_out_are_accepted() -> None:
+    check(pipeline("122 min"))
+    check(pipeline(start="earliest"))
+    select = {"id": "id", "at": "CAST(at - INTERVAL 120 MINUTES AS TIMESTAMP)"}
+    declared = pipeline(select=select)
+    assert shift(*[120 * MINUTE] * 20, declared=declared) is None
+    check(declared, None)
+
+
+def test_a_start_by_offsets_needs_no_times() -> None:
+    check(pipeline(), time_ms=None)

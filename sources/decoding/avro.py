@@ -15,9 +15,10 @@ import pyarrow as pa
 from sources.common.optional import needs_extra
 from sources.decoding.avro_batches import batch_reader
 from sources.decoding.avro_columns import Record
+from sources.decoding.avro_schemas import NANOS, understood
 from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch
-from sources.decoding.conversion import BadValue
+from sources.decoding.conversion import BadValue, Nanos
 from sources.decoding.schema_registry import Registry, read_ids, schema_texts, unframe
 from sources.errors import InputError, UnavailableError
 
@@ -25,6 +26,7 @@ with needs_extra("avro", "Avro"):
     import fastavro
 
 _NO_SCHEMA = -1
+fastavro.read.LOGICAL_READERS[f"long-{NANOS}"] = lambda ns, *_: Nanos(ns)
 
 
 class AvroReader(BaseReader):
@@ -185,7 +187,9 @@ def parse_schemas(texts: Sequence[str], *, expand: bool = False, is_record: bool
     schema: Any = None
     for text in texts:
         try:
-            schema = fastavro.parse_schema(json.loads(text), named_schemas=named, expand=expand)
+            schema = fastavro.parse_schema(
+                understood(json.loads(text)), named_schemas=named, expand=expand
+            )
         except (fastavro.schema.SchemaParseException, KeyError) as error:
             message = f"it is not a valid Avro schema ({type(error).__name__}: {error})"
             raise ValueError(message) from None

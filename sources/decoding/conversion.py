@@ -14,9 +14,16 @@ import pyarrow as pa
 from sources.common.schema import type_name
 
 Converter = Callable[[Any], Any]
+
+
+class Nanos(int):
+    """Nanoseconds since 1970: a number, or a time that has microseconds if it is one exactly."""
+
+
 _SHORT_CHARACTERS = 60
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_INTEGERS = (int, Nanos)
 _FLOAT_MAX = 3.4028234663852886e38
 # Wide enough for any number of Spark's decimals times any scale.
 _EXACT = Context(prec=128, traps=[Inexact, InvalidOperation])
@@ -108,9 +115,9 @@ def _exactly(required: type) -> Converter:
 
 def _integer(low: int, above: int) -> Converter:
     def convert(value: Any) -> int:
-        if type(value) is not int or not low <= value < above:
+        if type(value) not in _INTEGERS or not low <= value < above:
             raise _TypeMismatch
-        return value
+        return int(value)
 
     return convert
 
@@ -158,9 +165,27 @@ def _string(value: Any) -> str:
 
 
 def _instant(value: Any) -> datetime:
+    if type(value) is Nanos:
+        return _of_nanos(value)
     if type(value) is not datetime:
         raise _TypeMismatch
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+def _of_nanos(nanos: Nanos) -> datetime:
+    """Return an instant.
+
+    Raises:
+        BadValue: It is finer than microseconds, or outside of the years that a column holds.
+    """
+    micros, rest = divmod(nanos, 1000)
+    if rest:
+        reason = f"{nanos} ns can't be stored exactly: timestamps have microseconds"
+        raise BadValue(reason)
+    try:
+        return _EPOCH + micros * _MICROSECOND
+    except OverflowError:
+        raise _TypeMismatch from None
 
 
 def _nested(kind: pa.DataType) -> Converter:

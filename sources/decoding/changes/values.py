@@ -12,7 +12,7 @@ import binascii
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, TypeVar
 
@@ -124,11 +124,8 @@ def _is_geometry(raw: Any) -> bool:
 def _integer(raw: Any, encoding: Encoding) -> Any:
     """Convert the bits of MariaDB and MySQL, which begin with the lowest, to a number.
 
-    And a time of day in Avro to its milliseconds, as it is in JSON. Values of other types are left
-    as they are.
+    Values of other types are left as they are.
     """
-    if isinstance(raw, time):
-        return (datetime.combine(_EPOCH, raw, UTC) - _EPOCH) // timedelta(milliseconds=1)
     if encoding.name == _BITS and isinstance(raw, str | bytes):
         return int.from_bytes(_bytes(raw), "little")
     return raw

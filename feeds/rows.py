@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
@@ -27,7 +27,7 @@ from feeds.delivery import DELETED
 from sources.common.counting import counted
 from sources.common.sql_names import column_list, literal, quoted
 from sources.errors import InputError
-from sources.storage.delta import delta_table, expired_login_of
+from sources.storage.delta import INT96_AS_MICROS, delta_table, expired_login_of, query_rows
 from sources.storage.folder import Folder
 from spark_jobs.target.table_snapshot import is_absolute
 
@@ -115,10 +115,8 @@ def all_rows(table: DeltaTable, key: Sequence[str], columns: pa.Schema) -> Itera
     """
     with _database() as connection:
         try:
-            # Unlike an Arrow dataset, delta-rs's own engine knows deletion vectors, mapped columns.
             query = f"SELECT {column_list(columns.names)} FROM target"
-            stream = QueryBuilder().register("target", table).execute(query)
-            connection.register("_found", pa.RecordBatchReader.from_stream(stream))
+            connection.register("_found", query_rows(table, query))
             connection.execute(
                 f"CREATE TABLE {_ROWS} AS SELECT *, false AS {quoted(DELETED)} FROM _found"
             )
@@ -224,10 +222,7 @@ def _dataset(table: DeltaTable, folder: Folder, files: dict[str, dict[str, Any]]
         options = folder.documents.delta_options
         store = PyFileSystem(DeltaStorageHandler(table.table_uri, options))
     schema = pa.schema(table.schema().to_arrow())
-    # Spark may write times in a form that Arrow would read as nanoseconds, which end in 2262.
-    parquet = ds.ParquetFileFormat(
-        read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
-    )
+    parquet = ds.ParquetFileFormat(read_options=INT96_AS_MICROS)
     fragments = [
         parquet.make_fragment(
             unquote(path), filesystem=store, partition_expression=_partition(schema, values)

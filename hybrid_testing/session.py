@@ -62,6 +62,7 @@ def local_session(
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.ui.enabled": "false",
         **submit.STATE_STORE,
+        **submit.TIMES,
         # Compiling a plan costs more than running it over a few thousand rows.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -13,8 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.run import MEMORY_LIMIT
@@ -29,7 +28,7 @@ from sources.config.snapshot import SnapshotOptions, kind_of
 from sources.errors import InputError
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
-from sources.storage.delta import delta_table, is_delta_table
+from sources.storage.delta import delta_table, is_delta_table, query_rows
 from sources.storage.folder import Folder
 
 
@@ -204,8 +203,7 @@ def _create_target(
     """Create the DuckDB table ``target`` with the columns and types of the source."""
     types = {name: parse_type(kind) for name, kind in columns.items()}
     query = f"SELECT {column_list(columns)} FROM target WHERE {present}"
-    stream = QueryBuilder().register("target", target).execute(query)
-    connection.register("_target", pa.RecordBatchReader.from_stream(stream))
+    connection.register("_target", query_rows(target, query))
     casts = [f"CAST({quoted(n)} AS {duckdb_type(k)}) AS {quoted(n)}" for n, k in types.items()]
     connection.execute(f"CREATE TABLE target AS SELECT {', '.join(casts)} FROM _target")
     connection.unregister("_target")

@@ -13,7 +13,7 @@ from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.errors import InputError
 from sources.state.generation import Generation
-from sources.storage.delta import delta_table, is_delta_table
+from sources.storage.delta import dataset_of, delta_table, is_delta_table
 from sources.storage.stores import Stores
 
 SAME_PLACE = '_place = place AND _partition IS NOT DISTINCT FROM "partition" AND _offset = "offset"'
@@ -121,7 +121,7 @@ def _read_quarantine(
             if "kind" not in {field.name for field in table.schema().fields}:
                 return None
             columns.append("kind")
-        rows = table.to_pyarrow_table(columns=columns)
+        rows = dataset_of(table).to_table(columns=columns)
     except (DeltaError, OSError) as error:
         message = (
             f"The quarantine table of source `{source.name}`, {folder}, can't be read: "

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 
 import duckdb
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from orchestration.audit.expected import ExpectedQuery
@@ -17,7 +16,7 @@ from sources.common.sql_names import column_list
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, UnavailableError
 from sources.serving import target_of
-from sources.storage.delta import delta_table, expired_login_of, is_delta_table
+from sources.storage.delta import delta_table, expired_login_of, is_delta_table, query_rows
 from sources.storage.folder import Folder
 
 _NUMBERS = {*FLOATING, *INTEGERS, "DECIMAL"}
@@ -177,8 +176,7 @@ def create_target_rows(
     try:
         # delta-rs's Arrow dataset refuses deletion vectors, and reads mapped columns as nulls.
         query = f"SELECT {column_list(columns)} FROM target"
-        stream = QueryBuilder().register("target", target).execute(query)
-        connection.register("_target", pa.RecordBatchReader.from_stream(stream))
+        connection.register("_target", query_rows(target, query))
         connection.execute(f"CREATE TABLE audit.{name} AS SELECT * FROM _target")
         connection.unregister("_target")
     except Exception as error:  # delta-rs raises plain exceptions for missing files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import NamedTuple
 
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from orchestration.progress.forecast import eta_s, rate
@@ -14,7 +14,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.hybrid import SwitchState
 from sources.serving import target_of
-from sources.storage.delta import delta_table, is_delta_table
+from sources.storage.delta import delta_table, is_delta_table, query_rows
 from spark_jobs.run_state.progress_log import ProgressLog, read_progress_log
 
 MOST_ROWS = 100_000_000
@@ -140,5 +140,5 @@ def _count(target: DeltaTable, column: str) -> list[tuple[date, int]]:
         f'WHERE "{name}" IS NOT NULL GROUP BY 1 ORDER BY 1'
     )
     # Unlike its Arrow dataset, delta-rs's own engine knows deletion vectors and mapped columns.
-    table = QueryBuilder().register("target", target).execute(query).read_all()
+    table = query_rows(target, query).read_all()
     return list(zip(table["day"].to_pylist(), table["rows"].to_pylist(), strict=True))

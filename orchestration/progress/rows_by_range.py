@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from datetime import datetime
 
-from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from sources.config.loader import LoadedPipeline
@@ -15,7 +14,7 @@ from sources.planning.event_windows import EventWindows
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import newest, read_serving, target_of
 from sources.state.generation import read_generation
-from sources.storage.delta import delta_table, is_delta_table
+from sources.storage.delta import delta_table, is_delta_table, query_rows
 
 
 def rows_by_range(
@@ -55,7 +54,7 @@ def rows_by_range(
             f"WHERE {name} >= '{since:%Y-%m-%dT%H:%M:%S}' "
             f"AND {name} < '{until:%Y-%m-%dT%H:%M:%S}' GROUP BY 1"
         )
-        found = QueryBuilder().register("target", table).execute(hours).read_all()
+        found = query_rows(table, hours).read_all()
     except (DeltaError, OSError) as error:
         message = f"The table {folder.url} can't be read, so its rows are not counted: {error}"
         hint = "Restore its files and its `_delta_log` from a backup."

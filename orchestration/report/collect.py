@@ -7,8 +7,6 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TypeVar
 
-from deltalake import QueryBuilder
-
 from orchestration.audit.kept_audit import KeptAudit, keep_audit, read_audit
 from orchestration.audit.run import audit
 from orchestration.audit.sides import open_target
@@ -34,6 +32,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.planning.context import PipelineContext
 from sources.serving import described, pending_switch, read_serving, target_of
+from sources.storage.delta import query_rows
 
 T = TypeVar("T")
 
@@ -89,8 +88,7 @@ def _target(loaded: LoadedPipeline) -> TargetPart | Missing:
         )
     try:
         # Unlike the statistics of its files, a query knows deletion vectors.
-        query = QueryBuilder().register("target", target)
-        found = query.execute("SELECT count(*) AS rows FROM target").read_all()
+        found = query_rows(target, "SELECT count(*) AS rows FROM target").read_all()
     except Exception as error:  # delta-rs raises plain exceptions for missing files
         message = f"The rows of table {folder} can't be counted: {error_text(error)}"
         hint = "Restore the table's data files from a backup, then make the report again."

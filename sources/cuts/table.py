@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from sources.common.positions import iso
 from sources.common.sql_names import quoted
 from sources.errors import InputError
-from sources.storage.delta import delta_table
+from sources.storage.delta import dataset_of, delta_table
 from sources.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Cut(NamedTuple):
         for place, (name, table) in enumerate(opened.items()):
             schema, _, own = name.rpartition(".")
             rows = f"_cut_{place}"
-            connection.register(rows, table.to_pyarrow_dataset())
+            connection.register(rows, dataset_of(table))
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
             connection.execute(
                 f"CREATE OR REPLACE VIEW {quoted(schema)}.{quoted(own)} AS SELECT * FROM {rows}"

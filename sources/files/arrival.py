@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sources.common.counting import counted
 from sources.common.schema import type_name
@@ -24,6 +23,7 @@ from sources.config.file_options import ArrivalOrder
 from sources.errors import InputError
 from sources.files.split_table import SPLITS
 from sources.formats.event_times import TimeLimits, column_range
+from sources.formats.parquet_file import parquet_file
 from sources.formats.parquet_rows import arrival_numbers
 from sources.storage.stores import Stores
 
@@ -106,7 +106,7 @@ def _slices(
     """Yield the slices of a file, ascending."""
     column = order.arrival
     try:
-        with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
+        with stores.of(path).open(path) as stream, parquet_file(stream) as file:
             schema = file.schema_arrow
             _check(path, schema, order)
             name = event.within(schema.names).name

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sources.common.counting import counted
 from sources.common.positions import HeldOffsets, TopicPartition
 from sources.errors import InputError
+from sources.formats.parquet_file import parquet_file
 
 Ints = NDArray[np.int64]
 _WORKERS = 8
@@ -270,7 +270,7 @@ def _read_batches(path: str, columns: tuple[str, str]) -> Iterator[list[Ints]]:
     """Yield the values of the columns, batch by batch."""
     nulls = dict.fromkeys(columns, 0)
     try:
-        with pq.ParquetFile(path) as file:
+        with parquet_file(path) as file:
             for column in columns:
                 _check_column(path, file.schema_arrow, column)
             for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):

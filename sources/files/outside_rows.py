@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sources.common.positions import iso
 from sources.common.select import EventColumn
@@ -17,6 +16,7 @@ from sources.files.mapped_columns import MappedColumns
 from sources.formats.deleted_rows import kept_rows
 from sources.formats.event_times import is_outside, microseconds
 from sources.formats.lines import BadRow
+from sources.formats.parquet_file import parquet_file
 from sources.formats.row_check import Find, as_json
 from sources.storage.partitions import values_of
 from sources.storage.stores import Stores
@@ -112,7 +112,7 @@ def outside_of_parquet(
     constants = values_of(partition)
     first = 0
     try:
-        with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
+        with stores.of(path).open(path) as stream, parquet_file(stream) as file:
             present = file.schema_arrow.names
             own = {name: name for name in present}
             if mapping is not None:

@@ -86,11 +86,24 @@ def microseconds(values: pa.ChunkedArray, unit_us: int | None = None) -> pa.Chun
             hold becomes the nearest multiple of the unit that one can.
     """
     if unit_us is None:
-        return values.cast(TIMESTAMP, safe=False).cast(pa.int64())
+        return in_microseconds(values).cast(pa.int64())
     most = pa.scalar(_MAX // unit_us, pa.int64())
     within = pc.min_element_wise(values.cast(pa.int64()), most, skip_nulls=False)
     within = pc.max_element_wise(within, pc.negate(most), skip_nulls=False)
     return pc.multiply(within, unit_us)
+
+
+def in_microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return timestamps of any unit as Spark has them; nanoseconds are cut off, also before 1970.
+
+    A time that microseconds since 1970 can't hold is an error.
+
+    Raises:
+        pyarrow.ArrowInvalid: There is such a time.
+    """
+    if times.type.unit == "ns":
+        times = pc.floor_temporal(times, unit="microsecond")
+    return times.cast(TIMESTAMP)
 
 
 def is_outside(micros: pa.ChunkedArray, low: int, high: int) -> pa.ChunkedArray:

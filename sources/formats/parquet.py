@@ -26,6 +26,7 @@ from sources.formats.event_times import (
     column_range,
     table_of_ranges,
 )
+from sources.formats.parquet_file import parquet_file
 from sources.storage.stores import Stores
 
 _CHUNK_FILES = 500
@@ -245,7 +246,7 @@ def _metadata(
     length = int.from_bytes(tail[-8:-4], "little")
     if tail[-4:] == b"PAR1" and length <= len(tail) - 8:
         return parse(pa.py_buffer(tail[-8 - length : -8]))
-    with storage.open(path) as stream, pq.ParquetFile(stream) as file:
+    with storage.open(path) as stream, parquet_file(stream) as file:
         return file.metadata
 
 
@@ -287,7 +288,7 @@ def _range(metadata: pq.FileMetaData, column: int, factor: int | None) -> EventT
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
         statistics = chunk.statistics
-        # There are no usable statistics of nanoseconds, nor of the INT96 that Spark writes.
+        # There are no usable statistics of nanoseconds, nor of INT96.
         if statistics is None or factor is None or not statistics.has_null_count:
             return None
         nulls += statistics.null_count
@@ -321,7 +322,7 @@ def _read_range(
     deleted: bytes | None = None,
 ) -> EventTimeRange:
     """Return the range of event times of a Parquet file by reading the column."""
-    with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
+    with stores.of(path).open(path) as stream, parquet_file(stream) as file:
         name = event.within(file.schema_arrow.names).name
         values = file.read(columns=[name]).column(0)
     if deleted is not None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from sources.common.schema import normalize_schema
 from sources.formats.event_times import microseconds
 from sources.formats.lines import OnBad, refuse
+from sources.formats.parquet_file import parquet_file
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 
@@ -44,7 +45,7 @@ class ArrivedRows:
             InputError: Spark has no type for a column.
             pyarrow.ArrowException: The file is damaged.
         """
-        return normalize_schema(pq.ParquetFile(file).schema_arrow)
+        return normalize_schema(parquet_file(file).schema_arrow)
 
     def rows(self, file: pa.NativeFile) -> int:
         """Return the number of rows that a Parquet file's footer contains.
@@ -52,7 +53,7 @@ class ArrivedRows:
         Raises:
             pyarrow.ArrowException: The file is damaged.
         """
-        rows: int = pq.ParquetFile(file).metadata.num_rows
+        rows: int = parquet_file(file).metadata.num_rows
         return rows
 
     def read(
@@ -71,7 +72,7 @@ class ArrivedRows:
         Raises:
             pyarrow.ArrowException: The file is damaged, or a column can't be cast to its type.
         """
-        parquet = pq.ParquetFile(file)
+        parquet = parquet_file(file)
         groups = [
             at for at in range(parquet.metadata.num_row_groups) if self._may_hold(parquet, at)
         ]

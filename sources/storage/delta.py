@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from deltalake import DeltaTable
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from sources.errors import UnavailableError
@@ -15,6 +17,9 @@ from sources.storage.folder import Folder
 A = TypeVar("A")
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
+INT96_AS_MICROS = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+"""How Arrow reads times that Spark wrote as INT96: nanoseconds, its default, end in 2262."""
+_INT96_AS_MICROS = "SET datafusion.execution.parquet.coerce_int96 = 'us'"
 
 
 def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
@@ -43,6 +48,32 @@ def is_delta_table(folder: Folder) -> bool:
         UnavailableError: The login to the store has expired.
     """
     return _asked(folder, lambda options: bool(DeltaTable.is_deltatable(folder.url, options)))
+
+
+def query_rows(table: DeltaTable, query: str) -> pa.RecordBatchReader:
+    """Return the result of a query over a Delta table, by delta-rs's own engine.
+
+    Unlike an Arrow dataset, it knows deletion vectors and mapped columns.
+
+    Args:
+        table: The table, which the query calls ``target``.
+        query: The query, in the SQL of DataFusion.
+
+    Raises:
+        Exception: A file is missing, or the query is refused: delta-rs has no type of its own.
+    """
+    engine = QueryBuilder().register("target", table)
+    engine.execute(_INT96_AS_MICROS)
+    return pa.RecordBatchReader.from_stream(engine.execute(query))
+
+
+def dataset_of(table: DeltaTable) -> ds.Dataset:
+    """Return a Delta table without deletion vectors and mapped columns as a dataset of Arrow.
+
+    Raises:
+        DeltaProtocolError: The table has deletion vectors, or needs a reader that is newer.
+    """
+    return table.to_pyarrow_dataset(parquet_read_options=INT96_AS_MICROS)
 
 
 def expired_login_of(

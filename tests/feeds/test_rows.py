@@ -12,6 +12,7 @@ from deltalake import DeltaTable, TableFeatures
 from feeds.rows import CannotFollow, all_rows, changed_rows
 from sources.storage.folder import Folder
 from tests.feeds.feed_case import KEY, SCHEMA, FeedCase, row
+from tests.sources.storage.int96_files import EARLY, FAR, store_as_int96
 
 Rows = dict[tuple[Any, ...], dict[str, Any]]
 
@@ -83,3 +84,16 @@ def test_a_table_whose_files_are_not_plain_is_loaded(tmp_path: Path) -> None:
         pass
     with all_rows(case.table, KEY, SCHEMA) as rows:
         assert len(rows) == 1
+
+
+def test_times_far_from_now_are_delivered_however_the_table_stores_them(tmp_path: Path) -> None:
+    case = FeedCase(tmp_path)
+    first, second = [{**row(number), "at": at} for number, at in enumerate((FAR, EARLY))]
+    case.write([first])
+    store_as_int96(case.target)
+    case.write([second])
+    table = DeltaTable(str(case.target))
+    with all_rows(table, KEY, SCHEMA) as found:
+        assert [each["at"] for each in found.read("arrow").read_all().to_pylist()] == [FAR, EARLY]
+    written, _ = differences(case, 0, table.version())
+    assert [each["at"] for _, each in sorted(written.items())] == [FAR, EARLY]

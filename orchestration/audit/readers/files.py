@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 from pyarrow import orc
 
 from orchestration.audit.event_times import bounds_of
@@ -44,6 +44,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.rules import RowRules
 from sources.errors import InputError
 from sources.hybrid import Boundedness
+from sources.storage.delta import query_rows
 
 _BATCH_ROWS = 50_000
 
@@ -143,7 +144,7 @@ class AuditFiles:
         elif source.format == "delta" and _is_marked(delta := self._table(source)):
             reader = f"audit.{quoted(name)}"
             columns = pa.schema(delta.schema().to_arrow())
-            rows_of = QueryBuilder().register("t", delta).execute("SELECT * FROM t")
+            rows_of = query_rows(delta, "SELECT * FROM target")
             _load_table(connection, columns, map(pa.table, rows_of), reader)
         elif source.format == "iceberg":
             reader = f"audit.{quoted(name)}"

@@ -72,6 +72,10 @@ STATE_STORE = {
     }.items()
 }
 
+TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Times in Parquet as all readers know them: of INT96, Spark's default, many lose those that
+nanoseconds can't hold, such as 9999-12-31."""
+
 
 def scratch_folder(launch_id: str) -> Path:
     """Return the folder for the temporary files of one launch, in this machine's temp folder.
@@ -133,6 +137,7 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Files without a zone, and dates, mean UTC everywhere in the project.
         "spark.sql.session.timeZone": "UTC",
+        **TIMES,
         # The default of 50 costs seconds for logs as small as a plan's.
         "spark.databricks.delta.snapshotPartitions": "2",
         **STATE_STORE,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
@@ -30,7 +30,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from sources.storage.delta import delta_table
+from sources.storage.delta import delta_table, query_rows
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import commit_nothing, commit_once
 from spark_jobs.target.merging.clauses import When, quoted
@@ -169,10 +169,8 @@ def _has_values(table: DeltaTable, name: str, match: Match) -> bool:
         for sign, bound in ((">=", low), ("<=", high))
     ]
     condition = " AND ".join([f"{quoted(name)} IS NOT NULL", *bounds])
-    found = (
-        QueryBuilder().register("t", table).execute(f"SELECT 1 FROM t WHERE {condition} LIMIT 1")
-    )
-    return bool(pa.table(found.read_all()).num_rows)
+    found = query_rows(table, f"SELECT 1 FROM target WHERE {condition} LIMIT 1")
+    return bool(found.read_all().num_rows)
 
 
 def copied(rows: pa.Table) -> pa.Table:

@@ -24,7 +24,7 @@ from pyarrow.dataset import FileSystemDataset
 
 from sources.common.counting import counted
 from sources.errors import InputError, StateError
-from sources.storage.delta import is_delta_table
+from sources.storage.delta import dataset_of, is_delta_table
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import add_action, bring, commit_files, open_table
 from spark_jobs.target.history_files import RANGE_FILE, HistoryFiles
@@ -254,7 +254,7 @@ class FileReader:
     """
 
     def __init__(self, table: DeltaTable) -> None:
-        self._all = table.to_pyarrow_dataset()
+        self._all = dataset_of(table)
         self._files = {fragment.path: fragment for fragment in self._all.get_fragments()}
 
     def rows(self, row: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:

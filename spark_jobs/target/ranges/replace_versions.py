@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from sources.common.counting import counted
 from sources.errors import StateError
+from sources.storage.delta import dataset_of
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import open_table
 from spark_jobs.target.ranges.replace_range import FileReader, Replaced, Replacement, Rewritten
@@ -76,10 +77,10 @@ class VersionsReplacement(Replacement):
     def _recomputed(self, opened: DeltaTable) -> Callable[[], Iterator[pa.Table]]:
         """Return what yields the recomputed rows: each time the same ones in the same order."""
         if self.side is None:
-            return lambda: iter([opened.to_pyarrow_dataset().schema.empty_table()])
+            return lambda: iter([dataset_of(opened).schema.empty_table()])
         side = open_table(self.side)
         read, files = FileReader(side), pa.table(side.get_add_actions()).to_pylist()
-        empty = side.to_pyarrow_dataset().schema.empty_table()
+        empty = dataset_of(side).schema.empty_table()
         return lambda: chain([empty], map(read.rows, files))
 
     def _compare(self, held: pa.Table, made: pa.Table) -> tuple[pa.Array, pa.Array]:

@@ -21,6 +21,7 @@ from sources.storage.listing import find_files
 from sources.storage.settings import HdfsSettings, S3Settings
 from sources.storage.stores import Stores
 from tests.orchestration.audit.audit_case import SCHEMA, Case, row, wrong
+from tests.sources.storage.int96_files import EARLY, FAR, store_as_int96
 
 ROWS = [row(number) for number in range(20)]
 
@@ -262,3 +263,18 @@ def test_the_same_files_are_found_in_hdfs(case: Case, namenode: str, tmp_path: P
     source = FileSource(type="files", name="h", path=f"{root}/gone/*", format="parquet")
     with pytest.raises(InputError, match="no file matches"):
         AuditFiles(case.loaded(), tmp_path / "none").find(source)
+
+
+@pytest.mark.parametrize("is_int96", [False, True])
+def test_times_far_from_now_are_proved_however_the_target_stores_them(
+    case: Case, *, is_int96: bool
+) -> None:
+    rows = [row(0, at=FAR), row(1, at=EARLY)]
+    case.history(rows)
+    case.late([])
+    case.target(rows)
+    if is_int96:
+        store_as_int96(case.folder / "table")
+    report = case.audit(event_time={"column": "at", "outside": "keep"})
+    assert report.ok
+    assert (report.expected, report.found) == (2, 2)

@@ -21,10 +21,12 @@ from sources.errors import InputError
 from sources.files.split_table import FileListing, changed_splits
 from sources.files.splits import list_splits
 from sources.formats import parquet
+from sources.formats.event_times import microseconds
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.properties import examples
+from tests.sources.storage.int96_files import EARLY, FAR
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 NOON_US = int(NOON.timestamp() * 1_000_000)
@@ -102,6 +104,20 @@ def test_sparks_own_int96_timestamps_are_understood(tmp_path: Path) -> None:
     found = listing(source(), tmp_path)
     assert found.columns.field("at").type == TIMESTAMP
     assert found.splits["event_max_us"].to_pylist() == [NOON_US + 5 * 60_000_000]
+
+
+def test_int96_holds_times_that_nanoseconds_can_not(tmp_path: Path) -> None:
+    times = pa.array([FAR, EARLY], TIMESTAMP)
+    table = pa.table({"id": [1, 2], "at": times})
+    pq.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
+    splits = listing(source(), tmp_path).splits
+    found = [splits[name].to_pylist() for name in ("event_min_us", "event_max_us")]
+    assert found == [[times[1].value], [times[0].value]]
+
+
+def test_nanoseconds_are_cut_off_also_before_1970() -> None:
+    values = pa.chunked_array([pa.array([1999, -1, None], pa.timestamp("ns", "UTC"))])
+    assert microseconds(values).to_pylist() == [1, -1, None]
 
 
 def test_an_empty_parquet_file_is_a_split_without_a_time(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ column, by an outermost ``CAST``, or by one of the functions from a number to a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from sources.common.expressions.engine import SETTINGS
 from sources.common.expressions.translation import Proven, Unproven, translate, undecided_value
+from sources.common.field_ids import field_id
 from sources.common.row_sql import (
     is_plain,
     parse_expression,
@@ -38,19 +39,30 @@ class EventColumn(NamedTuple):
         name: Name in the file.
         unit_us: Microseconds of its unit if it holds integers; None if it holds timestamps.
         others: Names that it has in other files of the source.
+        may_lack: Whether files may lack it, whose rows then have no event time.
+        number: Field id by which files of a table have it, under any name; None if by its name.
     """
 
     name: str
     unit_us: int | None
     others: tuple[str, ...] = ()
+    may_lack: bool = False
+    number: int | None = None
 
-    def within(self, names: Sequence[str]) -> EventColumn:
-        """Return the column under the name that it has in a file.
+    def within(self, columns: pa.Schema) -> EventColumn | None:
+        """Return the column under the name that it has in a file; None if the file may lack it.
 
         Args:
-            names: Columns of the file; if none of them is the column, its own name is kept.
+            columns: Columns of the file. If none of them is one that may not be missing, its own
+                name is kept.
         """
-        return self._replace(name=next((at for at in self.others if at in names), self.name))
+        if self.number is not None:
+            names = [field.name for field in columns if field_id(field) == self.number]
+        else:
+            names = [name for name in (*self.others, self.name) if name in columns.names]
+        if not names and self.may_lack:
+            return None
+        return self._replace(name=names[0]) if names else self
 
 
 @dataclass(frozen=True)

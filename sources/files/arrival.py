@@ -109,7 +109,7 @@ def _slices(
         with stores.of(path).open(path) as stream, parquet_file(stream) as file:
             schema = file.schema_arrow
             _check(path, schema, order)
-            name = event.within(schema.names).name
+            name = (event.within(schema) or event).name
             table = file.read(columns=list(dict.fromkeys([column, name])))
     except (OSError, pa.ArrowException) as error:
         reason = str(error).strip().removesuffix(".")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
 from urllib.parse import unquote
 
 import numpy as np
@@ -16,16 +15,16 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from sources.common.positions import to_us
 from sources.common.schema import normalize_schema
 from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.mapped_columns import MappedColumns
 from sources.files.table_files import TableFiles
+from sources.files.table_times import FilesOfVersion
 from sources.formats.deleted_rows import deletion_vector
 from sources.formats.event_times import EventTimeRange
-from sources.formats.parquet import check_event_column, with_unknown_ranges
+from sources.formats.parquet import check_event_column
 from sources.storage.base import File
 from sources.storage.delta import delta_table
 from sources.storage.partitions import partition_from
@@ -85,10 +84,17 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
         )
         hint = "Remove `offsets`: the start of the topic is then found by event time."
         raise InputError(message, hint, source=source.name, field="offsets")
-    inside = None
-    if mapping is not None:
-        inside = event = event._replace(name=mapping.physical(event.name))
-    ranges = _ranges(actions, [file.path for file in files], deleted, event, stores)
+    inside = event._replace(may_lack=True)
+    if mapping is not None and event.name not in names:
+        inside = inside._replace(
+            name=mapping.physical(event.name), number=mapping.number(event.name)
+        )
+    paths = [file.path for file in files]
+    found = FilesOfVersion(paths, partitions, deleted, actions["num_records"].to_pylist())
+    if event.name in names:
+        ranges = found.times_of_partitions(columns.field(event.name), event, stores)
+    else:
+        ranges = found.times(_known(actions, inside), inside, stores)
     return TableFiles(files, partitions, names, columns, ranges, deleted, mapping, inside)
 
 
@@ -137,39 +143,32 @@ def _located(table: str, path: str) -> str:
     return plain if plain.startswith("/") else f"{table.rstrip('/')}/{plain}"
 
 
-def _ranges(
-    actions: pa.Table,
-    paths: Sequence[str],
-    deleted: Sequence[bytes | None],
-    event: EventColumn,
-    stores: Stores,
-) -> list[EventTimeRange]:
-    named = {
-        field: actions[column].to_pylist()
-        if column in actions.column_names
-        else [None] * len(actions)
-        for field, column in (
-            ("rows", "num_records"),
-            ("low", f"min.{event.name}"),
-            ("high", f"max.{event.name}"),
-            ("nulls", f"null_count.{event.name}"),
-        )
-    }
+def _known(actions: pa.Table, event: EventColumn) -> list[EventTimeRange | None]:
+    """Return rows and event times by the statistics of each file; None where there are none."""
+    columns = [
+        _numbers(actions, name, event)
+        for name in (f"min.{event.name}", f"max.{event.name}", f"null_count.{event.name}")
+    ]
     ranges: list[EventTimeRange | None] = []
-    for vector, rows, low, high, nulls in zip(deleted, *named.values(), strict=True):
-        # Statistics count deleted rows, too.
-        if vector is not None or rows is None or nulls is None or (low is None and nulls != rows):
+    for rows, low, high, nulls in zip(actions["num_records"].to_pylist(), *columns, strict=True):
+        if rows is None or nulls is None or (low is None and nulls != rows):
             ranges.append(None)
         elif low is None:
             ranges.append(EventTimeRange(rows, None, None, nulls))
         else:
-            ranges.append(
-                EventTimeRange(rows, _micros(low, event), _micros(high, event, up=True), nulls)
-            )
-    return with_unknown_ranges(ranges, list(zip(paths, deleted, strict=True)), event, stores)
+            ranges.append(EventTimeRange(rows, low, high, nulls))
+    return ranges
 
 
-def _micros(value: datetime | int, event: EventColumn, *, up: bool = False) -> int:
-    if isinstance(value, datetime):
-        return to_us(value) + (_LOST_US if up else 0)
-    return value * (event.unit_us or 1)
+def _numbers(actions: pa.Table, name: str, event: EventColumn) -> list[int | None]:
+    """Return a statistic of each file: a count, or an event time in microseconds."""
+    if name not in actions.column_names:
+        return [None] * len(actions)
+    values = actions[name]
+    if pa.types.is_timestamp(values.type):
+        # One without a time zone is taken as UTC.
+        micros = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+        lost = _LOST_US if name.startswith("max.") else 0
+        return [None if value is None else value + lost for value in micros.to_pylist()]
+    unit_us = 1 if name.startswith("null_count.") else event.unit_us or 1
+    return [None if value is None else value * unit_us for value in values.to_pylist()]

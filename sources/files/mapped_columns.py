@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from sources.common.field_ids import field_id
 from sources.common.positions import Part
 
-_FIELD_ID = b"PARQUET:field_id"
 _ID, _NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
@@ -54,9 +54,13 @@ class MappedColumns(Part):
         if self.mode == "name":
             own = {name: self.physical(name) for name in self.fields}
             return {name: at for name, at in own.items() if at in file.names}
-        ids = {(field.metadata or {}).get(_FIELD_ID): field.name for field in file}
-        numbers = {name: str(each["metadata"][_ID]).encode() for name, each in self.fields.items()}
+        ids = {field_id(field): field.name for field in file}
+        numbers = {name: self.number(name) for name in self.fields}
         return {name: ids[number] for name, number in numbers.items() if number in ids}
+
+    def number(self, name: str) -> int | None:
+        """Return the field id by which a column is found; None if it is found by its name."""
+        return int(self.fields[name]["metadata"][_ID]) if self.mode == "id" else None
 
     def as_field(self, field: dict[str, Any], number: int) -> dict[str, Any]:
         """Return a field for the schema of a Delta log that points at the files.

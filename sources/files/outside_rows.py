@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common.positions import iso
+from sources.common.schema import TIMESTAMP
 from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
 from sources.errors import InputError
@@ -18,7 +19,7 @@ from sources.formats.event_times import is_outside, microseconds
 from sources.formats.lines import BadRow
 from sources.formats.parquet_file import parquet_file
 from sources.formats.row_check import Find, as_json
-from sources.storage.partitions import values_of
+from sources.storage.partitions import typed, values_of
 from sources.storage.stores import Stores
 
 
@@ -117,16 +118,23 @@ def outside_of_parquet(
             own = {name: name for name in present}
             if mapping is not None:
                 own = mapping.inside(file.schema_arrow)
-                event = event._replace(name=own[event.name])
-            event = event.within(present)
+                event = event._replace(name=own.get(event.name, event.name))
+            event = event.within(file.schema_arrow) or event
             inside = [name for name in columns if name in own and name not in constants]
-            names = list(dict.fromkeys([*(own[name] for name in inside), event.name]))
+            names = [own[name] for name in inside]
+            names += [event.name] if event.name not in {*names, *constants} else []
             for batch in file.iter_batches(columns=names):
                 rows = pa.Table.from_batches([batch])
-                micros = microseconds(rows[event.name], event.unit_us)
+                if event.name in constants:
+                    kind = TIMESTAMP if event.unit_us is None else pa.int64()
+                    at = typed(constants[event.name], kind)
+                    times = pa.chunked_array([pa.repeat(at, batch.num_rows)])
+                else:
+                    times = rows[event.name]
+                micros = microseconds(times, event.unit_us)
                 mask = is_outside(micros, *bounds)
                 if deleted is not None:
-                    mask = pc.and_(mask, kept_rows(deleted, len(rows), first))
+                    mask = pc.and_(mask, kept_rows(deleted, batch.num_rows, first))
                 indexes = pc.indices_nonzero(mask.combine_chunks()).to_pylist()
                 bad = rows.filter(mask).select([own[name] for name in inside])
                 bad = bad.rename_columns(inside)
@@ -134,13 +142,13 @@ def outside_of_parquet(
                     bad = bad.append_column(
                         name, pa.repeat(pa.scalar(value, pa.string()), len(bad))
                     )
-                times = micros.filter(mask).to_pylist()
-                places = zip(indexes, as_json(bad), times, strict=True)
+                found = micros.filter(mask).to_pylist()
+                places = zip(indexes, as_json(bad), found, strict=True)
                 yield [
-                    BadRow(path, first + at, content, _reason(time, bounds))
-                    for at, content, time in places
+                    BadRow(path, first + number, content, _reason(time, bounds))
+                    for number, content, time in places
                 ]
-                first += len(rows)
+                first += batch.num_rows
     except (OSError, pa.ArrowException) as error:
         message = f"{path} can't be read as Parquet: {str(error).strip().removesuffix('.')}."
         hint = "Restore the file as it was planned, then run the pipeline again (`hybrid run P`)."

@@ -7,6 +7,7 @@ enumerator).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import overload
 
 import numpy as np
@@ -35,15 +36,11 @@ from sources.files.split_table import (
     pairs,
     selected,
 )
-from sources.files.table_files import TableFiles
+from sources.files.table_files import TableFiles, require_names
+from sources.files.table_times import times_within
 from sources.files.time_range import in_range, in_range_by_folder, time_limits, within_limits
-from sources.formats.event_times import (
-    EVERY_TIME,
-    EventTimeRange,
-    TimeLimits,
-    table_of_ranges,
-)
-from sources.formats.parquet import read_event_times, read_footers
+from sources.formats.event_times import EVERY_TIME, TimeLimits, table_of_ranges
+from sources.formats.parquet import read_footers
 from sources.formats.regions import Region
 from sources.formats.text import TEXT_COLUMNS
 from sources.storage.base import table_of
@@ -186,7 +183,11 @@ def list_splits(
         splits, inside, warnings = sampled_splits(source, event_time, files, stores, first)
     splits = in_range(source, splits, exact=exact)
     if source.format == "parquet":
-        splits = _narrowed(source, _event_column(source, event_time), splits, stores, limits)
+        event = _event_column(source, event_time)
+        read_times = partial(
+            times_within, partition=None, event=event, limits=limits, stores=stores
+        )
+        splits = within_limits(source, splits, limits, read_times)
     elif exact:
         sampler = Sampler(source, inside, event_time, stores, limits)
         splits = within_limits(
@@ -307,18 +308,6 @@ def _event_column(source: FileSource, event_time: str) -> EventColumn:
     return event
 
 
-def _narrowed(
-    source: FileSource, event: EventColumn, splits: pa.Table, stores: Stores, limits: TimeLimits
-) -> pa.Table:
-    """Return the splits of Parquet files with the ranges of the rows that count and are read."""
-
-    def read(cut: pa.Table) -> list[EventTimeRange]:
-        paths, deleted = (cut[name].to_pylist() for name in ("path", "deleted"))
-        return read_event_times(paths, event, limits, stores, deleted)
-
-    return within_limits(source, splits, limits, read)
-
-
 def _tables(source: FileSource) -> Callable[[FileSource, str, EventColumn, Stores], TableFiles]:
     """Return what lists a table of the source's format."""
     if source.format == "delta":
@@ -339,11 +328,18 @@ def _list_table(loaded: LoadedPipeline, source: FileSource, limits: TimeLimits) 
     files = files.append_column("deleted", pa.array(table.deleted, pa.binary()))
     splits = in_range_by_folder(source, assemble(files, table_of_ranges(table.ranges)))
     splits = in_range(source, splits, exact=True)
-    if table.event is not None:
-        event = table.event
-    splits = _narrowed(source, event, splits, pipeline.stores, limits)
+    is_partition = event.name in table.partition_columns
+    read_times = partial(
+        times_within,
+        partition=table.columns.field(event.name) if is_partition else None,
+        event=table.event,
+        limits=limits,
+        stores=pipeline.stores,
+    )
+    splits = within_limits(source, splits, limits, read_times)
     names = list(source.columns) if source.columns else table.columns.names
     read = pa.schema([field for field in table.columns if field.name in names])
+    require_names(source.name, read)
     columns = source.selection.columns(read)
     check_event_time(columns, pipeline.event_time.column, f"source `{source.name}`")
     inside = [name for name in table.partition_columns if name in names]

@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sources.common.select import EventColumn
+from sources.errors import InputError
 from sources.files.mapped_columns import MappedColumns
 from sources.formats.event_times import EventTimeRange
 from sources.storage.base import File
+
+
+def require_names(source: str, columns: Iterable[pa.Field], above: str = "") -> None:
+    """Refuse names of a table's columns that Spark would not tell apart, or not find.
+
+    Args:
+        source: Name of the source, for messages.
+        columns: The columns to read, or the fields of a struct.
+        above: What the full names of these fields begin with.
+
+    Raises:
+        InputError: Two names differ in upper and lower case only, or one has a backtick in it.
+    """
+    known: dict[str, str] = {}
+    for field in columns:
+        name = f"{above}{field.name}"
+        other = known.setdefault(field.name.casefold(), name)
+        if other != name or "`" in field.name:
+            told = (
+                f"has the columns `{other}` and `{name}`, which Spark does not tell apart"
+                if other != name
+                else f"has a column with a backtick in its name: {name}"
+            )
+            message = f"Source `{source}`: the table {told}."
+            hint = (
+                "Rename the column in the table, which rewrites no file, or declare `schema` with "
+                "the other columns alone."
+            )
+            raise InputError(message, hint, source=source, column=name)
+        inner = [field.type.field(at) for at in range(field.type.num_fields)]
+        require_names(source, inner, f"{name}.")
 
 
 @dataclass(frozen=True)
@@ -26,7 +59,7 @@ class TableFiles:
             rows.
         deleted: Deletion vector of each file (:mod:`sources.formats.deleted_rows`); None without.
         mapping: Names of the columns inside the files; None if they are those of the table.
-        event: Column of the event time inside the files; None if it is the table's.
+        event: Column of the event time inside the files; its own name if it is a partition column.
     """
 
     files: list[File]
@@ -36,4 +69,4 @@ class TableFiles:
     ranges: list[EventTimeRange]
     deleted: list[bytes | None]
     mapping: MappedColumns | None
-    event: EventColumn | None = None
+    event: EventColumn

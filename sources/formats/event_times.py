@@ -61,11 +61,8 @@ def table_of_ranges(ranges: Sequence[EventTimeRange]) -> pa.Table:
     """Return event-time ranges as an Arrow table: a row per range, an int64 column per field.
 
     A time that no int64 can hold becomes the nearest one, which is outside of any bounds, too.
-
-    Raises:
-        ValueError: There are no ranges.
     """
-    columns = zip(*ranges, strict=True)
+    columns = zip(*ranges, strict=True) if ranges else [()] * len(EventTimeRange._fields)
     return pa.table(
         [
             pa.array(

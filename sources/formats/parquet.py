@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -210,7 +211,7 @@ def _read_chunk(
                 index = known_schemas.index(columns)
                 last = schema
                 leaves = [schema.column(leaf).path for leaf in range(len(schema))]
-                column = leaves.index(event.within(columns.names).name)
+                column = leaves.index((event.within(columns) or event).name)
                 factor = _factor(schema.column(column), event)
             known = _range(metadata, column, factor)
             ranges.append(_read_range(path, stores, event) if known is None else known)
@@ -267,7 +268,7 @@ def _columns(
     if declared is not None:
         schema = pa.schema([field for field in schema if field.name in declared])
     schema = normalize_schema(schema)
-    check_event_column(schema, event.within(schema.names), path)
+    check_event_column(schema, event.within(schema) or event, path)
     return schema
 
 
@@ -323,11 +324,19 @@ def _read_range(
 ) -> EventTimeRange:
     """Return the range of event times of a Parquet file by reading the column."""
     with stores.of(path).open(path) as stream, parquet_file(stream) as file:
-        name = event.within(file.schema_arrow.names).name
-        values = file.read(columns=[name]).column(0)
+        found = event.within(file.schema_arrow)
+        if found is None:
+            return _without_times(file.metadata.num_rows, deleted)
+        values = file.read(columns=[found.name]).column(0)
     if deleted is not None:
         values = values.filter(kept_rows(deleted, len(values)))
     return column_range(values, event.unit_us, limits)
+
+
+def _without_times(rows: int, deleted: bytes | None) -> EventTimeRange:
+    """Return the range of event times of a file without that column."""
+    left = rows if deleted is None else int(np.count_nonzero(kept_rows(deleted, rows)))
+    return EventTimeRange(left, None, None, left)
 
 
 def read_event_times(
@@ -377,16 +386,32 @@ def with_unknown_ranges(
     Raises:
         InputError: A file can't be read.
     """
-    unknown = [file for file, found in zip(files, known, strict=True) if found is None]
-    footers = read_footers([path for path, of in unknown if of is None], event, None, stores)
-    read = (EventTimeRange(**row) for part in footers for row in part.ranges.to_pylist())
-    marked = [(path, of) for path, of in unknown if of is not None]
-    paths, vectors = [path for path, _ in marked], [of for _, of in marked]
-    times = iter(read_event_times(paths, event, EVERY_TIME, stores, vectors))
-    return [
-        found or (next(read) if of is None else next(times))
-        for found, (_, of) in zip(known, files, strict=True)
-    ]
+    unknown = [at for at, found in enumerate(known) if found is None]
+
+    def read(at: int) -> EventTimeRange:
+        path, deleted = files[at]
+        try:
+            metadata = _metadata(path, stores, _parse_safely)
+            found = None if deleted is not None else _range_in(metadata, event)
+            return found or _read_range(path, stores, event, EVERY_TIME, deleted)
+        except (OSError, OverflowError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from None
+
+    is_remote = any("://" in path for path, _ in files)
+    with ThreadPoolExecutor(_REQUESTS if is_remote else _THREADS) as pool:
+        ranges = dict(zip(unknown, pool.map(read, unknown), strict=True))
+    return [found or ranges[at] for at, found in enumerate(known)]
+
+
+def _range_in(metadata: pq.FileMetaData, event: EventColumn) -> EventTimeRange | None:
+    """Return the range of event times by a footer; None if the column has to be read."""
+    schema = metadata.schema
+    found = event.within(schema.to_arrow_schema())
+    if found is None:
+        return _without_times(metadata.num_rows, None)
+    leaves = [schema.column(leaf).path for leaf in range(len(schema))]
+    column = leaves.index(found.name)
+    return _range(metadata, column, _factor(schema.column(column), found))
 
 
 def _factor(column: pq.ColumnSchema, event: EventColumn) -> int | None:

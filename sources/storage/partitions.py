@@ -108,7 +108,10 @@ def partition_from(values: Mapping[str, object]) -> str:
 def _as_folder(value: object) -> str:
     if value is None:
         return _NULL
-    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    if isinstance(value, datetime):
+        value = (value if value.tzinfo is None else value.astimezone(UTC)).replace(tzinfo=None)
+        value = f"{value.isoformat()}Z"
+    text = str(value)
     return quote(text, safe="")
 
 

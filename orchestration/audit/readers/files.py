@@ -37,7 +37,6 @@ from orchestration.audit.sql import (
 )
 from sources.common.optional import needs_extra
 from sources.common.positions import now_ms, to_us
-from sources.common.schema import names_and_types, normalize_schema
 from sources.common.sql_names import literal, quoted
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
@@ -135,13 +134,14 @@ class AuditFiles:
             NotProvenError: An expression that only Spark evaluates decides about rows.
             duckdb.Error: A file can't be read, or its values do not fit the declared types.
         """
-        partition_types = self._partition_columns(source)
+        # The log of a table has the values, not the names of its folders.
+        partition_types = source.partitions
         self._tables += 1
         name = f"{source.name}.{self._tables}"
         if source.format in ("avro", "orc"):
             reader = f"audit.{quoted(name)}"
             _load_files(connection, source, paths, reader)
-        elif source.format == "delta" and _is_marked(delta := self._table(source)):
+        elif source.format == "delta" and not _is_plain(delta := self._table(source)):
             reader = f"audit.{quoted(name)}"
             columns = pa.schema(delta.schema().to_arrow())
             rows_of = query_rows(delta, "SELECT * FROM target")
@@ -194,14 +194,6 @@ class AuditFiles:
 
         path = self._loaded.locate(source.patterns[0])
         return open_snapshot(source, path, self._loaded.pipeline.stores)
-
-    def _partition_columns(self, source: FileSource) -> dict[str, str]:
-        """Return the columns that folder names hold instead of files, with Spark SQL types."""
-        if source.format != "delta":
-            return source.partitions
-        table = self._table(source)
-        types = names_and_types(normalize_schema(pa.schema(table.schema().to_arrow())))
-        return {name: types[name] for name in table.metadata().partition_columns}
 
     def _time_range(self, source: FileSource) -> str:
         """Return an SQL WHERE clause for a source's declared range of event time, or no text.
@@ -277,10 +269,20 @@ def _cast(name: str, kind: str, declared: dict[str, str]) -> str:
     return quoted(name) if target == kind else f"CAST({quoted(name)} AS {target}) AS {quoted(name)}"
 
 
-def _is_marked(table: DeltaTable) -> bool:
-    """Return whether a Delta table may have deleted rows, or other names of columns, in files."""
-    mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-    return mapping != "none" or "deletionVectors" in (table.protocol().reader_features or ())
+def _is_plain(table: DeltaTable) -> bool:
+    """Return whether the rows of a Delta table are those of its files, as they stand there.
+
+    They are not if its log has the values of partition columns, deleted rows or other names of
+    columns; nor are they found where it has no files.
+    """
+    metadata = table.metadata()
+    features = table.protocol().reader_features or ()
+    return (
+        metadata.configuration.get("delta.columnMapping.mode", "none") == "none"
+        and not metadata.partition_columns
+        and not {"deletionVectors", "typeWidening"} & set(features)
+        and bool(table.file_uris())
+    )
 
 
 def _load_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -11,6 +12,7 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -24,6 +26,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.mapped_columns import MappedColumns, mapped_field
 
@@ -33,6 +36,7 @@ _TYPES: dict[type[IcebergType], str] = {
     BooleanType: "boolean",
     DateType: "date",
     DoubleType: "double",
+    FixedType: "binary",
     FloatType: "float",
     IntegerType: "integer",
     LongType: "long",
@@ -42,15 +46,56 @@ _TYPES: dict[type[IcebergType], str] = {
 }
 
 
+def require_readable(source: FileSource, schema: Schema, unknown: Mapping[str, str]) -> None:
+    """Refuse a column to read whose type Spark does not have.
+
+    Args:
+        source: Declaration of the source, whose ``schema`` may leave the column out.
+        schema: Columns of the snapshot, of types that PyIceberg knows.
+        unknown: Types of the others, by their names.
+
+    Raises:
+        InputError: Names the column and its type.
+    """
+    for name, kind in unknown.items():
+        if not source.columns or name in source.columns:
+            raise _no_such_type(source.name, name, kind)
+    for field in schema.fields:
+        if not source.columns or field.name in source.columns:
+            _type(source.name, field.field_type, field.name)
+
+
+def children(field: NestedField) -> Sequence[NestedField]:
+    """Return the fields inside a column: of a struct, a list or a map; none of other types."""
+    match field.field_type:
+        case StructType() as kind:
+            return kind.fields
+        case ListType() as kind:
+            return (kind.element_field,)
+        case MapType() as kind:
+            return (kind.key_field, kind.value_field)
+    return ()
+
+
+def all_fields(fields: Iterable[NestedField], above: str = "") -> Iterator[tuple[str, NestedField]]:
+    """Yield columns and all fields inside them, with their full names.
+
+    Args:
+        fields: The columns.
+        above: What the names begin with.
+    """
+    for field in fields:
+        name = f"{above}{field.name}"
+        yield name, field
+        yield from all_fields(children(field), f"{name}.")
+
+
 def mapped_columns(source: str, schema: Schema) -> MappedColumns:
     """Return how the columns of a table are found in its files.
 
     Args:
         source: Name of the source, for messages.
-        schema: Schema of the snapshot.
-
-    Raises:
-        InputError: A column has a type that Spark does not have.
+        schema: The columns to read, of types that Spark has.
     """
     fields = {field.name: _field(source, field, field.name) for field in schema.fields}
     return MappedColumns(mode="id", fields=fields)
@@ -60,8 +105,17 @@ def _field(source: str, field: NestedField, column: str) -> dict[str, Any]:
     return mapped_field(field.name, _type(source, field.field_type, column), field.field_id)
 
 
+def _no_such_type(source: str, column: str, kind: str) -> InputError:
+    message = f"Source `{source}`: column `{column}` has the Iceberg type {kind}."
+    hint = (
+        "Spark does not read this type from the table's files. Declare `schema` with the other "
+        "columns alone, or copy the table with the column as a string."
+    )
+    return InputError(message, hint, source=source, column=column, value=kind)
+
+
 def _type(source: str, kind: IcebergType, column: str) -> Any:
-    """Return a type as the schema of a Delta log has it."""
+    """Return a type as the schema of a Delta log has it; refuse one that Spark does not have."""
     if (name := _TYPES.get(type(kind))) is not None:
         return name
     match kind:
@@ -81,6 +135,4 @@ def _type(source: str, kind: IcebergType, column: str) -> Any:
                 "valueType": _type(source, value, f"{column}.value"),
                 "valueContainsNull": True,
             }
-    message = f"Source `{source}`: column `{column}` has the Iceberg type {kind}."
-    hint = "Spark reads no such column. Declare `schema` with the other columns alone."
-    raise InputError(message, hint, source=source, column=column, value=str(kind))
+    raise _no_such_type(source, column, str(kind))

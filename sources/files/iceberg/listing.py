@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, FileFormat
-from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
@@ -22,17 +21,24 @@ from pyiceberg.table.puffin import PuffinFile
 from sources.common.schema import normalize_schema
 from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
-from sources.errors import InputError
+from sources.errors import HybridError, InputError
 from sources.files.iceberg.columns import mapped_columns
+from sources.files.iceberg.held_columns import partition_values
 from sources.files.iceberg.stored_files import StoredFiles, path_of
 from sources.files.iceberg.table import open_snapshot
 from sources.files.table_files import TableFiles
+from sources.files.table_times import FilesOfVersion
 from sources.formats.deleted_rows import deletion_vector
 from sources.formats.event_times import EventTimeRange
-from sources.formats.parquet import check_event_column, with_unknown_ranges
+from sources.formats.parquet import check_event_column
 from sources.storage.base import File
 from sources.storage.stores import Stores
 
+_NO_DELETES = (
+    "Rewrite the table's data files, so that no such delete is left (`CALL catalog.system."
+    "rewrite_data_files(table => …, options => map('rewrite-all', 'true', "
+    "'remove-dangling-deletes', 'true'))` in Spark); then plan again."
+)
 Positions = npt.NDArray[np.int64]
 
 
@@ -57,25 +63,45 @@ def list_iceberg(source: FileSource, path: str, event: EventColumn, stores: Stor
     columns = normalize_schema(schema_to_pyarrow(schema, include_field_ids=False))
     check_event_column(columns, event, path)
     tasks = _tasks(source, scan)
+    told = partition_values(source, scan, schema, tasks, stores)
     files = [
         File(path_of(task.file.file_path), task.file.file_size_in_bytes, None, None)
         for task in tasks
     ]
     deleted = _deleted(source, tasks, stores)
-    named = event._replace(others=_other_names(scan, schema, event.name))
-    ranges = _ranges(schema, tasks, deleted, named, stores)
-    return TableFiles(files, [""] * len(files), [], columns, ranges, deleted, mapping, named)
+    inside = event._replace(may_lack=True, number=mapping.number(event.name))
+    paths, rows = [file.path for file in files], [task.file.record_count for task in tasks]
+    found = FilesOfVersion(paths, told.values, deleted, rows)
+    if event.name in told.columns:
+        ranges = found.times_of_partitions(columns.field(event.name), event, stores)
+    else:
+        known = [_range(task.file, inside) for task in tasks]
+        ranges = found.times(known, inside, stores)
+    return TableFiles(files, told.values, told.columns, columns, ranges, deleted, mapping, inside)
 
 
 def _tasks(source: FileSource, scan: DataScan) -> list[FileScanTask]:
     """Return the data files with their delete files."""
+    snapshot = scan.snapshot()
+    summary = None if snapshot is None else snapshot.summary
+    if summary is not None and int(summary["total-equality-deletes"] or 0):
+        message = (
+            f"Source `{source.name}`: the Iceberg table's files can't be read: it has equality "
+            "deletes, which tell deleted rows by values, not by positions."
+        )
+        raise InputError(message, _NO_DELETES, source=source.name, table=source.shown_place)
     try:
         tasks = list(scan.plan_files())
+    except HybridError:
+        raise
     except (ValueError, NotImplementedError) as error:
         reason = str(error).strip().removesuffix(".")
         message = f"Source `{source.name}`: the Iceberg snapshot can't be planned: {reason}."
-        hint = "Rewrite the table's data files, so that no such delete is left; then plan again."
-        raise InputError(message, hint, source=source.name, table=source.shown_place) from None
+        raise InputError(
+            message, _NO_DELETES, source=source.name, table=source.shown_place
+        ) from None
+    except OSError as error:
+        raise _missing(source, str(error)) from None
     for task in tasks:
         if task.file.file_format != FileFormat.PARQUET:
             message = (
@@ -88,12 +114,13 @@ def _tasks(source: FileSource, scan: DataScan) -> list[FileScanTask]:
     return tasks
 
 
-def _other_names(scan: DataScan, schema: Schema, column: str) -> tuple[str, ...]:
-    """Return the names that a column had in older schemas of the table."""
-    number = schema.find_field(column).field_id
-    schemas = scan.table_metadata.schemas
-    found = (field.name for each in schemas for field in each.fields if field.field_id == number)
-    return tuple(name for name in dict.fromkeys(found) if name != column)
+def _missing(source: FileSource, what: str) -> InputError:
+    message = f"Source `{source.name}`: a file of the Iceberg snapshot can't be read: {what}."
+    hint = (
+        "Restore the file; or declare the `version` of a snapshot that still has all of its files, "
+        "then plan again."
+    )
+    return InputError(message, hint, source=source.name, table=source.shown_place)
 
 
 def _deleted(
@@ -105,7 +132,13 @@ def _deleted(
     deletes = {each.file_path: each for task in tasks for each in task.delete_files}
     wanted = {task.file.file_path: {each.file_path for each in task.delete_files} for task in tasks}
     for place, delete in deletes.items():
-        for path, at in _read_deletes(source, delete, files):
+        try:
+            found = list(_read_deletes(source, delete, files))
+        except HybridError:
+            raise
+        except (OSError, ValueError) as error:
+            raise _missing(source, f"{place}: {error}") from None
+        for path, at in found:
             # A delete file counts for those files only that the snapshot applies it to.
             if place in wanted.get(path, ()):
                 positions[path].append(at)
@@ -139,24 +172,10 @@ def _read_deletes(
     raise InputError(message, hint, source=source.name, file=delete.file_path)
 
 
-def _ranges(
-    schema: Schema,
-    tasks: Sequence[FileScanTask],
-    deleted: Sequence[bytes | None],
-    event: EventColumn,
-    stores: Stores,
-) -> list[EventTimeRange]:
-    number = schema.find_field(event.name).field_id
-    known = [
-        None if vector is not None else _range(task.file, number, event.unit_us or 1)
-        for task, vector in zip(tasks, deleted, strict=True)
-    ]
-    paths = (path_of(task.file.file_path) for task in tasks)
-    return with_unknown_ranges(known, list(zip(paths, deleted, strict=True)), event, stores)
-
-
-def _range(file: DataFile, number: int, unit_us: int) -> EventTimeRange | None:
+def _range(file: DataFile, event: EventColumn) -> EventTimeRange | None:
     """Return the range of event times by the manifest; None if it has no bounds."""
+    number, unit_us = event.number, event.unit_us or 1
+    assert number is not None
     nulls = (file.null_value_counts or {}).get(number)
     low, high = (
         bounds.get(number) for bounds in (file.lower_bounds or {}, file.upper_bounds or {})

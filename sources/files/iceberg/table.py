@@ -11,13 +11,11 @@ with needs_extra("lake", "`format: iceberg`"):
     from pyiceberg.catalog import load_catalog
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.exceptions import ValidationError
-    from pyiceberg.serializers import FromInputFile
     from pyiceberg.table import DataScan, StaticTable
 
+    from sources.files.iceberg.columns import require_readable
+    from sources.files.iceberg.metadata import ENDINGS, Metadata, read_metadata
     from sources.files.iceberg.stored_files import StoredFiles
-
-_METADATA = ".metadata.json"
-_NAME_MAPPING = "schema.name-mapping.default"
 
 
 def metadata_file_of(source: FileSource) -> str:
@@ -53,71 +51,75 @@ def metadata_file_of(source: FileSource) -> str:
 
 
 def open_snapshot(source: FileSource, path: str, stores: Stores) -> DataScan:
-    """Open the declared snapshot of an Iceberg table, or its current one.
+    """Open the declared snapshot of an Iceberg table, or its current one, with what is to be read.
+
+    Of a table that was never written to, which has no snapshot, it is a scan without files.
 
     Args:
-        source: Declaration of the source; its ``version`` is the id of a snapshot.
-        path: The metadata file (``….metadata.json``), or the table's folder with its
+        source: Declaration of the source; its ``version`` is the id of a snapshot, and its
+            ``schema`` names the columns to read.
+        path: The metadata file (``….metadata.json``, packed or not), or the table's folder with its
             ``metadata/version-hint.text``; absolute.
         stores: Storages of the pipeline.
 
     Raises:
-        InputError: There is no such table or snapshot; or the files can't be read by their field
-            ids, or have deletes that are not supported.
+        InputError: There is no such table or snapshot; a column has a type that Spark does not
+            have; or the snapshot has no list of its manifests.
         UnavailableError: The storage does not answer.
     """
     files = StoredFiles(stores)
     try:
-        place = path if path.endswith(_METADATA) else _hinted(path, files)
-        metadata = FromInputFile.table_metadata(files.new_input(place))
+        place = path if path.endswith(ENDINGS) else _hinted(path, files)
+        metadata = read_metadata(place, files)
     except HybridError:
         raise
-    except (OSError, ValueError, ValidationError) as error:
-        reason = str(error).strip().splitlines()[0].removesuffix(".")
+    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(".")
         message = f"Source `{source.name}`: {path} can't be read as an Iceberg table: {reason}."
         hint = (
             "Correct `path`, which has to be the table's metadata file, or its folder with a "
             "`metadata/version-hint.text` in it; or declare `table: catalog.namespace.name`."
         )
         raise InputError(message, hint, source=source.name, table=path) from None
-    table = StaticTable(("static", place), metadata, place, files, NoopCatalog("static"))
-    snapshot = (
-        table.current_snapshot() if source.version is None else table.snapshot_by_id(source.version)
-    )
-    if snapshot is None:
-        found = "no snapshot" if source.version is None else f"no snapshot {source.version}"
-        message = f"Source `{source.name}`: the Iceberg table {path} has {found}."
+    table = StaticTable(("static", place), metadata.table, place, files, NoopCatalog("static"))
+    if source.version is not None and table.snapshot_by_id(source.version) is None:
+        message = (
+            f"Source `{source.name}`: the Iceberg table {path} has no snapshot {source.version}."
+        )
         hint = "Correct `version`, which has to be the id of a snapshot that is not expired."
         raise InputError(message, hint, source=source.name, field="version")
     # The current snapshot is read by the table's schema, an older one by its own.
     scan = table.scan(snapshot_id=source.version)
-    _require_readable(source, table, scan)
+    _require_list(source, metadata, scan)
+    schema = scan.projection()
+    require_readable(source, schema, metadata.unknown.get(schema.schema_id, {}))
+    if source.columns:
+        scan = scan.select(*(name for name in schema.column_names if name in source.columns))
     return scan
 
 
 def _hinted(folder: str, files: StoredFiles) -> str:
+    """Return the metadata file that ``version-hint.text`` names by its number or its name."""
     base = f"{folder.rstrip('/')}/metadata"
     with files.new_input(f"{base}/version-hint.text").open() as file:
         hint = bytes(file.read()).decode().strip()
-    if hint.endswith(_METADATA):
+    if hint.endswith(ENDINGS):
         return f"{base}/{hint}"
-    return f"{base}/v{hint}{_METADATA}" if hint.isnumeric() else f"{base}/{hint}{_METADATA}"
+    name = f"v{hint}" if hint.isnumeric() else hint
+    places = [f"{base}/{name}{ending}" for ending in ENDINGS]
+    return next((place for place in places if files.new_input(place).exists()), places[0])
 
 
-def _require_readable(source: FileSource, table: StaticTable, scan: DataScan) -> None:
+def _require_list(source: FileSource, metadata: Metadata, scan: DataScan) -> None:
     snapshot = scan.snapshot()
-    summary = None if snapshot is None else snapshot.summary
-    reason = None
-    if _NAME_MAPPING in table.properties:
-        reason = "some of its files may have no field ids, as the table has a name mapping"
-    elif summary is not None and int(summary["total-equality-deletes"] or 0):
-        reason = "it has equality deletes, which tell deleted rows by values, not by positions"
-    elif added := [f.name for f in scan.projection().fields if f.initial_default is not None]:
-        reason = f"column `{added[0]}` has an initial default, which older files do not hold"
-    if reason is not None:
-        message = f"Source `{source.name}`: the Iceberg table's files can't be read: {reason}."
-        hint = (
-            "Rewrite its data files (`CALL catalog.system.rewrite_data_files(…)` in Spark), and "
-            "remove the property if it is that; then plan again."
-        )
-        raise InputError(message, hint, source=source.name, table=source.shown_place)
+    if snapshot is None or snapshot.snapshot_id not in metadata.without_list:
+        return
+    message = (
+        f"Source `{source.name}`: snapshot {snapshot.snapshot_id} of the Iceberg table names its "
+        "manifests one by one, without a list of them."
+    )
+    hint = (
+        "Write to the table once with a newer Iceberg, such as `CALL catalog.system."
+        "rewrite_manifests(…)` in Spark, which makes a snapshot with a list; then plan again."
+    )
+    raise InputError(message, hint, source=source.name, table=source.shown_place)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -111,3 +113,47 @@ def delete_rows(
 
 def _output(table: Table, name: str) -> OutputFile:
     return table.io.new_output(f"{table.location()}/metadata/{name}-{uuid.uuid4().hex}.avro")
+
+
+def add_file(table: Table, rows: pa.Table, *partition: object) -> Table:
+    """Commit a file without bounds, with these columns alone, and its partition in the manifest."""
+    schema = table.schema()
+    ids = [
+        field.with_metadata({"PARQUET:field_id": str(schema.find_field(field.name).field_id)})
+        for field in rows.schema
+    ]
+    path = Path(table.location().removeprefix("file://")) / f"data/{uuid.uuid4().hex}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows.cast(pa.schema(ids)), path)
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"file://{path}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(*partition),
+        record_count=len(rows),
+        file_size_in_bytes=path.stat().st_size,
+        spec_id=table.spec().spec_id,
+        column_sizes={},
+        value_counts={},
+        null_value_counts={},
+        nan_value_counts={},
+        lower_bounds={},
+        upper_bounds={},
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=None,
+    )
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+    return table.refresh()
+
+
+def change_metadata(table: Table, change: Callable[[dict[str, Any]], object]) -> Path:
+    """Write the table's metadata with a change that PyIceberg can't make; return its file."""
+    before = Path(table.metadata_location.removeprefix("file://"))
+    document = json.loads(before.read_text())
+    change(document)
+    after = before.with_name(f"{uuid.uuid4().hex}.metadata.json")
+    after.write_text(json.dumps(document))
+    return after

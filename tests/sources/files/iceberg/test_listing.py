@@ -199,14 +199,6 @@ def test_a_table_is_found_by_its_folder_and_by_its_name(tmp_path: Path) -> None:
             "it has equality deletes",
         ),
         (
-            lambda table: (
-                table.transaction()
-                .set_properties({"schema.name-mapping.default": "[]"})
-                .commit_transaction()
-            ),
-            "the table has a name mapping",
-        ),
-        (
             lambda table: table.update_schema().add_column("key", UUIDType()).commit(),
             "column `key` has the Iceberg type uuid",
         ),

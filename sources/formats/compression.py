@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from sources.storage.base import Storage
 
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _BLOCK_BYTES = 1 << 20
+UNKNOWN_BYTES = 1 << 62
+"""Stands for the size of streamed content, which is unknown before it is read."""
 
 
 def codec_of(path: str) -> str | None:
@@ -31,20 +35,25 @@ def open_decompressed(storage: Storage, path: str) -> pa.NativeFile:
         UnavailableError: Its store does not answer.
     """
     codec = codec_of(path)
-    return storage.open(path) if codec is None else _DecompressedFile(storage, path, codec)
+    if codec is None:
+        return storage.open(path)
+    return StreamedFile(lambda: pa.CompressedInputStream(storage.open(path), codec))
 
 
-class _DecompressedFile:
-    """The part of Arrow's file interface that formats use, over a compressed file.
+class StreamedFile:
+    """The part of Arrow's file interface that formats use, over content that is only streamed.
 
-    Offsets are those of the decompressed content. Seeking decompresses from the beginning again.
+    Offsets are those of the streamed content. Seeking streams it from the beginning again.
+
+    Args:
+        open_stream: Opens the content from its beginning.
     """
 
-    def __init__(self, storage: Storage, path: str, codec: str) -> None:
-        self._storage, self._path, self._codec = storage, path, codec
+    def __init__(self, open_stream: Callable[[], pa.NativeFile]) -> None:
+        self._open_stream = open_stream
         self._stream: pa.NativeFile | None = None
 
-    def __enter__(self) -> _DecompressedFile:
+    def __enter__(self) -> StreamedFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,9 +61,11 @@ class _DecompressedFile:
             self._stream.close()
 
     def seek(self, offset: int) -> None:
+        """Continue at an offset."""
         self._stream = self.get_stream(offset, 0)
 
     def read(self, size: int) -> bytes:
+        """Return the next bytes, at most so many; empty at the end."""
         stream = self._stream
         if stream is None:
             stream = self._stream = self.get_stream(0, 0)
@@ -62,8 +73,8 @@ class _DecompressedFile:
         return content
 
     def get_stream(self, offset: int, _: int) -> pa.NativeFile:
-        """Return a stream from an offset to the end: a compressed file is never split."""
-        stream = pa.CompressedInputStream(self._storage.open(self._path), self._codec)
+        """Return a stream from an offset to the end: such content is never split."""
+        stream = self._open_stream()
         while offset and (skipped := stream.read(min(offset, _BLOCK_BYTES))):
             offset -= len(skipped)
         return stream

@@ -2,53 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import codecs
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
-from pydantic import Field
 
-from sources.common.fields import Declared
 from sources.errors import InputError
-from sources.formats.lines import OnBad, check_precision, check_utf8, read_lines, refuse
-from sources.formats.regions import Region, next_record_start, record_bounds, skip_blank
+from sources.formats.compression import UNKNOWN_BYTES, StreamedFile
+from sources.formats.csv_options import CsvOptions
+from sources.formats.csv_records import CsvRecords
+from sources.formats.csv_values import check_infinity, converted, has_infinity, parsed_as
+from sources.formats.lines import (
+    BLOCK_BYTES,
+    BYTE_ORDER_MARK,
+    BadRow,
+    OnBad,
+    Parse,
+    check_utf8,
+    read_lines,
+    reason_of,
+    refuse,
+)
+from sources.formats.regions import Region, record_bounds
 from sources.formats.row_check import RowCheck
 
-_BLOCK_BYTES = 16 << 20
-_LINE_END = ord("\n")
-_ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
-
-
-class CsvOptions(Declared):
-    """Dialect of CSV files.
-
-    Attributes:
-        delimiter: Character between two values.
-        header: Whether the first line contains the column names; if not, the columns are those of
-            ``schema``, in its order.
-        quote: Character around values that contain a delimiter.
-        null: Texts that mean null; quoted, they are values.
-        multiline: Whether quoted values may contain line ends; such files can't be read in regions.
-    """
-
-    delimiter: str = ","
-    header: bool = True
-    quote: str = '"'
-    null: list[str] = Field(default_factory=lambda: [""])
-    multiline: bool = False
-
-    def contract(self) -> dict[str, object]:
-        """Return the options that must not change under a checkpoint, as JSON has them.
-
-        They decide what a row means. The digests that states hold have the first five; an option
-        that came later is here only where it is declared.
-        """
-        first = {"delimiter", "header", "quote", "null", "multiline"}
-        later = self.model_dump(mode="json", exclude=first, exclude_defaults=True)
-        return {**self.model_dump(mode="json", include=first), **later}
+_HEADER_BYTES = 1 << 16
+# Longer rows are taken for a quote without an end.
+_MOST_BYTES = 16 << 20
+_GZIP = b"\x1f\x8b"
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Csv:
@@ -57,14 +42,17 @@ class Csv:
     Implements :class:`sources.formats.base.Format`. The columns are those that the source declares.
 
     Args:
-        options: Delimiter, quote, header and null texts of the files.
+        options: Dialect of the files.
     """
 
     title = "CSV"
 
     def __init__(self, options: CsvOptions) -> None:
         self._options = options
-        self.splits = not options.multiline
+        self._records = CsvRecords(
+            options.delimiter, options.quote, options.escape_character, multiline=options.multiline
+        )
+        self.splits = not options.multiline and options.is_utf8
         self.checks = not options.multiline
 
     def columns(self, _: pa.NativeFile) -> None:
@@ -96,103 +84,136 @@ class Csv:
             Batches in the order of the file.
 
         Raises:
-            InputError: The header lacks a column, or ``bad`` refuses a row.
+            InputError: The header lacks a column, has it twice, or is not text; or ``bad`` refuses
+                a row.
             pyarrow.ArrowInvalid: With ``multiline``: a row can't be parsed, or does not fit its
-                columns.
+                columns; contains its offset.
+            UnicodeDecodeError: The file is not text in its declared encoding.
         """
-        names, first_row = self._header(file, region, columns)
+        if not region.offset:
+            self._require_text(file, region.path)
+        if not self._options.is_utf8:
+            file, region = self._in_utf8(file, region)
+        names, first_row = columns.names, 0
+        if self._options.header:
+            names, first_row = self._header(file, region.path, columns)
         low, high = record_bounds(file, region, b"\n", first_row)
-        if not self._options.multiline:
-            parse = partial(self._parse, names=names, columns=columns)
+        parse = partial(self._parse, names=names, columns=columns)
+        if self._options.multiline:
+            yield from self._read_records(file.get_stream(low, high - low), low, parse)
+        else:
             yield from read_lines(region.path, file, (low, high), parse, bad, check)
-            return
-        # Arrow refuses an input without any row.
-        if skip_blank(file, low, high) >= high:
-            return
-        read = pa_csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=names)
-        stream = file.get_stream(low, high - low)
-        for batch in pa_csv.open_csv(stream, read, self._parsing, self._converting(columns)):
-            yield from _typed(pa.Table.from_batches([batch]), columns).to_batches()
+
+    def _in_utf8(self, file: pa.NativeFile, region: Region) -> tuple[pa.NativeFile, Region]:
+        """Return a file's text in UTF-8, and all of it as its region."""
+        encoding, size = self._options.encoding, region.size
+
+        def stream() -> pa.NativeFile:
+            return pa.transcoding_input_stream(file.get_stream(0, size), encoding, "utf-8")
+
+        return StreamedFile(stream), Region(region.path, 0, UNKNOWN_BYTES, UNKNOWN_BYTES)
+
+    def _read_records(
+        self, stream: pa.NativeFile, offset: int, parse: Parse
+    ) -> Iterator[pa.RecordBatch]:
+        """Read records that may have several lines.
+
+        Args:
+            stream: The records.
+            offset: Offset of the stream's first byte in the file.
+            parse: Parses whole records.
+
+        Raises:
+            ArrowInvalid: A record has no end, or does not fit its columns.
+        """
+        text = b""
+        while read := stream.read(BLOCK_BYTES):
+            text += read
+            end = self._records.whole(text)
+            if len(text) - end > _MOST_BYTES:
+                raise self._bad_record(text[end:], offset + end, parse)
+            yield from self._rows(text[:end], offset, parse)
+            text, offset = text[end:], offset + end
+        yield from self._rows(text, offset, parse)
+
+    def _rows(self, text: bytes, offset: int, parse: Parse) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from parse(text).to_batches()
+        except pa.ArrowInvalid:
+            raise self._bad_record(text, offset, parse) from None
+
+    def _bad_record(self, text: bytes, offset: int, parse: Parse) -> pa.ArrowInvalid:
+        """Return an error that names the first record that can't be parsed."""
+        ends = self._records.ends(text)
+        for low, high in pairwise([0, *ends, len(text)]):
+            try:
+                parse(text[low:high])
+            except pa.ArrowInvalid as error:
+                row = BadRow("", offset + low, text[low:high].rstrip(b"\r\n"), reason_of(error))
+                return pa.ArrowInvalid(row.in_words.removeprefix(", "))
+        return pa.ArrowInvalid(f"byte {offset}: the row is longer than {_MOST_BYTES >> 20} MiB")
 
     def _parse(self, block: bytes, names: list[str], columns: pa.Schema) -> pa.Table:
-        """Parse a block of lines into one row per line (:data:`sources.formats.lines.Parse`)."""
+        """Parse whole records into a row for each (:data:`sources.formats.lines.Parse`)."""
         check_utf8(block)
-        lines = int(np.count_nonzero(np.frombuffer(block, np.uint8)[:-1] == _LINE_END)) + 1
-        # Arrow would end a row at a carriage return without a line feed, too.
-        if lines > 1 and b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
-            message = "it contains a carriage return without a line feed"
-            raise pa.ArrowInvalid(message)
-        if block[:1] in b"\r\n" and not block.strip(b"\r\n"):
+        text = block.removeprefix(BYTE_ORDER_MARK)
+        if not text.strip(b"\r\n"):
             return columns.empty_table()
-        # Arrow continues an open quoted value on the next line, and closes it at a block's end.
-        if not self._is_closed(_last_line(block)):
-            message = "a quoted value has no closing quote in it"
-            raise pa.ArrowInvalid(message)
-        read = pa_csv.ReadOptions(block_size=len(block), column_names=names, use_threads=False)
-        convert = self._converting(columns)
-        table = pa_csv.read_csv(pa.BufferReader(block), read, self._parsing, convert)
-        if len(table) != lines:
-            lines = sum(1 for line in block.split(b"\n") if line.strip(b"\r"))
-        if len(table) != lines:
-            message = f"it has {len(table)} rows in {lines} lines, not one row in each line"
-            raise pa.ArrowInvalid(message)
-        check_precision(table)
-        return _typed(table, columns)
+        text = self._records.for_arrow(text)
+        table = self._as(text, names, {each.name: parsed_as(each.type) for each in columns})
+        if infinite := [name for name in columns.names if has_infinity(table[name])]:
+            texts = self._as(text, names, dict.fromkeys(infinite, pa.string()))
+            for name in infinite:
+                check_infinity(name, table[name], texts[name])
+        return pa.table([converted(table[each.name], each) for each in columns], schema=columns)
 
-    def _is_closed(self, line: bytes) -> bool:
-        """Return whether a row of CSV ends with this line, so that no quoted value is left open."""
-        if self._options.quote.encode() not in line:
-            return True
-        read = pa_csv.ReadOptions(autogenerate_column_names=True)
-        twice = pa.BufferReader(line + b"\n" + line)
-        return len(pa_csv.read_csv(twice, read, self._parsing)) == 2
-
-    @property
-    def _parsing(self) -> pa_csv.ParseOptions:
-        return pa_csv.ParseOptions(
-            delimiter=self._options.delimiter,
-            quote_char=self._options.quote,
-            newlines_in_values=self._options.multiline,
+    def _as(self, text: bytes, names: list[str], kinds: Mapping[str, pa.DataType]) -> pa.Table:
+        """Parse columns by Arrow in these types."""
+        options = self._options
+        parse = pa_csv.ParseOptions(
+            delimiter=options.delimiter,
+            quote_char=options.quote,
+            newlines_in_values=options.multiline,
         )
-
-    def _converting(self, columns: pa.Schema) -> pa_csv.ConvertOptions:
-        # Timestamps are read as text: Arrow refuses those without a zone, which mean UTC here.
-        kinds = {
-            field.name: pa.string() if pa.types.is_timestamp(field.type) else field.type
-            for field in columns
-        }
-        return pa_csv.ConvertOptions(
+        convert = pa_csv.ConvertOptions(
             column_types=kinds,
-            include_columns=columns.names,
-            null_values=self._options.null,
+            include_columns=list(kinds),
+            null_values=options.null,
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
+        read = pa_csv.ReadOptions(block_size=len(text), column_names=names, use_threads=False)
+        return pa_csv.read_csv(pa.BufferReader(text), read, parse, convert)
 
-    def _header(
-        self, file: pa.NativeFile, region: Region, columns: pa.Schema
-    ) -> tuple[list[str], int]:
+    def _header(self, file: pa.NativeFile, path: str, columns: pa.Schema) -> tuple[list[str], int]:
         """Return the column names in a CSV file's header, and the offset of its first row.
 
         Raises:
-            InputError: The header lacks a column.
+            InputError: The file is not text, or its header lacks a column or has it twice.
         """
-        if not self._options.header:
-            return columns.names, 0
-        begin = next_record_start(file, 1, b"\n", region.size)
         file.seek(0)
-        line = file.read(min(begin, _BLOCK_BYTES))
-        if not line.strip():
-            return columns.names, begin
-        parse = pa_csv.ParseOptions(
-            delimiter=self._options.delimiter, quote_char=self._options.quote
-        )
-        names: list[str] = pa_csv.read_csv(
-            pa.BufferReader(line.removeprefix(b"\xef\xbb\xbf") + b"\n"), parse_options=parse
-        ).column_names
+        text = b""
+        while (read := file.read(_HEADER_BYTES)) and len(text) < _MOST_BYTES:
+            text += read
+            if head := self._first_record(text):
+                text = head
+                break
+        first = text.removeprefix(BYTE_ORDER_MARK).strip(b"\r\n")
+        if not first:
+            return columns.names, len(text)
+        try:
+            check_utf8(first)
+            names = [value.decode() for value in self._records.values(first)]
+        except pa.ArrowInvalid as error:
+            message = f"{path} has no header that can be read: {reason_of(error)}."
+            hint = (
+                "Correct the file's first line. If it is in another encoding, declare it, such as "
+                "`csv: {encoding: latin-1}`; if it is not a header, declare `csv: {header: false}`."
+            )
+            raise InputError(message, hint, file=path) from None
         if missing := [name for name in columns.names if name not in names]:
             message = (
-                f"{region.path} has no column {', '.join(missing)}: its first line names the "
+                f"{path} has no column {', '.join(missing)}: its first line names the "
                 f"columns {', '.join(names)}."
             )
             hint = (
@@ -200,37 +221,38 @@ class Csv:
                 "line is not a header, declare `csv: {header: false}`; if another character "
                 "separates the columns, declare it in `csv: {delimiter: …}`."
             )
-            raise InputError(message, hint, file=region.path, column=missing[0])
-        return names, begin
+            raise InputError(message, hint, file=path, column=missing[0])
+        if doubled := [name for name in columns.names if names.count(name) > 1]:
+            message = f"{path} has the column {doubled[0]} {names.count(doubled[0])} times."
+            hint = (
+                "Which one is meant is not known: rename the others in the file's first line, or "
+                "remove the column from the source's `schema`."
+            )
+            raise InputError(message, hint, file=path, column=doubled[0])
+        return names, len(text)
 
+    def _first_record(self, text: bytes) -> bytes:
+        """Return the first record that is not blank, with all before it; empty without one."""
+        blank = len(text) - len(text.removeprefix(BYTE_ORDER_MARK).lstrip(b"\r\n"))
+        end = self._records.first_end(text[blank:])
+        return text[: blank + end] if end else b""
 
-def _last_line(block: bytes) -> bytes:
-    """Return the last line of a block that is not empty."""
-    end = len(block)
-    while not (line := block[block.rfind(b"\n", 0, end - 1) + 1 : end].strip(b"\r\n")):
-        end = block.rfind(b"\n", 0, end - 1) + 1
-    return line
+    def _require_text(self, file: pa.NativeFile, path: str) -> None:
+        """Refuse a file that begins as compressed data does, or as text of two bytes a character.
 
-
-def _typed(table: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Return a table that was parsed from CSV with its columns in declared types and order."""
-    arrays = [_timestamps(table[field.name], field) for field in columns]
-    return pa.table(arrays, schema=columns)
-
-
-def _timestamps(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Cast texts to timestamps, in UTC if they have no zone; leave other types as they are.
-
-    Raises:
-        ArrowInvalid: A text is not a timestamp.
-    """
-    if not pa.types.is_timestamp(field.type):
-        return values
-    zoned = pc.match_substring_regex(values, _ZONE)
-    marked = pc.if_else(zoned, values, pc.binary_join_element_wise(values, "Z", ""))
-    try:
-        return marked.cast(field.type)
-    except pa.ArrowInvalid as error:
-        # What follows is advice to users of Arrow's API.
-        message = f"`{field.name}`: {str(error).partition(': expected')[0]}"
-        raise pa.ArrowInvalid(message) from None
+        Raises:
+            InputError: It does.
+        """
+        file.seek(0)
+        first = file.read(len(b"i\0d\0"))
+        if first.startswith(_GZIP):
+            message = f"{path} is compressed by gzip, which its name does not say."
+            hint = "Rename the file, so that its name ends in `.gz`, and correct `path`."
+            raise InputError(message, hint, file=path)
+        if self._options.is_utf8 and (first.startswith(_UTF16) or b"\0" in first):
+            message = f"{path} is not UTF-8 text: it begins with the bytes {first!r}."
+            hint = (
+                "Declare its encoding, such as `csv: {encoding: utf-16}` (`utf-16-le` without a "
+                "byte order mark), or write the file again."
+            )
+            raise InputError(message, hint, file=path)

@@ -9,13 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from sources.formats.lines import OnBad, check_precision, check_utf8, read_lines, refuse
+from sources.formats.lines import (
+    BYTE_ORDER_MARK,
+    OnBad,
+    check_precision,
+    check_utf8,
+    read_lines,
+    refuse,
+)
 from sources.formats.regions import Region, record_bounds
 from sources.formats.row_check import RowCheck
 
 _BLANK = b" \t\r\n"
 _OPEN, _CLOSE, _LINE_END, _RETURN = b"{}\n\r"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class JsonLines:
@@ -65,7 +71,7 @@ class JsonLines:
 
 def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
     """Parse a block of lines into one row per line (:data:`sources.formats.lines.Parse`)."""
-    lines = _count_objects(block.removeprefix(_BYTE_ORDER_MARK))
+    lines = _count_objects(block.removeprefix(BYTE_ORDER_MARK))
     if not lines:
         return columns.empty_table()
     # Arrow's JSON reader accepts dates as days since 1970 only, not as text.

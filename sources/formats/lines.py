@@ -27,9 +27,12 @@ if it can't parse the block."""
 
 BLOCK_BYTES = 4 << 20
 """Bytes that are read and parsed at a time."""
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Bytes at the beginning of some files of UTF-8 text, which belong to no row."""
 _AHEAD = 2
 _REASON_CHARACTERS = 500
 _SHOWN_BYTES = 60
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
 _ROW_NUMBER = re.compile(r" in row \d+$|\bRow #\d+: ")
 
 
@@ -125,7 +128,7 @@ def read_lines(
 
     most_waiting = 0
     with ThreadPoolExecutor(_AHEAD) as pool:
-        for offset, block in _blocks(file.get_stream(low, high - low), low):
+        for offset, block in blocks(file.get_stream(low, high - low), low):
             waiting.append((offset, block, pool.submit(_parse_or_none, parse, block)))
             if len(waiting) > most_waiting:
                 yield from first_rows()
@@ -133,6 +136,11 @@ def read_lines(
                 most_waiting = _AHEAD
         while waiting:
             yield from first_rows()
+
+
+def reason_of(error: pa.ArrowInvalid) -> str:
+    """Return why a row can't be parsed, without the number of a row, as at most 500 characters."""
+    return _ROW_NUMBER.sub("", str(error)).rstrip(".")[:_REASON_CHARACTERS]
 
 
 def check_utf8(block: bytes) -> None:
@@ -173,8 +181,11 @@ def _parse_or_none(parse: Parse, block: bytes) -> pa.Table | None:
         return None
 
 
-def _blocks(stream: pa.NativeFile, offset: int) -> Iterator[tuple[int, bytes]]:
+def blocks(stream: pa.NativeFile, offset: int) -> Iterator[tuple[int, bytes]]:
     """Divide a stream into blocks of whole lines, each with the offset of its first byte.
+
+    A line ends with a line feed, a carriage return, or both, as in Spark. A carriage return by
+    itself becomes a line feed in the blocks.
 
     Args:
         stream: The lines.
@@ -182,16 +193,23 @@ def _blocks(stream: pa.NativeFile, offset: int) -> Iterator[tuple[int, bytes]]:
     """
     rest = b""
     while read := stream.read(BLOCK_BYTES):
-        end = read.rfind(b"\n") + 1
+        # A line feed may follow a carriage return that is the last byte.
+        end = read.rfind(b"\n") + 1 or read.rfind(b"\r", 0, -1) + 1
         if not end:
             rest += read
             continue
         block = b"".join((rest, memoryview(read)[:end]))
-        yield offset, block
+        yield offset, _with_line_feeds(block)
         offset += len(block)
         rest = read[end:]
     if rest:
-        yield offset, rest
+        yield offset, _with_line_feeds(rest)
+
+
+def _with_line_feeds(block: bytes) -> bytes:
+    if block.count(b"\r") == block.count(b"\r\n"):
+        return block
+    return _LONE_RETURN.sub(b"\n", block)
 
 
 def _good_lines(
@@ -204,8 +222,7 @@ def _good_lines(
         half = len(block) // 2
         middle = block.rfind(b"\n", 0, half) + 1 or block.find(b"\n", half) + 1
         if middle in (0, len(block)):
-            reason = _ROW_NUMBER.sub("", str(error)).rstrip(".")[:_REASON_CHARACTERS]
-            bad(BadRow(path, offset, block.rstrip(b"\r\n"), reason))
+            bad(BadRow(path, offset, block.rstrip(b"\r\n"), reason_of(error)))
             return
         yield from _good_lines(path, offset, block[:middle], parse, bad, check)
         yield from _good_lines(path, offset + middle, block[middle:], parse, bad, check)

@@ -9,14 +9,11 @@ import pyarrow as pa
 
 from sources.errors import InputError
 from sources.formats.base import Format
-from sources.formats.compression import codec_of, open_decompressed
+from sources.formats.compression import UNKNOWN_BYTES, codec_of, open_decompressed
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.storage.stores import Stores
-
-# Stands for the decompressed size of a file, which is unknown before it is read.
-_UNKNOWN_BYTES = 1 << 62
 
 
 def read_region(
@@ -53,7 +50,7 @@ def readable_region(region: Region) -> Region:
     """Return the region to pass to a format: all of the content if the file is compressed."""
     if codec_of(region.path) is None:
         return region
-    return Region(region.path, 0, _UNKNOWN_BYTES, _UNKNOWN_BYTES)
+    return Region(region.path, 0, UNKNOWN_BYTES, UNKNOWN_BYTES)
 
 
 @contextmanager
@@ -75,7 +72,7 @@ def open_file(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile
     try:
         with open_decompressed(stores.of(path), path) as file:
             yield file
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         reason = str(error).strip().removesuffix(".")
         message = f"{path} can't be read as {form.title}: {reason}."
         hint = (

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from sources.formats.lines import OnBad, refuse
+from sources.formats.lines import OnBad, blocks, refuse
 from sources.formats.regions import Region, record_bounds
 from sources.formats.row_check import RowCheck
 
 TEXT_COLUMNS = pa.schema([("value", pa.string())])
-_BLOCK_BYTES = 4 << 20
 
 
 class Text:
@@ -45,13 +44,8 @@ class Text:
             pyarrow.ArrowInvalid: A line is not UTF-8.
         """
         low, high = record_bounds(file, region, b"\n")
-        stream = file.get_stream(low, high - low)
-        rest = b""
-        while block := stream.read(_BLOCK_BYTES):
-            *lines, rest = (rest + block).split(b"\n")
-            yield _rows(lines, columns)
-        if rest:
-            yield _rows([rest], columns)
+        for _offset, block in blocks(file.get_stream(low, high - low), low):
+            yield _rows(block.removesuffix(b"\n").split(b"\n"), columns)
 
 
 def _rows(lines: list[bytes], columns: pa.Schema) -> pa.RecordBatch:

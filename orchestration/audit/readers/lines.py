@@ -21,7 +21,7 @@ from sources.common.schema import parse_schema
 from sources.common.sql_names import literal, quoted
 from sources.config.file_source import FileSource
 from sources.errors import InputError
-from sources.formats.csv import CsvOptions
+from sources.formats.csv_options import CsvOptions
 
 _BATCH_LINES = 50_000
 _BLOCK_BYTES = 1 << 20

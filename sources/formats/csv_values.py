@@ -1,0 +1,70 @@
+"""Values of CSV that Arrow's reader would convert in another way: they are parsed as text first."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.formats.decimals import SUSPECT, TOO_LONG, is_too_long
+
+_ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
+_INFINITY = r"(?i)^\s*[+-]?inf(inity)?\s*$"
+
+
+def parsed_as(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which Arrow's reader parses values of a column's type."""
+    # It refuses timestamps without a zone, which mean UTC here, and can't parse all decimals.
+    is_text = pa.types.is_timestamp(kind) or pa.types.is_decimal(kind)
+    return pa.string() if is_text else kind
+
+
+def converted(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Return values of :func:`parsed_as` in the type of their column.
+
+    Raises:
+        ArrowInvalid: A text is not a timestamp or a decimal, or a decimal loses digits.
+    """
+    try:
+        if pa.types.is_timestamp(field.type):
+            return _timestamps(values, field.type)
+        if pa.types.is_decimal(field.type):
+            return _decimals(values, field.type)
+    except pa.ArrowInvalid as error:
+        # What follows is advice to users of Arrow's API.
+        message = f"`{field.name}`: {str(error).partition(': expected')[0]}"
+        raise pa.ArrowInvalid(message) from None
+    return values
+
+
+def has_infinity(values: pa.ChunkedArray) -> bool:
+    """Return whether there is an infinite number among the values of a column."""
+    return pa.types.is_floating(values.type) and bool(pc.any(pc.is_inf(values)).as_py())
+
+
+def check_infinity(name: str, values: pa.ChunkedArray, texts: pa.ChunkedArray) -> None:
+    """Refuse numbers of a column that are infinite although their texts are not.
+
+    Raises:
+        ArrowInvalid: A number is too large for its type.
+    """
+    is_named = pc.match_substring_regex(texts, _INFINITY)
+    too_large = texts.filter(pc.and_(pc.is_inf(values), pc.invert(is_named)))
+    if len(too_large):
+        message = f"`{name}`: {too_large[0].as_py()} is too large for {values.type}"
+        raise pa.ArrowInvalid(message)
+
+
+def _timestamps(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Cast texts to timestamps, in UTC if they have no zone."""
+    zoned = pc.match_substring_regex(values, _ZONE)
+    return pc.if_else(zoned, values, pc.binary_join_element_wise(values, "Z", "")).cast(kind)
+
+
+def _decimals(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    suspects = values.filter(pc.match_substring_regex(values, SUSPECT))
+    if any(is_too_long(text) for text in suspects.to_pylist()):
+        raise pa.ArrowInvalid(TOO_LONG)
+    found = pc.ascii_trim_whitespace(values).cast(kind)
+    # Arrow counts the digits without the scale.
+    found.validate(full=True)
+    return found

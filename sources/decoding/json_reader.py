@@ -26,7 +26,7 @@ class JsonReader(BaseReader):
         """
         try:
             members = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             reason = f"the value is not JSON: {error}"
             raise BadValue(reason) from None
         if not isinstance(members, dict):

@@ -9,6 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
+from sources.formats.json_numbers import (
+    check_decimals,
+    check_floats,
+    check_words,
+    has_infinite_float,
+    with_doubles,
+)
 from sources.formats.lines import (
     BYTE_ORDER_MARK,
     OnBad,
@@ -81,14 +88,23 @@ def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
             for field in columns
         ]
     )
-    options = pa_json.ParseOptions(explicit_schema=inside, unexpected_field_behavior="ignore")
-    whole = pa_json.ReadOptions(block_size=len(block), use_threads=False)
-    table = pa_json.read_json(pa.BufferReader(block), whole, options)
+    check_words(block)
+    check_decimals(block, columns)
+    table = _as(block, inside)
     if len(table) != lines:
         message = "it is not exactly one JSON object"
         raise pa.ArrowInvalid(message)
     check_precision(table)
-    return table.select(columns.names).cast(columns)
+    if has_infinite_float(table):
+        check_floats(table, _as(block, pa.schema(with_doubles(pa.struct(inside)))))
+    return table.cast(columns)
+
+
+def _as(block: bytes, columns: pa.Schema) -> pa.Table:
+    """Parse members by Arrow in these types."""
+    options = pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
+    whole = pa_json.ReadOptions(block_size=len(block), use_threads=False)
+    return pa_json.read_json(pa.BufferReader(block), whole, options).select(columns.names)
 
 
 def _count_objects(block: bytes) -> int:

@@ -50,6 +50,7 @@ from spark_jobs.readers.topics.decode_records import (
 )
 from spark_jobs.readers.topics.event_times import EventTimeCheck
 from spark_jobs.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.readers.topics.too_large import TOO_LARGE, is_too_large
 from spark_jobs.readers.wrong_rows import RepairWatch
 
 _CORRUPT = "__corrupt"
@@ -337,6 +338,7 @@ def _parse(
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = F.from_json(F.col(VALUE).cast("string"), schema, options)
     row = F.col(_ROW)
+    too_large = is_too_large(row, of_value, F.col(VALUE))
     if supports_schema(of_value) and reads_times_as_arrow(records.sparkSession):
         is_read = F.col(_DECIDED)
         wrong = _wrong(source, columns, is_read=is_read)
@@ -354,19 +356,19 @@ def _parse(
         returned = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
         records = records.mapInArrow(read, returned)
         parsed = F.when(~is_read, parsed)
-        is_bad = ~is_read & (row.isNull() | row[_CORRUPT].isNotNull()) | _any_of(wrong)
+        is_bad = ~is_read & (row.isNull() | row[_CORRUPT].isNotNull() | too_large) | _any_of(wrong)
         values = {
             name: F.when(is_read, F.col(name)).otherwise(row[name]) for name in of_value.names
         }
     else:
-        is_bad = row.isNull() | row[_CORRUPT].isNotNull() | _any_of(wrong)
+        is_bad = row.isNull() | row[_CORRUPT].isNotNull() | too_large | _any_of(wrong)
         values = {name: row[name] for name in of_value.names}
     no_object = F.lit("the value is no JSON object with the declared columns")
     return _Marked(
         records.select("*", parsed.alias(_ROW)),
         {**included, **values},
         is_bad,
-        F.coalesce(_first_reason(wrong), no_object),
+        F.coalesce(_first_reason(wrong), F.when(too_large, F.lit(TOO_LARGE)), no_object),
     )
 
 

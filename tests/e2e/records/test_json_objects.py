@@ -19,6 +19,7 @@ from spark_jobs.readers.topics.event_times import EventTimeCheck
 from spark_jobs.readers.topics.parse_records import parse_values
 from tests.e2e.case import Case, as_json, live_of, wrong
 from tests.e2e.in_session import run_and_audit
+from tests.e2e.records.json_records import read_records
 from tests.properties import examples
 from tests.sources.decoding.json_case import COLUMNS, PLAIN, UNUSUAL, UNUSUAL_VALUES, documents
 
@@ -89,6 +90,27 @@ def test_every_odd_value(spark: SparkSession) -> None:
 @given(st.lists(documents(), min_size=20, max_size=80))
 def test_damaged_documents(spark: SparkSession, values: list[bytes]) -> None:
     compare(spark, [*values], SCHEMA)
+
+
+LARGE = ["1e400", "-1e400", "1" + "0" * 309, "123456e305"]
+FLOATS = ["1e39", "-3.5e38", "1" + "0" * 39]
+NAMED = ["Infinity", "-Infinity", '"Infinity"', "NaN", "1.5e30", "1e-400", "0"]
+
+
+def test_a_number_that_is_too_large_makes_a_bad_record_and_no_infinity(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    shapes = {
+        "double": "%s",
+        "array<double>": "[%s]",
+        "struct<a:map<string,double>>": '{"a": {"b": %s}}',
+    }
+    for number, (kind, shape) in enumerate([*shapes.items(), ("float", "%s")]):
+        bad = LARGE + (FLOATS if kind == "float" else [])
+        good = NAMED + ([] if kind == "float" else FLOATS)
+        values = [f'{{"v": {shape % text}, "text": "Infinity"}}'.encode() for text in [*bad, *good]]
+        found = read_records(spark, tmp_path / str(number), values, {"v": kind})
+        assert [*found] == [*range(len(bad), len(values))], kind
 
 
 @pytest.mark.kafka

@@ -43,6 +43,13 @@ BAD_JSON = [
     *[b'{"id": 8} {"id": 9}', b'{"id": 8}null', b'{"name": "a\x00"}'],
     *[b'{"at": "24:00"}', b'{"at": 7}', b'{"day": "2024-02-30"}', b'{"day": 7}', b"\x00"],
     *[b'{"name": "\xff"}', b'{"other": "\xff"}', b'{"name": "\\ud800"}', b"\xff\xfe"],
+    *[
+        b'{"more": Inf}',
+        b'{"more": [-Inf]}',
+        b'{"more": -NaN, "name": "Infinity"}',
+        b'{"more": INF}',
+    ],
+    *[b'{"more": ' + b"[" * 100_000, b"[" * 100_000, b'{"a": ' * 100_000],
 ]
 BAD_CSV = [
     *[b"x", b"1,n", b"1,n,,,", b"x,n,,", b"1.5,n,,", b"9223372036854775808,n,,", b'"",n,,'],
@@ -170,6 +177,19 @@ def test_a_line_longer_than_a_block_is_a_row(tmp_path: Path) -> None:
         good, bad = read(path, JsonLines(), [])
     assert [row["id"] for row in good] == [1, 2]
     assert [row.content for row in bad] == [b"x"]
+
+
+def test_words_for_numbers_are_those_of_spark_and_a_large_float_is_no_infinity(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "file"
+    words = ["NaN", "Infinity", "-Infinity", "3e38", "1e39", "-1e400"]
+    path.write_text("".join(f'{{"f": [{{"x": {word}}}], "text": "-Inf, Inf"}}\n' for word in words))
+    good, bad = read(path, JsonLines(), [], parse_schema({"f": "array<struct<x:float>>"}))
+    assert [str(row["f"][0]["x"])[:4] for row in good] == ["nan", "inf", "-inf", "3.00"]
+    assert [row.content for row in bad] == path.read_bytes().splitlines()[4:]
+    good, bad = read(path, JsonLines(), [], parse_schema({"f": "array<struct<x:double>>"}))
+    assert [str(row["f"][0]["x"]) for row in good] == ["nan", "inf", "-inf", "3e+38", "1e+39"]
 
 
 def test_a_byte_order_mark_belongs_to_no_row(tmp_path: Path) -> None:

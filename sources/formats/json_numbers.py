@@ -1,0 +1,128 @@
+"""Numbers in JSON lines that Arrow's reader makes something else of: their rows are bad."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sources.formats.decimals import SUSPECT, TOO_LONG, is_too_long
+
+_SUSPECT = re.compile(SUSPECT.encode())
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
+# Arrow accepts these words, Spark and Python do not.
+_WORD = re.compile(rb"-NaN|Inf(?!inity)")
+
+
+def check_words(block: bytes) -> None:
+    """Refuse lines with words for numbers that only Arrow accepts, such as ``Inf``.
+
+    ``NaN``, ``Infinity`` and ``-Infinity`` are numbers, as in Spark.
+
+    Raises:
+        ArrowInvalid: There is such a word outside of texts.
+    """
+    if b"Inf" not in block and b"-NaN" not in block:
+        return
+    for line in block.split(b"\n"):
+        if _WORD.search(line) and (found := _WORD.search(_TEXT.sub(b"", line))):
+            message = f"{found[0].decode()} is not a number in JSON"
+            raise pa.ArrowInvalid(message)
+
+
+def check_decimals(block: bytes, columns: pa.Schema) -> None:
+    """Refuse lines with decimals that Arrow may not parse, before it does.
+
+    Raises:
+        ArrowInvalid: There is one, or a line that may have one is not JSON.
+    """
+    if not any(map(_has_decimals, columns.types)) or not _SUSPECT.search(block):
+        return
+    whole = pa.struct(columns)
+    for line in block.split(b"\n"):
+        if not _SUSPECT.search(line):
+            continue
+        try:
+            row = json.loads(line, parse_float=str)
+        except (ValueError, RecursionError) as error:
+            message = f"it is not a JSON object: {error}"
+            raise pa.ArrowInvalid(message) from None
+        if _has_too_long(row, whole):
+            raise pa.ArrowInvalid(TOO_LONG)
+
+
+def check_floats(rows: pa.Table, doubles: pa.Table) -> None:
+    """Refuse rows in which a ``float`` is infinite although the number in the text is not.
+
+    Args:
+        rows: The parsed rows.
+        doubles: The same with :func:`with_doubles`.
+
+    Raises:
+        ArrowInvalid: A number is too large.
+    """
+    pairs = zip(_floats(rows), _floats(doubles), strict=True)
+    if any((np.isinf(single) & np.isfinite(double)).any() for single, double in pairs):
+        message = "a number is too large for float"
+        raise pa.ArrowInvalid(message)
+
+
+def has_infinite_float(rows: pa.Table) -> bool:
+    """Return whether a ``float`` of the rows is infinite, nested ones included."""
+    return any(np.isinf(each).any() for each in _floats(rows) if each.dtype == np.float32)
+
+
+def with_doubles(kind: pa.DataType) -> pa.DataType:
+    """Return a type with ``double`` in place of ``float``, nested ones included."""
+    if pa.types.is_float32(kind):
+        return pa.float64()
+    if pa.types.is_list(kind):
+        return pa.list_(with_doubles(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, with_doubles(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(with_doubles(field.type)) for field in kind])
+    return kind
+
+
+def _floats(rows: pa.Table) -> list[Any]:
+    columns = rows.combine_chunks().columns
+    return [
+        leaf.drop_null().to_numpy(zero_copy_only=False)
+        for column in columns
+        for leaf in _leaves(column.chunk(0) if column.num_chunks else pa.nulls(0, column.type))
+        if pa.types.is_floating(leaf.type)
+    ]
+
+
+def _leaves(values: pa.Array) -> Iterator[pa.Array]:
+    if pa.types.is_struct(values.type):
+        for part in values.flatten():
+            yield from _leaves(part)
+    elif pa.types.is_map(values.type):
+        yield from _leaves(values.items)
+    elif pa.types.is_list(values.type):
+        yield from _leaves(values.flatten())
+    else:
+        yield values
+
+
+def _has_decimals(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_decimals(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_decimal(kind))
+
+
+def _has_too_long(value: Any, kind: pa.DataType) -> bool:
+    """Return whether a parsed JSON value has a too long decimal where its type has a decimal."""
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        return any(_has_too_long(value.get(field.name), field.type) for field in kind)
+    if pa.types.is_map(kind) and isinstance(value, dict):
+        return any(_has_too_long(each, kind.item_type) for each in value.values())
+    if pa.types.is_list(kind) and isinstance(value, list):
+        return any(_has_too_long(each, kind.value_type) for each in value)
+    return pa.types.is_decimal(kind) and isinstance(value, str) and is_too_long(value)

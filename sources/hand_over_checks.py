@@ -13,7 +13,6 @@ from sources.kafka.client import KafkaLog
 from sources.kafka.retention import RetentionWatch
 from sources.ledger import Ledger, require_ledger
 from sources.planning.context import PipelineContext
-from sources.planning.plan import Plan
 from sources.planning.topic_plan import TopicPlan, fit_sample, read_sample, require_same_topics
 
 CHECKS = {
@@ -104,7 +103,7 @@ def check_hand_over(
         _no_gap(ledger),
         _no_duplicates(ledger),
         _retention(RetentionWatch(source, log, unread), needed, log_start),
-        _schema(source, context.plan, planned, log, unread),
+        _schema(context, source, planned, log, unread),
     ]
 
 
@@ -191,13 +190,17 @@ def _retention(watch: RetentionWatch, needed: Offsets, log_start: Offsets) -> Ch
 
 
 def _schema(
-    source: KafkaSource, plan: Plan, planned: TopicPlan, log: KafkaLog, starts: Offsets
+    context: PipelineContext,
+    source: KafkaSource,
+    planned: TopicPlan,
+    log: KafkaLog,
+    starts: Offsets,
 ) -> Check:
-    sample = read_sample(log, starts)
+    sample, plan = read_sample(log, starts), context.plan
     before = plan.files[-1].source if plan.files else plan.topics[0].source
     numbers = {"records looked at": len(sample)}
     try:
-        warnings = fit_sample(source, before, planned.read, sample)
+        warnings = fit_sample(context.loaded.pipeline, source, before, planned.read, sample)
     except InputError as error:
         return Check("schema", passed=False, text=error.message, numbers=numbers)
     text = " ".join(["The records fit.", *warnings])

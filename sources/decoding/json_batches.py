@@ -72,7 +72,7 @@ def read_objects(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
     values = values.cast(pa.binary())
     candidates = _plausible(values)
     if any(map(pa.types.is_decimal, columns.types)):
-        candidates &= ~as_mask(pc.match_substring_regex(values, _SUSPECT).fill_null(False))  # noqa: FBT003
+        candidates &= ~as_mask(pc.match_substring_regex(values, _SUSPECT).fill_null(False))
     kept = values if candidates.all() else values.filter(pa.array(candidates))
     kind = pa.struct(columns)
     rows = in_parts(kept, lambda part: _parsed(part, columns), kind)

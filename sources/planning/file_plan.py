@@ -24,6 +24,7 @@ from sources.files.held_offsets import held_by_columns, held_by_names
 from sources.files.layouts import Layout
 from sources.files.mapped_columns import MappedColumns
 from sources.files.split_table import FileListing, with_later_columns
+from sources.planning.absent_names import judge_names_of_files
 from sources.planning.copied_files import CopiedFiles
 from sources.planning.event_times import (
     EventTimes,
@@ -159,6 +160,7 @@ def plan_files(
     splits = listing.splits
     found = found_files(source, listing)
     outside = judge_outside(name, pipeline.event_time, found.times)
+    names = judge_names_of_files(pipeline, source, listing)
     times = event_range_ms(splits) or (None if otherwise_ms is None else (otherwise_ms,) * 2)
     manifest = None
     if source.snapshot is not None:
@@ -202,7 +204,7 @@ def plan_files(
         table=None if source.table is None else source.patterns[0],
         order=source.arrival,
     )
-    warnings += [*outside, *listing.warnings, *suspicions(found, splits)]
+    warnings += [*outside, *listing.warnings, *names, *suspicions(found, splits)]
     if part.disorder_ms and source.arrival is None:
         warnings.append(
             f"Source `{name}`: event times of micro-batches are out of order by "

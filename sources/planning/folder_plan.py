@@ -13,6 +13,7 @@ from sources.files.new_files import paths_of
 from sources.files.split_table import FileListing
 from sources.files.splits import list_source, new_files, nothing_yet
 from sources.files.time_range import time_limits
+from sources.planning.absent_names import judge_names_of_files
 from sources.planning.event_times import judge_outside
 from sources.planning.file_plan import FoundFiles, found_files, suspicions
 
@@ -47,7 +48,17 @@ def plan_folder(
     _require_whole(loaded, source, splits)
     found = found_files(source, listing)
     outside = judge_outside(source.name, event_time, found.times)
-    return found, listing, [*outside, *listing.warnings, *suspicions(found, listing.splits)]
+    names = judge_names_of_files(loaded.pipeline, source, listing)
+    return (
+        found,
+        listing,
+        [
+            *outside,
+            *listing.warnings,
+            *suspicions(found, listing.splits),
+            *names,
+        ],
+    )
 
 
 def _require_whole(

@@ -95,6 +95,7 @@ def compare_sample(
     reader: FieldReader,
     *,
     tolerant: bool = False,
+    may_lack: bool = False,
 ) -> list[str]:
     """Refuse a topic if records of a sample do not fit the columns they are to be read with.
 
@@ -105,6 +106,7 @@ def compare_sample(
         reader: Reader of the fields of a value.
         tolerant: Whether bad records are tolerated: then the sample is refused only if no record
             fits.
+        may_lack: Whether a column may be absent from all records: values carry no schema.
 
     Returns:
         Warnings about bad records that are tolerated; an empty list if all fit.
@@ -133,7 +135,7 @@ def compare_sample(
     read = len(records) - len(unread)
     if tolerant and unfit < read:
         rows = {}
-    if read:
+    if read and not may_lack:
         for field in columns:
             if field.name not in seen:
                 rows[field.name] = (field.name, type_name(field.type), "(missing)")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, Offsets, Part, StartPosition, now_ms, span_ms
@@ -13,6 +15,7 @@ from sources.config.event_time import EventTime
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
 from sources.config.user_functions import load_function
 from sources.decoding.base import FieldReader
 from sources.decoding.changes.changed_columns import NewColumnsError, WidenedColumnError
@@ -33,6 +36,7 @@ from sources.kafka.shifted_times import check_shift, constant_shift_ms
 from sources.kafka.start_checks import needed_offsets
 from sources.kafka.start_look_up import Known
 from sources.kafka.start_offsets import factory_for
+from sources.planning.absent_names import identifying_columns, judge_names
 from sources.planning.arrival_times import arrival_warnings
 from sources.planning.schema_check import compare_sample
 from sources.planning.tombstone_check import without_tombstones
@@ -132,7 +136,11 @@ def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
 
 
 def fit_sample(
-    source: KafkaSource, before: str, read: Mapping[str, str], sample: Sequence[LogRecord]
+    pipeline: Pipeline,
+    source: KafkaSource,
+    before: str,
+    read: Mapping[str, str],
+    sample: Sequence[LogRecord],
 ) -> list[str]:
     """Refuse a topic if records of a sample do not fit the columns that the source declares.
 
@@ -140,13 +148,14 @@ def fit_sample(
     a value, only the keys are looked at.
 
     Args:
+        pipeline: The pipeline.
         source: Declaration of the Kafka source.
         before: Name of the source before, which has the same output columns.
         read: All columns of a row before ``select``: names and Spark SQL types.
         sample: Records of the topic; an empty one passes.
 
     Returns:
-        Warnings about bad records that are tolerated.
+        Warnings about bad records that are tolerated, and columns that no record has.
 
     Raises:
         InputError: A record can't be read, or the columns differ.
@@ -162,7 +171,21 @@ def fit_sample(
     sample = without_tombstones(source, of_value, sample)
     if changes is not None and changes.follows_columns:
         sample = [record for record in sample if not _is_followed(record.value or b"", reader)]
-    return compare_sample(left, of_value, sample, reader, tolerant=tolerant)
+    if source.value.parser != "json":
+        return compare_sample(left, of_value, sample, reader, tolerant=tolerant)
+    needed = identifying_columns(pipeline, source)
+    names = judge_names(source.name, of_value, _readable(sample, reader), "sampled record", needed)
+    fits = compare_sample(left, of_value, sample, reader, tolerant=tolerant, may_lack=True)
+    return [*fits, *names]
+
+
+def _readable(sample: Sequence[LogRecord], reader: FieldReader) -> list[Mapping[str, Any]]:
+    """Return the fields of the records of a sample that can be read."""
+    values = []
+    for record in sample:
+        with suppress(BadValue):
+            values.append(reader.fields(record.value or b""))
+    return values
 
 
 def _is_followed(value: bytes, reader: FieldReader) -> bool:
@@ -304,7 +327,7 @@ def plan_topics(
     ends = [part.end for part in earlier]
     previous = ends[-1] if ends else None
     sample = read_sample(log, _first_not_in_history(log, previous))
-    warnings = fit_sample(source, before, read, sample)
+    warnings = fit_sample(loaded.pipeline, source, before, read, sample)
     settings = log.settings()
     check_compaction(loaded.pipeline, source, settings)
     # Files that arrive while history runs may still close a gap.

@@ -7,7 +7,7 @@ of Spark SQL (https://spark.apache.org/docs/latest/sql-ref-datatypes.html).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -30,12 +30,34 @@ _BY_NAME: dict[str, pa.DataType] = {
     "timestamp": TIMESTAMP,
 }
 _ALIASES = {"integer": "int", "long": "bigint", "bool": "boolean", "short": "smallint"}
-_NAMES = {arrow: name for name, arrow in _BY_NAME.items()}
+_NAMES = {arrow: name for name, arrow in _BY_NAME.items()} | {pa.null(): "void"}
 _NESTED = re.compile(r"(array|map|struct)\s*<(.*)>", re.IGNORECASE)
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
-# Spark reads Parquet's unsigned integers into the next larger signed type.
-_WIDENED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
+# What Spark reads of Parquet: unsigned integers into the next type that holds them, and what only
+# Arrow's own schema knows as the column that it is stored as.
+_WIDENED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.date64(): pa.date32(),
+    pa.string_view(): pa.string(),
+    pa.large_string(): pa.string(),
+    pa.binary_view(): pa.binary(),
+    pa.large_binary(): pa.binary(),
+}
+MOST_DIGITS = 38
+"""Digits of the widest decimal of Spark SQL."""
+
+
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 
 
 def parse_type(name: str) -> pa.DataType:
@@ -152,6 +174,25 @@ def ddl(schema: pa.Schema) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in quoted)
 
 
+def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield the types without parts that a type consists of."""
+    if not pa.types.is_nested(kind):
+        yield kind
+    for at in range(kind.num_fields):
+        yield from leaves(kind.field(at).type)
+
+
+def is_open(kind: pa.DataType) -> bool:
+    """Return whether a column needs another file, or a declaration, to have a type of Spark.
+
+    So it is if it, or a part of it, is null throughout, or a decimal of more than 38 digits.
+    """
+    return any(
+        pa.types.is_null(leaf) or (pa.types.is_decimal(leaf) and leaf.precision > MOST_DIGITS)
+        for leaf in leaves(kind)
+    )
+
+
 def normalize(kind: pa.DataType) -> pa.DataType:
     """Return the Arrow type of the column that Spark makes of a file's column.
 
@@ -164,38 +205,51 @@ def normalize(kind: pa.DataType) -> pa.DataType:
     Raises:
         InputError: Spark has no type for such values, or for a part of a nested type.
 
+    Returns:
+        The type; that of the file where it :func:`is_open`.
     """
     if pa.types.is_timestamp(kind):
         return TIMESTAMP
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    if isinstance(kind, pa.BaseExtensionType):
+        return normalize(kind.storage_type)
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_fixed_size_binary(kind):
         return pa.binary()
     if pa.types.is_dictionary(kind):
         return normalize(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if any(is_list(kind) for is_list in _LISTS):
         return pa.list_(normalize(kind.value_type))
     if pa.types.is_map(kind):
         return pa.map_(normalize(kind.key_type), normalize(kind.item_type))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, normalize(field.type)) for field in kind])
-    if pa.types.is_decimal(kind) or kind in _NAMES:
+    if pa.types.is_decimal(kind) and kind.precision <= MOST_DIGITS:
+        return pa.decimal128(kind.precision, kind.scale)
+    if kind in _NAMES or is_open(kind):
         return kind
     if kind in _WIDENED:
         return _WIDENED[kind]
+    raise no_type(kind)
+
+
+def no_type(kind: pa.DataType) -> InputError:
+    """Return the error to raise for values of an Arrow type that Spark does not have."""
     message = f"Spark SQL has no type for values of Arrow type `{kind}`."
     hint = (
         "Write the files again with a type that Spark reads: "
-        f"{', '.join(_BY_NAME)}, decimal, or a list, map or struct of these."
+        f"{', '.join(_BY_NAME)}, decimal of up to {MOST_DIGITS} digits, or a list, map or struct "
+        "of these; or leave the column out of a declared `schema`."
     )
-    raise InputError(message, hint, value=str(kind))
+    return InputError(message, hint, value=str(kind))
 
 
-def normalize_schema(schema: pa.Schema) -> pa.Schema:
+def normalize_schema(schema: pa.Schema, *, may_be_open: bool = False) -> pa.Schema:
     """Return the schema that Spark makes of a file's schema; all columns are nullable.
 
     Args:
         schema: Arrow schema of a file.
+        may_be_open: Whether columns may stay open (:func:`is_open`), as other files decide.
 
     Raises:
         InputError: Spark has no type for a column; names the column.
@@ -203,7 +257,10 @@ def normalize_schema(schema: pa.Schema) -> pa.Schema:
     fields = []
     for field in schema:
         try:
-            fields.append(pa.field(field.name, normalize(field.type)))
+            kind = normalize(field.type)
+            if is_open(kind) and not may_be_open:
+                raise no_type(kind)
+            fields.append(pa.field(field.name, kind))
         except InputError as error:
             message = f"Column `{field.name}`: {error.message}"
             raise InputError(message, error.hint, column=field.name) from None

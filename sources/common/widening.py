@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-_MOST_DIGITS = 38
-"""Digits of the widest decimal of Spark SQL."""
+from sources.common.schema import MOST_DIGITS
 
 
 def is_wider(before: pa.DataType, now: pa.DataType) -> bool:
@@ -44,5 +43,52 @@ def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if pa.types.is_decimal(one) and pa.types.is_decimal(other):
         scale = max(one.scale, other.scale)
         digits = max(one.precision - one.scale, other.precision - other.scale) + scale
-        return pa.decimal128(digits, scale) if digits <= _MOST_DIGITS else None
+        return pa.decimal128(digits, scale) if digits <= MOST_DIGITS else None
     return None
+
+
+def filled(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return a type with what is null throughout in the type of another file, if it has any.
+
+    Args:
+        kind: Type in which columns, or parts of them, may be of Arrow's type null.
+        other: Type of the same column elsewhere.
+    """
+    if pa.types.is_null(kind):
+        return other
+    if pa.types.is_list(kind) and pa.types.is_list(other):
+        return pa.list_(filled(kind.value_type, other.value_type))
+    if pa.types.is_map(kind) and pa.types.is_map(other):
+        return pa.map_(
+            filled(kind.key_type, other.key_type), filled(kind.item_type, other.item_type)
+        )
+    if pa.types.is_struct(kind) and pa.types.is_struct(other) and kind.names == other.names:
+        return pa.struct(
+            [(one.name, filled(one.type, two.type)) for one, two in zip(kind, other, strict=True)]
+        )
+    return kind
+
+
+def filled_schema(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """Return a schema with each column :func:`filled` by the one of the same name."""
+    return pa.schema(
+        [
+            (each.name, filled(each.type, other.field(each.name).type))
+            if each.name in other.names
+            else each
+            for each in schema
+        ]
+    )
+
+
+def without_nulls(kind: pa.DataType) -> pa.DataType:
+    """Return a type with int for what is null throughout, as Spark reads it from Parquet."""
+    if pa.types.is_null(kind):
+        return pa.int32()
+    if pa.types.is_list(kind):
+        return pa.list_(without_nulls(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(without_nulls(kind.key_type), without_nulls(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, without_nulls(field.type)) for field in kind])
+    return kind

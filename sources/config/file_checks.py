@@ -65,13 +65,13 @@ def check_drift(form: str, drift: SchemaDrift, offsets: object) -> None:
         offsets: Declaration of where the files hold Kafka offsets.
 
     Raises:
-        ValueError: The format is not Parquet; or a column of ``offsets`` is renamed or has a
-            default.
+        ValueError: Files of the format have no columns of their own, or are a table's; or a column
+            of ``offsets`` is renamed or has a default.
     """
-    if form != "parquet":
+    if form not in ("parquet", "avro", "orc"):
         message = (
-            f"`schema_drift` has no meaning with `format: {form}`; only Parquet files of different "
-            "columns are read as one. Remove `schema_drift`."
+            f"`schema_drift` has no meaning with `format: {form}`; only Parquet, Avro and ORC "
+            "files of different columns are read as one. Remove `schema_drift`."
         )
         raise ValueError(message)
     if not isinstance(offsets, OffsetColumns):

@@ -153,7 +153,7 @@ class TimeRange(Declared):
 
 
 class SchemaDrift(Declared):
-    """How Parquet files whose columns differ are read as one; ``{}`` for what follows by itself.
+    """How files whose columns differ are read as one; ``{}`` for what follows by itself.
 
     By itself a column that a file lacks is null in its rows, and a narrower type is read as the
     wider one: integers, float as double, decimals with more digits.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, NonNegativeInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PrivateAttr, model_validator
 
 from sources.common.fields import AssetName, Columns, Duration, Instant, Name, Sequence
 from sources.common.select import EventColumn, Selection
@@ -73,8 +73,8 @@ class FileSource(BadRecords):
         csv: CSV dialect.
         partitions: Partition columns and their Spark SQL types: columns whose values are only in
             folder names, such as ``day=2024-01-01``.
-        schema_drift: Parquet: files whose columns differ are read as one, where no value loses
-            anything; without it they are refused.
+        schema_drift: Parquet, Avro and ORC: files whose columns differ are read as one, where no
+            value loses anything; without it, or a ``schema`` for Avro, they are refused.
         folder_time: Format of folder names that tell the event times inside of them, in UTC, such
             as ``dt=%Y-%m-%d/hour=%H``.
         time_range: Event times to read. Files outside of it are not opened.
@@ -124,6 +124,7 @@ class FileSource(BadRecords):
     snapshot: SnapshotOptions | None = None
     converge: Converge | None = None
     discovery_interval: Duration | None = None
+    _is_parsed: bool = PrivateAttr(default=False)
 
     @property
     def boundedness(self) -> Boundedness:
@@ -166,7 +167,31 @@ class FileSource(BadRecords):
 
         Others are read split by split, by this project's tasks.
         """
-        return self.is_parquet and self.arrival is None
+        return self.is_parquet and self.arrival is None and not self._is_parsed
+
+    def parsed(self) -> FileSource:
+        """Return a copy whose Parquet files tasks of this project read, as Spark's reader can't."""
+        copy = self.model_copy()
+        copy._is_parsed = True
+        return copy
+
+    @property
+    def drift(self) -> SchemaDrift | None:
+        """How files whose columns differ are read as one; None if they have to be the same.
+
+        Of Avro files a declared ``schema`` says it, too: each is read by its own schema.
+        """
+        if self.schema_drift is None and self.format == "avro" and self.columns:
+            return SchemaDrift()
+        return self.schema_drift
+
+    @property
+    def names_inside(self) -> list[str] | None:
+        """Names of the declared columns in any of the files; None if the files decide."""
+        if self.columns is None:
+            return None
+        drift = self.schema_drift or SchemaDrift()
+        return [*self.columns, *(old for old, new in drift.renamed.items() if new in self.columns)]
 
     @property
     def column_names(self) -> list[str] | None:

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 from sources.config.file_source import FileSource
+from sources.files.drifted_files import DriftedFiles
 from sources.formats.base import Format
 from sources.formats.csv import Csv
 from sources.formats.json_lines import JsonLines
 from sources.formats.orc import Orc
+from sources.formats.parquet_rows import ParquetRows
 from sources.formats.text import Text
 
 
 def format_of(source: FileSource) -> Format:
-    """Return the reader of the format that a source declares.
+    """Return the reader of the files that a source declares.
 
     Args:
-        source: Declaration of the source; its format is neither Parquet nor Delta, which Spark
-            reads itself.
+        source: Declaration of the source; its format is no table's.
 
     Raises:
         InputError: The format is Avro, and the package's extra ``avro`` is not installed.
         KeyError: The format has no reader here.
     """
+    form = _reader_of(source)
+    return form if source.drift is None else DriftedFiles(form, source.drift)
+
+
+def _reader_of(source: FileSource) -> Format:
     if source.format == "avro":
         # Its library is optional.
         from sources.formats.avro import Avro  # noqa: PLC0415
 
-        return Avro()
+        return Avro(None if source.names_inside is None else frozenset(source.names_inside))
     known: dict[str, Format] = {
         "csv": Csv(source.csv),
         "json": JsonLines(),
         "orc": Orc(),
+        "parquet": ParquetRows(),
         "text": Text(),
     }
     return known[source.format]

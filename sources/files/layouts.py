@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from sources.common.positions import Part
@@ -50,12 +51,13 @@ def with_files(layouts: Sequence[Layout], splits: pa.Table) -> list[Layout]:
 
     Args:
         layouts: Layouts of a listing.
-        splits: Its splits, whose ``layout`` is an index of ``layouts``; a file is one split.
+        splits: Its splits, whose ``layout`` is an index of ``layouts``.
     """
-    indexes = splits["layout"].to_pylist()
+    files = splits.filter(pc.equal(splits["offset"], 0))
+    indexes = files["layout"].to_pylist()
     counts = Counter(indexes)
     shown: dict[int, list[str]] = {}
-    for index, path in zip(indexes, splits["path"].to_pylist(), strict=True):
+    for index, path in zip(indexes, files["path"].to_pylist(), strict=True):
         if len(paths := shown.setdefault(index, [])) < _SHOWN_FILES:
             paths.append(path)
     return [

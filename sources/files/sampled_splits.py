@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
 from sources.common.schema import differences, parse_schema
+from sources.common.widening import filled_schema
 from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
 from sources.files.sampler import Sampler
-from sources.files.split_table import assemble, columns_differ, pairs, selected
+from sources.files.schema_drift import Unified, unify
+from sources.files.split_table import assemble, columns_differ, pairs, selected, settled
 from sources.formats.base import Format
 from sources.formats.compression import codec_of
 from sources.formats.event_times import EVERY_TIME, TimeLimits, table_of_ranges
@@ -31,7 +34,8 @@ def sampled_splits(
     files: pa.Table,
     stores: Stores,
     limits: TimeLimits = EVERY_TIME,
-) -> tuple[pa.Table, pa.Schema, list[str]]:
+    planned: pa.Schema | None = None,
+) -> tuple[pa.Table, Unified]:
     """Read the columns and sampled event times of files whose format has no statistics.
 
     Large files are cut into regions of at most :data:`REGION_BYTES` where their format allows it.
@@ -42,10 +46,11 @@ def sampled_splits(
         files: A table of schema :data:`sources.storage.base.FILES`, with their ``partition``.
         stores: Storages of the pipeline.
         limits: Limits within which event times count and are read.
+        planned: Columns inside the files that the plan has already, if it is made.
 
     Returns:
-        The splits (schema :data:`sources.files.split_table.SPLITS`), the columns inside the files
-        without partition columns, and warnings about bad rows that are tolerated.
+        The splits (schema :data:`sources.files.split_table.SPLITS`), and the columns inside the
+        files without partition columns, with warnings, such as of bad rows that are tolerated.
 
     Raises:
         InputError: A file can't be read, has a bad row that is not tolerated, or other columns than
@@ -53,7 +58,9 @@ def sampled_splits(
         UnavailableError: A storage does not answer.
     """
     form = format_of(source)
-    columns = _columns_inside(source, form, files, stores)
+    unified, layout_of = _columns_inside(source, form, files, stores, planned)
+    columns = unified.columns
+    files = files.append_column("layout", pa.array(layout_of, pa.int64()))
     repeat, offsets, lengths = [], [], []
     for row, (path, size) in enumerate(pairs(files, "path", "size")):
         can_split = form.splits and codec_of(path) is None
@@ -78,7 +85,8 @@ def sampled_splits(
             for row, part in zip(unknown, inside, strict=True):
                 ranges[row] = ranges[row]._replace(low=part.low, high=part.high)
     splits = assemble(regions, table_of_ranges(ranges))
-    return splits, columns, _warnings(source, sampler.bad)
+    warnings = [*unified.warnings, *_warnings(source, sampler.bad)]
+    return splits, unified._replace(warnings=warnings)
 
 
 def _warnings(source: FileSource, bad: Sequence[BadRow]) -> list[str]:
@@ -88,9 +96,11 @@ def _warnings(source: FileSource, bad: Sequence[BadRow]) -> list[str]:
     return [f"{text} {min(bad).place}: {min(bad).reason}."]
 
 
-def _columns_inside(source: FileSource, form: Format, files: pa.Table, stores: Stores) -> pa.Schema:
-    columns = parse_schema(source.columns) if source.columns else None
-    names = None if columns is None else columns.names
+def _columns_inside(
+    source: FileSource, form: Format, files: pa.Table, stores: Stores, planned: pa.Schema | None
+) -> tuple[Unified, list[int | None]]:
+    """Return the columns that files are read with, and the layout of each file."""
+    names = source.names_inside
     paths = [path for path, size in pairs(files, "path", "size") if size]
 
     def schema_of(path: str) -> pa.Schema | None:
@@ -101,11 +111,26 @@ def _columns_inside(source: FileSource, form: Format, files: pa.Table, stores: S
         # Files of this format have no schema: no further one is opened for it.
         paths = []
     with ThreadPoolExecutor(_WORKERS) as pool:
-        for path, schema in zip(paths, pool.map(schema_of, paths), strict=True):
-            inside = [each for each in schema or [] if names is None or each.name in names]
-            columns = columns or pa.schema(inside)
-            if rows := differences(columns, pa.schema(inside)):
-                raise columns_differ(source.name, paths[0], path, rows)
+        found = [
+            pa.schema([each for each in schema or [] if names is None or each.name in names])
+            for schema in pool.map(schema_of, paths)
+        ]
+    if paths and source.drift is not None:
+        schemas: list[tuple[str, pa.Schema]] = []
+        of: dict[str, int] = {}
+        for path, schema in zip(paths, found, strict=True):
+            known = [each for _, each in schemas]
+            if schema not in known:
+                schemas.append((path, schema))
+            of[path] = known.index(schema) if schema in known else len(known)
+        counts = Counter(of.values())
+        unified = unify(source, schemas, [counts[at] for at in range(len(schemas))], planned)
+        return unified, [of.get(path) for path in files["path"].to_pylist()]
+    columns = parse_schema(source.columns) if source.columns else None
+    for path, schema in zip(paths, found, strict=True):
+        columns = schema if columns is None else filled_schema(columns, schema)
+        if rows := differences(columns, filled_schema(schema, columns)):
+            raise columns_differ(source.name, paths[0], path, rows)
     if columns is None:
         message = (
             f"Source `{source.name}`: all its {len(files)} files are empty, and it declares no "
@@ -116,4 +141,5 @@ def _columns_inside(source: FileSource, form: Format, files: pa.Table, stores: S
             "remove the source."
         )
         raise InputError(message, hint, source=source.name, field="schema")
-    return columns
+    columns = settled(source.name, columns, paths[0]) if paths else columns
+    return Unified(columns, [], []), [None] * len(files)

@@ -1,4 +1,4 @@
-"""Parquet files whose columns differ: the common columns that they are read as without loss."""
+"""Files whose columns differ: the common columns that they are read as without loss."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from sources.common.counting import counted
-from sources.common.schema import parse_schema, type_name
-from sources.common.widening import is_wider, widest
+from sources.common.schema import is_open, parse_schema, type_name
+from sources.common.widening import filled, is_wider, widest
 from sources.config.file_options import SchemaDrift
 from sources.config.file_source import FileSource
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError
 from sources.files.layouts import ColumnDifference, Layout
+from sources.files.split_table import settled
 
 
 class Unified(NamedTuple):
@@ -96,13 +97,15 @@ def unify(
     drift = source.schema_drift or SchemaDrift()
     found = [_found(source.name, path, schema, drift) for path, schema in schemas]
     declared = parse_schema(source.columns) if source.columns else None
-    columns = planned or declared or _common(source.name, found, files)
+    columns = planned or declared
+    if columns is None:
+        columns = settled(source.name, _common(source.name, found, files), found[0].path)
     check_names(source.name, columns, drift)
     for each in found:
         for name, kind in each.types.items():
             if name not in columns.names:
                 raise _unplanned(source.name, name, each)
-            if not is_wider(kind, columns.field(name).type):
+            if not _is_read_as(kind, columns.field(name).type):
                 raise _narrowed(source.name, name, columns.field(name).type, found, files)
     defaults = {
         field.name: str(value)
@@ -139,12 +142,21 @@ def _found(source: str, path: str, schema: pa.Schema, drift: SchemaDrift) -> _Fo
     return _Found(path, types, names)
 
 
+def _is_read_as(kind: pa.DataType, read: pa.DataType) -> bool:
+    """Return whether values are read as a type without a loss, or else are refused one by one."""
+    if pa.types.is_decimal(kind) and pa.types.is_decimal(read) and is_open(kind):
+        # As many digits as Spark has, whatever the file declares: values have to fit.
+        return bool(read.scale >= kind.scale)
+    return is_wider(filled(kind, read), read)
+
+
 def _common(source: str, found: Sequence[_Found], files: Sequence[int]) -> pa.Schema:
     """Return all columns of all files, each with the narrowest type that holds its values."""
     types: dict[str, pa.DataType] = {}
     for each in found:
         for name, kind in each.types.items():
-            wide = widest(types.get(name, kind), kind)
+            before = types.get(name, kind)
+            wide = widest(filled(before, kind), filled(kind, before))
             if wide is None:
                 raise _narrowed(source, name, None, found, files)
             types[name] = wide

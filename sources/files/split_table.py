@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.common.schema import check_event_time, parse_schema
+from sources.common.schema import MOST_DIGITS, check_event_time, is_open, leaves, parse_schema
+from sources.common.widening import without_nulls
 from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.layouts import Layout
@@ -60,6 +61,8 @@ class FileListing:
         layouts: How the columns of the files differ from ``read``; empty unless ``schema_drift`` is
             declared. A split's ``layout`` is its index in it.
         mapping: Names of the columns inside the files of a table; None if they are the same.
+        parsed: Path of the first Parquet file that Spark's own reader does not take, so that tasks
+            of this project parse all of them; None if there is none.
     """
 
     splits: pa.Table
@@ -71,6 +74,7 @@ class FileListing:
     limits: TimeLimits = EVERY_TIME
     layouts: list[Layout] = field(default_factory=list)
     mapping: MappedColumns | None = None
+    parsed: str | None = None
 
 
 def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
@@ -123,6 +127,33 @@ def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa
     columns = source.selection.columns(read)
     check_event_time(columns, event_time, f"source `{source.name}`")
     return read, columns
+
+
+def settled(source: str, columns: pa.Schema, file: str) -> pa.Schema:
+    """Return the common columns of a source's files, with int for those that are null throughout.
+
+    Args:
+        source: Name of the source.
+        columns: The columns, of which some may be open (:func:`sources.common.schema.is_open`).
+        file: Path of one of the files.
+
+    Raises:
+        InputError: A column is a decimal of more digits than Spark has.
+    """
+    for each in columns:
+        wide = [leaf for leaf in leaves(each.type) if pa.types.is_decimal(leaf) and is_open(leaf)]
+        if wide:
+            message = (
+                f"Source `{source}`: column `{each.name}` is a decimal of up to "
+                f"{wide[0].precision} digits, such as in {file}; Spark has at most {MOST_DIGITS}."
+            )
+            kind = f"decimal({MOST_DIGITS},{wide[0].scale})"
+            hint = (
+                f"Declare all columns in `schema`, this one as `{each.name}: {kind}`: a value "
+                "that does not fit is refused then. Or leave it out of `schema`."
+            )
+            raise InputError(message, hint, source=source, file=file, column=each.name)
+    return pa.schema([(each.name, without_nulls(each.type)) for each in columns])
 
 
 def pairs(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:

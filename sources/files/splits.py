@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from sources.common.positions import now_ms
 from sources.common.schema import check_event_time, differences, parse_schema
 from sources.common.select import EventColumn
+from sources.common.widening import filled_schema
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import folder_of, require_snapshot
@@ -35,6 +36,7 @@ from sources.files.split_table import (
     columns_differ,
     pairs,
     selected,
+    settled,
 )
 from sources.files.table_files import TableFiles, require_names
 from sources.files.table_times import times_within
@@ -174,13 +176,15 @@ def list_splits(
     # Files are chosen by all their rows; the range of rows that count is found after that.
     first = limits._replace(first=EVERY_TIME.first, last=EVERY_TIME.last) if exact else limits
     layouts: list[Layout] = []
+    parsed: str | None = None
     if source.format == "parquet" and source.schema_drift is not None:
-        splits, unified = _drifted_splits(source, event_time, files, stores, planned)
+        splits, unified, parsed = _drifted_splits(source, event_time, files, stores, planned)
         inside, layouts, warnings = unified
     elif source.format == "parquet":
-        splits, inside = _parquet_splits(source, event_time, files, stores)
+        splits, inside, parsed = _parquet_splits(source, event_time, files, stores)
     else:
-        splits, inside, warnings = sampled_splits(source, event_time, files, stores, first)
+        splits, unified = sampled_splits(source, event_time, files, stores, first, planned)
+        inside, layouts, warnings = unified
     splits = in_range(source, splits, exact=exact)
     if source.format == "parquet":
         event = _event_column(source, event_time)
@@ -206,7 +210,9 @@ def list_splits(
     else:
         ordered = splits.sort_by(READING_ORDER)
     layouts = with_files(layouts, ordered)
-    return FileListing(ordered, read, columns, partitions, exact, warnings, limits, layouts)
+    return FileListing(
+        ordered, read, columns, partitions, exact, warnings, limits, layouts, parsed=parsed
+    )
 
 
 def nothing_yet(
@@ -247,19 +253,22 @@ def nothing_yet(
 
 def _parquet_splits(
     source: FileSource, event_time: str, files: pa.Table, stores: Stores
-) -> tuple[pa.Table, pa.Schema]:
+) -> tuple[pa.Table, pa.Schema, str | None]:
     declared = parse_schema(source.columns) if source.columns else None
     columns, first = declared, files["path"][0].as_py()
     event = _event_column(source, event_time)
     chunks = []
     names = declared.names if declared is not None else None
+    parsed: str | None = None
     for footers in read_footers(files["path"].to_pylist(), event, names, stores):
         for path, schema in footers.schemas:
-            columns = columns or schema
-            if rows := differences(columns, schema):
+            columns = schema if columns is None else filled_schema(columns, schema)
+            if rows := differences(columns, filled_schema(schema, columns)):
                 raise columns_differ(source.name, first, path, rows)
         chunks.append(footers.ranges)
-    return assemble(files, pa.concat_tables(chunks)), columns or pa.schema([])
+        parsed = parsed or footers.parsed
+    found = settled(source.name, columns or pa.schema([]), first)
+    return assemble(files, pa.concat_tables(chunks)), found, parsed
 
 
 def _drifted_splits(
@@ -268,15 +277,16 @@ def _drifted_splits(
     files: pa.Table,
     stores: Stores,
     planned: pa.Schema | None,
-) -> tuple[pa.Table, Unified]:
-    """Return the splits of Parquet files whose columns may differ, and their common columns."""
+) -> tuple[pa.Table, Unified, str | None]:
+    """Return the splits of Parquet files whose columns may differ, and their common columns.
+
+    And the path of the first file that Spark's own reader does not take, if there is one.
+    """
     event = _event_column(source, event_time)
-    names = None
-    if source.columns and source.schema_drift is not None:
-        others = [source.schema_drift.other_names(name) for name in source.columns]
-        names = [*source.columns, *(name for of in others for name in of)]
+    names = source.names_inside
     schemas: list[tuple[str, pa.Schema]] = []
     chunks, layout_of = [], []
+    parsed: str | None = None
     for footers in read_footers(files["path"].to_pylist(), event, names, stores):
         known = [schema for _, schema in schemas]
         new = [each for each in footers.schemas if each[1] not in known]
@@ -285,10 +295,11 @@ def _drifted_splits(
         own = [known.index(schema) for _, schema in footers.schemas]
         layout_of += [own[index] for index in footers.schema_of]
         chunks.append(footers.ranges)
+        parsed = parsed or footers.parsed
     counts = np.bincount(layout_of, minlength=len(schemas)).tolist()
     unified = unify(source, schemas, counts, planned)
     files = files.append_column("layout", pa.array(layout_of, pa.int64()))
-    return assemble(files, pa.concat_tables(chunks)), unified
+    return assemble(files, pa.concat_tables(chunks)), unified, parsed
 
 
 def _event_column(source: FileSource, event_time: str) -> EventColumn:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from sources.common.optional import needs_extra
-from sources.common.schema import TIMESTAMP
+from sources.common.schema import normalize_schema
 from sources.errors import InputError
+from sources.formats.arrow_columns import in_columns
+from sources.formats.avro_types import arrow_type, without_logical_types
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region, record_bounds
 from sources.formats.row_check import RowCheck
@@ -23,30 +28,19 @@ _BATCH_ROWS = 20_000
 _HEADER_BYTES = 1 << 16
 _SYNC_BYTES = 16
 _MAGIC = b"Obj\x01"
-_PRIMITIVE = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "fixed": pa.binary(),
-    "string": pa.string(),
-    "enum": pa.string(),
-}
-_LOGICAL = {
-    "date": pa.date32(),
-    "timestamp-millis": TIMESTAMP,
-    "timestamp-micros": TIMESTAMP,
-    "uuid": pa.string(),
-}
 
 
+@dataclass(frozen=True)
 class Avro:
     """Reader of Avro object container files, of which large ones are read in regions.
 
     Implements :class:`sources.formats.base.Format`. The columns are those of the file's own schema.
+
+    Attributes:
+        wanted: Columns that are looked at; None for all of a file's.
     """
+
+    wanted: Collection[str] | None = None
 
     title = "Avro"
     splits = True
@@ -55,12 +49,14 @@ class Avro:
     def columns(self, file: pa.NativeFile) -> pa.Schema:
         """Return the columns of an Avro file's own schema, in the types that Spark has.
 
+        A column that is null throughout, or a decimal of more digits than Spark has, stays as it
+        is. A column that this project does not read is left out if ``wanted`` leaves it out.
+
         Raises:
-            InputError: Spark has no type for a column.
+            InputError: Spark has no type for a column; names the column.
             pyarrow.ArrowInvalid: The file is damaged, or its schema is not of type record.
         """
-        fields = _record_fields(fastavro.reader(io.BytesIO(_header(file))))
-        return pa.schema([(field["name"], arrow_type(field["type"])) for field in fields])
+        return normalize_schema(_stored(_header(file), self.wanted), may_be_open=True)
 
     def rows(self, _: pa.NativeFile) -> None:
         """Return None: only the blocks of an Avro file contain their numbers of rows."""
@@ -83,23 +79,23 @@ class Avro:
             null.
 
         Raises:
-            pyarrow.ArrowInvalid: The file is damaged, or its schema is not of type record.
+            pyarrow.ArrowInvalid: The file is damaged, its schema is not of type record, or a value
+                does not fit its column.
         """
         header = _header(file)
         low, high = record_bounds(file, region, header[-_SYNC_BYTES:], len(header))
         if low >= high:
             return
-        stream = _HeaderAndBlocks(header, file.get_stream(low, high - low))
-        try:
-            reader = fastavro.reader(stream)
-            _record_fields(reader)
-            rows = iter(reader)
-            while batch := list(islice(rows, _BATCH_ROWS)):
-                yield pa.RecordBatch.from_pylist(
-                    [{name: row.get(name) for name in columns.names} for row in batch], columns
-                )
-        except (EOFError, ValueError, KeyError, IndexError) as error:
-            raise pa.ArrowInvalid(str(error) or type(error).__name__) from None
+        stored = _stored(header, columns.names)
+        stream = _HeaderAndBlocks(_plain(header), file.get_stream(low, high - low))
+        rows = iter(_reader(stream))
+        while batch := list(_decoded(islice(rows, _BATCH_ROWS))):
+            values = {each.name: partial(_values, batch, each) for each in stored}
+            yield in_columns(len(batch), values, columns)
+
+
+def _values(rows: list[dict[str, Any]], column: pa.Field) -> pa.Array:
+    return pa.array([row[column.name] for row in rows], column.type)
 
 
 class _HeaderAndBlocks(io.RawIOBase):
@@ -135,65 +131,81 @@ def _header(file: pa.NativeFile) -> bytes:
             raise pa.ArrowInvalid(message)
         stream = io.BytesIO(start)
         try:
-            fastavro.reader(stream)
-        except (EOFError, IndexError, ValueError) as error:
+            _reader(stream)
+        except pa.ArrowInvalid:
             if not block:
-                raise pa.ArrowInvalid(str(error)) from None
+                raise
             continue
         return start[: stream.tell()]
 
 
-def _record_fields(reader: Any) -> list[dict[str, Any]]:
-    """Return the fields of an Avro file's schema, which has to be of type record.
+def _reader(stream: Any) -> Any:
+    """Return fastavro's reader of a file, or of its header.
 
     Raises:
+        ArrowInvalid: It is damaged.
+    """
+    try:
+        return fastavro.reader(stream)
+    # On bytes that are not Avro, fastavro raises errors of many types.
+    except Exception as error:
+        raise _damaged(error) from None
+
+
+def _decoded(rows: Iterator[Any]) -> Iterator[Any]:
+    """Yield rows as fastavro decodes them.
+
+    Raises:
+        ArrowInvalid: A block is damaged, or is compressed by a codec that is not installed.
+    """
+    try:
+        yield from rows
+    except Exception as error:
+        raise _damaged(error) from None
+
+
+def _damaged(error: Exception) -> pa.ArrowInvalid:
+    return pa.ArrowInvalid(
+        f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    )
+
+
+def _stored(header: bytes, wanted: Collection[str] | None) -> pa.Schema:
+    """Return the columns of a file's schema, in the types in which their values are stored.
+
+    Args:
+        header: The file's header.
+        wanted: Columns to return; None for all.
+
+    Raises:
+        InputError: A column is of a type that is not read; names the column.
         ArrowInvalid: The schema is not of type record, so that its values are not rows.
     """
-    schema = reader.writer_schema
+    schema = _reader(io.BytesIO(header)).writer_schema
     if not isinstance(schema, dict) or schema["type"] != "record":
         kind = schema["type"] if isinstance(schema, dict) else schema
         message = f"its schema is of type {kind}, not of type record, so it contains no rows"
         raise pa.ArrowInvalid(message)
-    fields: list[dict[str, Any]] = schema["fields"]
-    return fields
+    fields = []
+    for field in fastavro.schema.expand_schema(schema)["fields"]:
+        name = field["name"]
+        if wanted is not None and name not in wanted:
+            continue
+        try:
+            fields.append((name, arrow_type(field["type"])))
+        except InputError as error:
+            message = f"Column `{name}`: {error.message}"
+            raise InputError(message, error.hint, **{**error.fields, "column": name}) from None
+    return pa.schema(fields)
 
 
-def arrow_type(schema: Any) -> pa.DataType:
-    """Return the Arrow type of an Avro schema, for the columns of Avro files.
-
-    A union of one type and null has that type, since all columns may be null.
-
-    Args:
-        schema: The schema as :mod:`fastavro` parses it: a name, a definition or a union.
-
-    Raises:
-        InputError: Spark has no such type: a union of several types, ``null`` alone, or a
-            reference to a type by its name.
-    """
-    if isinstance(schema, list):
-        others = [part for part in schema if part != "null"]
-        if len(others) == 1:
-            return arrow_type(others[0])
-    elif isinstance(schema, str) and schema in _PRIMITIVE:
-        return _PRIMITIVE[schema]
-    elif isinstance(schema, dict):
-        kind, logical = schema["type"], schema.get("logicalType")
-        if logical == "decimal":
-            return pa.decimal128(schema["precision"], schema.get("scale", 0))
-        if logical in _LOGICAL:
-            return _LOGICAL[logical]
-        if kind == "array":
-            return pa.list_(arrow_type(schema["items"]))
-        if kind == "map":
-            return pa.map_(pa.string(), arrow_type(schema["values"]))
-        if kind == "record":
-            return pa.struct(
-                [(part["name"], arrow_type(part["type"])) for part in schema["fields"]]
-            )
-        return arrow_type(kind)
-    message = f"Spark has no type for Avro's `{schema}`."
-    hint = (
-        "Write the files again without this column, or with a type that has one in Spark: a "
-        "primitive type, enum, fixed, record, array, map, or a union of one of them with null."
-    )
-    raise InputError(message, hint, value=str(schema))
+def _plain(header: bytes) -> bytes:
+    """Return the header with a schema by which values are read as they are stored."""
+    metadata, out = _reader(io.BytesIO(header)).metadata, io.BytesIO()
+    schema = without_logical_types(json.loads(metadata["avro.schema"]))
+    codec = metadata.get("avro.codec", "null")
+    try:
+        fastavro.writer(out, schema, [], codec=codec, sync_marker=header[-_SYNC_BYTES:])
+    except ValueError as error:
+        raise _damaged(error) from None
+    return out.getvalue()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common.schema import TIMESTAMP
+from sources.formats.arrow_columns import as_column
 
 _MIN, _MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -81,26 +82,18 @@ def microseconds(values: pa.ChunkedArray, unit_us: int | None = None) -> pa.Chun
         values: Timestamps, or integers.
         unit_us: Microseconds in the unit of integers; None for timestamps. A time that no int64 can
             hold becomes the nearest multiple of the unit that one can.
+
+    Raises:
+        pyarrow.ArrowInvalid: A timestamp is one that microseconds can't hold.
     """
     if unit_us is None:
-        return in_microseconds(values).cast(pa.int64())
+        return pa.chunked_array(
+            [as_column(chunk, TIMESTAMP).cast(pa.int64()) for chunk in values.chunks], pa.int64()
+        )
     most = pa.scalar(_MAX // unit_us, pa.int64())
     within = pc.min_element_wise(values.cast(pa.int64()), most, skip_nulls=False)
     within = pc.max_element_wise(within, pc.negate(most), skip_nulls=False)
     return pc.multiply(within, unit_us)
-
-
-def in_microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return timestamps of any unit as Spark has them; nanoseconds are cut off, also before 1970.
-
-    A time that microseconds since 1970 can't hold is an error.
-
-    Raises:
-        pyarrow.ArrowInvalid: There is such a time.
-    """
-    if times.type.unit == "ns":
-        times = pc.floor_temporal(times, unit="microsecond")
-    return times.cast(TIMESTAMP)
 
 
 def is_outside(micros: pa.ChunkedArray, low: int, high: int) -> pa.ChunkedArray:

@@ -53,6 +53,15 @@ def readable_region(region: Region) -> Region:
     return Region(region.path, 0, UNKNOWN_BYTES, UNKNOWN_BYTES)
 
 
+def in_file(error: InputError, path: str) -> InputError:
+    """Return an error with the file that it is about; the same one if it names a file already."""
+    if "file" in error.fields:
+        return error
+    found = InputError(f"{path}: {error.message}", error.hint, **error.fields)
+    found.fields["file"] = path
+    return found
+
+
 @contextmanager
 def open_file(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile]:
     """Open a file for random access, decompressed, and translate errors inside the block.
@@ -72,6 +81,8 @@ def open_file(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile
     try:
         with open_decompressed(stores.of(path), path) as file:
             yield file
+    except InputError as error:
+        raise in_file(error, path) from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         reason = str(error).strip().removesuffix(".")
         message = f"{path} can't be read as {form.title}: {reason}."

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from sources.common.schema import normalize_schema
+from sources.formats.arrow_columns import batch_in_columns
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
@@ -60,5 +61,4 @@ class Orc:
         orc_file = orc.ORCFile(file)
         for stripe in range(orc_file.nstripes):
             batch = orc_file.read_stripe(stripe, columns=columns.names)
-            arrays = [batch[field.name].cast(field.type, safe=False) for field in columns]
-            yield pa.record_batch(arrays, schema=columns)
+            yield batch_in_columns(batch, columns)

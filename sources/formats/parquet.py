@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 # Parses a footer from bytes (unpickling uses it); opening each file as Parquet takes far longer.
 from pyarrow._parquet import _reconstruct_filemetadata
 
-from sources.common.schema import check_event_time, normalize_schema, type_name
+from sources.common.schema import check_event_time, leaves, normalize_schema, type_name
 from sources.common.select import EventColumn
 from sources.errors import InputError
 from sources.formats.deleted_rows import kept_rows
@@ -27,6 +27,7 @@ from sources.formats.event_times import (
     column_range,
     table_of_ranges,
 )
+from sources.formats.open import in_file
 from sources.formats.parquet_file import parquet_file
 from sources.storage.stores import Stores
 
@@ -53,11 +54,14 @@ class Footers(NamedTuple):
         schemas: Distinct schemas, each with the path of the first file that has it; one may be in
             it twice.
         schema_of: Index in ``schemas`` of each file's schema, in the order of the files.
+        parsed: Path of the first file with a column that Spark's own reader does not take as what
+            it is: of nanoseconds, or null throughout; None without any.
     """
 
     ranges: pa.Table
     schemas: list[tuple[str, pa.Schema]]
     schema_of: list[int]
+    parsed: str | None = None
 
 
 def read_footers(
@@ -134,7 +138,9 @@ def _read_objects(
     for footers in found:
         schema_of += [len(schemas) + index for index in footers.schema_of]
         schemas += footers.schemas
-    return Footers(pa.concat_tables(footers.ranges for footers in found), schemas, schema_of)
+    parsed = next((footers.parsed for footers in found if footers.parsed is not None), None)
+    ranges = pa.concat_tables(footers.ranges for footers in found)
+    return Footers(ranges, schemas, schema_of, parsed)
 
 
 def _read_in_processes(
@@ -197,13 +203,19 @@ def _read_chunk(
     schemas: list[tuple[str, pa.Schema]] = []
     schema_of: list[int] = []
     last: pq.ParquetSchema | None = None
+    parsed: str | None = None
     column, factor, index = 0, None, 0
     for path in paths:
         try:
             metadata = _metadata(path, stores, parse)
             schema = metadata.schema
             if last is None or not schema.equals(last):
-                columns = _columns(schema.to_arrow_schema(), path, event, declared)
+                inside = _inside(metadata, declared)
+                if parsed is None and any(map(_needs_parsing, inside.types)):
+                    parsed = path
+                columns = normalize_schema(inside, may_be_open=True)
+                found = event.within(inside) or event
+                check_event_column(columns, found, path)
                 known_schemas = [known for _, known in schemas]
                 if columns not in known_schemas:
                     schemas.append((path, columns))
@@ -211,15 +223,17 @@ def _read_chunk(
                 index = known_schemas.index(columns)
                 last = schema
                 leaves = [schema.column(leaf).path for leaf in range(len(schema))]
-                column = leaves.index((event.within(columns) or event).name)
+                column = leaves.index(found.name)
                 factor = _factor(schema.column(column), event)
             known = _range(metadata, column, factor)
             ranges.append(_read_range(path, stores, event) if known is None else known)
             schema_of.append(index)
         except (OSError, OverflowError, pa.ArrowException) as error:
             raise _unreadable(path, error) from None
+        except InputError as error:
+            raise in_file(error, path) from None
     # Sending a table to another process is cheap, sending a list of tuples is not.
-    return Footers(table_of_ranges(ranges), schemas, schema_of)
+    return Footers(table_of_ranges(ranges), schemas, schema_of, parsed)
 
 
 def read_footer(path: str, stores: Stores) -> pq.FileMetaData:
@@ -257,19 +271,19 @@ def _parse_safely(footer: pa.Buffer) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(b"PAR1" + footer.to_pybytes() + end))
 
 
-def _columns(
-    schema: pa.Schema, path: str, event: EventColumn, declared: Sequence[str] | None
-) -> pa.Schema:
-    """Return the declared columns of a Parquet file, or all of them, in the types that Spark has.
+def _inside(metadata: pq.FileMetaData, declared: Sequence[str] | None) -> pa.Schema:
+    """Return the declared columns of a Parquet file, or all of them, as Arrow reads them."""
+    footer = pa.BufferOutputStream()
+    metadata.write_metadata_file(footer)
+    schema = parquet_file(pa.BufferReader(footer.getvalue())).schema_arrow
+    return pa.schema([field for field in schema if declared is None or field.name in declared])
 
-    Raises:
-        InputError: Spark has no such type, or the event-time column is not usable.
-    """
-    if declared is not None:
-        schema = pa.schema([field for field in schema if field.name in declared])
-    schema = normalize_schema(schema)
-    check_event_column(schema, event.within(schema) or event, path)
-    return schema
+
+def _needs_parsing(kind: pa.DataType) -> bool:
+    return any(
+        pa.types.is_null(leaf) or (pa.types.is_timestamp(leaf) and leaf.unit == "ns")
+        for leaf in leaves(kind)
+    )
 
 
 def _range(metadata: pq.FileMetaData, column: int, factor: int | None) -> EventTimeRange | None:

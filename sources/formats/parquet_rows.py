@@ -1,4 +1,4 @@
-"""Rows of Parquet files that arrived within an interval, read by Arrow."""
+"""Rows of Parquet files read by Arrow: of whole files, or those that arrived within an interval."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sources.common.schema import normalize_schema
+from sources.formats.arrow_columns import batch_in_columns
 from sources.formats.event_times import microseconds
 from sources.formats.lines import OnBad, refuse
 from sources.formats.parquet_file import parquet_file
@@ -17,8 +18,59 @@ from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 
 
+class ParquetRows:
+    """Reader of Parquet files, each as a whole.
+
+    Implements :class:`sources.formats.base.Format`. For files that Spark's own reader does not
+    take: with times of nanoseconds, or columns that are null throughout.
+    """
+
+    title = "Parquet"
+    splits = False
+    checks = False
+
+    def columns(self, file: pa.NativeFile) -> pa.Schema:
+        """Return the columns of a Parquet file's footer, in the types that Spark has.
+
+        A column that is null throughout stays one of Arrow's type null.
+
+        Raises:
+            InputError: Spark has no type for a column.
+            pyarrow.ArrowException: The file is damaged.
+        """
+        return normalize_schema(parquet_file(file).schema_arrow, may_be_open=True)
+
+    def rows(self, file: pa.NativeFile) -> int:
+        """Return the number of rows that a Parquet file's footer contains.
+
+        Raises:
+            pyarrow.ArrowException: The file is damaged.
+        """
+        rows: int = parquet_file(file).metadata.num_rows
+        return rows
+
+    def read(
+        self,
+        file: pa.NativeFile,
+        _: Region,
+        columns: pa.Schema,
+        __: OnBad = refuse,
+        ___: RowCheck | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a file; timestamps of nanoseconds are cut off to microseconds.
+
+        Yields:
+            Batches with exactly ``columns``, in the order of the file.
+
+        Raises:
+            pyarrow.ArrowException: The file is damaged, or a column can't be cast to its type.
+        """
+        for batch in parquet_file(file).iter_batches(columns=columns.names):
+            yield batch_in_columns(batch, columns)
+
+
 @dataclass(frozen=True)
-class ArrivedRows:
+class ArrivedRows(ParquetRows):
     """Reader of the rows of a Parquet file that arrived within an interval.
 
     Implements :class:`sources.formats.base.Format`. Row groups whose statistics lie outside of the
@@ -33,28 +85,6 @@ class ArrivedRows:
     column: str
     first: int
     after: int
-
-    title = "Parquet"
-    splits = False
-    checks = False
-
-    def columns(self, file: pa.NativeFile) -> pa.Schema:
-        """Return the columns of a Parquet file's footer, in the types that Spark has.
-
-        Raises:
-            InputError: Spark has no type for a column.
-            pyarrow.ArrowException: The file is damaged.
-        """
-        return normalize_schema(parquet_file(file).schema_arrow)
-
-    def rows(self, file: pa.NativeFile) -> int:
-        """Return the number of rows that a Parquet file's footer contains.
-
-        Raises:
-            pyarrow.ArrowException: The file is damaged.
-        """
-        rows: int = parquet_file(file).metadata.num_rows
-        return rows
 
     def read(
         self,
@@ -82,8 +112,7 @@ class ArrivedRows:
             within = pc.and_(pc.greater_equal(arrived, self.first), pc.less(arrived, self.after))
             rows = batch.filter(within.combine_chunks())
             if len(rows):
-                arrays = [rows[field.name].cast(field.type, safe=False) for field in columns]
-                yield pa.record_batch(arrays, schema=columns)
+                yield batch_in_columns(rows, columns)
 
     def _may_hold(self, parquet: pq.ParquetFile, group: int) -> bool:
         """Return whether a row group may have rows of the interval, by its statistics."""

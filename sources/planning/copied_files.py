@@ -105,7 +105,8 @@ def plan_copies(
     pipeline = loaded.pipeline
     if not pipeline.sink.copy_files or pipeline.sample is not None:
         return None
-    why = why_none(loaded, source, listing.partitions, listing.mapping)
+    read_as = source if listing.parsed is None else source.parsed()
+    why = why_none(loaded, read_as, listing.partitions, listing.mapping)
     if why is not None:
         message = f"`sink.copy_files`: the files of source `{source.name}` can't be copied: {why}."
         raise InputError(message, _HINT, source=source.name, field="sink.copy_files")

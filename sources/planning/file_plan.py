@@ -59,6 +59,8 @@ class FoundFiles(Part):
         layouts: How the columns of the files differ from ``read``; empty unless ``schema_drift`` is
             declared. A split's ``layout`` is its index in it.
         mapping: Names of the columns inside the files of a table; None if they are the same.
+        parsed: Path of the first Parquet file that Spark's own reader does not take, so that tasks
+            of this project parse all of them; None if there is none.
     """
 
     source: str
@@ -73,6 +75,7 @@ class FoundFiles(Part):
     times: EventTimes
     layouts: list[Layout] = Field(default_factory=list)
     mapping: MappedColumns | None = None
+    parsed: str | None = None
 
 
 class FilePlan(FoundFiles):
@@ -125,6 +128,7 @@ def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
         times=event_times_of(listing),
         layouts=listing.layouts,
         mapping=listing.mapping,
+        parsed=listing.parsed,
     )
 
 

@@ -21,6 +21,9 @@ def lacking(document: Any, read: Any) -> Any:
     if isinstance(document, dict) and isinstance(read, dict):
         parts = {key: lacking(value, read.get(key)) for key, value in document.items()}
         return {key: part for key, part in parts.items() if part is not None} or None
+    if isinstance(document, list) and isinstance(read, list) and len(document) == len(read):
+        items = [lacking(*each) for each in zip(document, read, strict=True)]
+        return items if any(item is not None for item in items) else None
     return None if document == read else document
 
 

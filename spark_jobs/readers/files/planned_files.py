@@ -105,7 +105,8 @@ class PlannedSource:
         stores: Stores,
         rules: RowRules = NO_RULES,
     ) -> None:
-        source = by_plan(source, generation)
+        source = by_plan(source if parts[0].parsed is None else source.parsed(), generation)
+        _require_readable(source, parts)
         self._source = source
         self._read = parse_schema(parts[0].read)
         self._columns = parse_schema(parts[0].columns)
@@ -131,6 +132,7 @@ class PlannedSource:
 
     def extend(self, found: FoundFiles) -> None:
         """Add files that arrived while the stream runs to the Delta log, which it reads next."""
+        _require_readable(self._source, [found])
         part = PlannedPart(read_splits(found, self._generation), self._source)
         self._found.append(found)
         self._entries = self._entries.with_part(part)
@@ -293,7 +295,6 @@ class PlannedSource:
         source, rules = self._source, self._rules
         return (
             not source.is_read_by_spark
-            and source.schema_drift is None
             and not source.selection.expressions
             and source.time_range == TimeRange()
             and not rules.rules
@@ -349,7 +350,7 @@ class PlannedSource:
             rows = self._spread(spark, entries).mapInArrow(read, ddl(returned))
         elif not self._may_have_outside:
             rows, kept = rows.drop(*BOUNDS.names), [*places]
-        if self._source.schema_drift is not None:
+        if self._source.is_read_by_spark and self._source.schema_drift is not None:
             rows = as_one(rows, self._source, self._read, kept)
         rows = select_columns(rows, self._source.selection, self._columns, kept)
         column = self._event_time.column
@@ -435,6 +436,27 @@ class PlannedSource:
             ]
             table = pa.table([ranks, *columns], schema=self._entry_columns)
             yield self._log.keep(f"splits-{version.part:04d}-{rank:06d}.parquet", table)
+
+
+def _require_readable(source: FileSource, parts: Sequence[FoundFiles]) -> None:
+    """Refuse files that Spark's own reader does not take, if the plan has let it read the others.
+
+    Raises:
+        InputError: Names the file.
+    """
+    file = next((part.parsed for part in parts if part.parsed is not None), None)
+    if file is None or not source.is_read_by_spark:
+        return
+    message = (
+        f"Source `{source.name}`: {file}, which arrived after the plan was made, has a time of "
+        "nanoseconds, or a column without any value, of no type. Spark does not read such files, "
+        "and by the plan it reads those of this source."
+    )
+    hint = (
+        "Write the file again with times of microseconds and a type for each column; or begin a "
+        "new generation, whose plan knows of it: `hybrid generation new P`."
+    )
+    raise InputError(message, hint, source=source.name, file=file)
 
 
 def _statistics(rows: int, event_time: str | None, low: int | None, high: int | None) -> str:

@@ -224,7 +224,7 @@ def test_a_default_of_another_type_is_refused(archive: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"format": "orc"}, "`schema_drift` has no meaning with `format: orc`"),
+        ({"format": "json"}, "`schema_drift` has no meaning with `format: json`"),
         (
             {
                 "schema_drift": {"renamed": {"o": "offset"}},

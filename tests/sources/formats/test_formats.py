@@ -22,7 +22,7 @@ from pyarrow import orc
 
 from sources.common.schema import parse_schema
 from sources.errors import InputError
-from sources.formats.avro import Avro, arrow_type
+from sources.formats.avro import Avro
 from sources.formats.base import Format
 from sources.formats.compression import open_decompressed
 from sources.formats.csv import Csv
@@ -288,27 +288,3 @@ def test_orc_tells_its_columns_and_rows(tmp_path: Path) -> None:
     with LocalStorage().open(str(path)) as file:
         assert (Orc().columns(file), Orc().rows(file)) == (COLUMNS, 10_000)
     assert all_regions(path, Orc(), [], COLUMNS) == rows
-
-
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        (["null", "int"], pa.int32()),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "9,2"),
-        ({"type": "array", "items": "string"}, pa.list_(pa.string())),
-        ({"type": "map", "values": "double"}, pa.map_(pa.string(), pa.float64())),
-        (
-            {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]},
-            pa.struct([("a", pa.int32())]),
-        ),
-        ({"type": "int", "logicalType": "date"}, pa.date32()),
-    ],
-)
-def test_types_of_avro_are_those_of_spark(schema: object, expected: object) -> None:
-    kind = pa.decimal128(9, 2) if expected == "9,2" else expected
-    assert arrow_type(schema) == kind
-
-
-def test_a_union_of_several_types_is_refused() -> None:
-    with pytest.raises(InputError, match="Spark has no type for Avro's"):
-        arrow_type(["null", "int", "string"])

@@ -1,0 +1,111 @@
+"""Values that Arrow has read from a file, as the column that Spark would make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.common.schema import TIMESTAMP, type_name
+
+
+def in_columns(
+    rows: int, values: Mapping[str, Callable[[], pa.Array]], columns: pa.Schema
+) -> pa.RecordBatch:
+    """Return values as a batch of columns; a column without values is null.
+
+    Args:
+        rows: Number of rows.
+        values: Returns the values of a column, by its name.
+        columns: Columns of the batch, in types that Spark has.
+
+    Raises:
+        pyarrow.ArrowInvalid: A value does not fit its column; names the column.
+    """
+    arrays = []
+    for field in columns:
+        try:
+            read = values.get(field.name)
+            array = pa.nulls(rows, field.type) if read is None else as_column(read(), field.type)
+        except pa.ArrowException as error:
+            what = f"a value of column `{field.name}` is not a valid {type_name(field.type)}"
+            message = f"{what}: {error}"
+            raise pa.ArrowInvalid(message) from None
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def batch_in_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    """Return a batch as one of columns, as :func:`in_columns` does.
+
+    Raises:
+        pyarrow.ArrowInvalid: A value does not fit its column; names the column.
+    """
+    values = {name: partial(batch.column, name) for name in batch.schema.names}
+    return in_columns(batch.num_rows, values, columns)
+
+
+def as_column(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values in a column's type, without a loss but that of nanoseconds.
+
+    Nanoseconds are cut off, also before 1970. A column that is null throughout, of Arrow's type
+    null, becomes one of nulls. The fields of structs are matched by name; one that is missing is
+    null.
+
+    Args:
+        values: The values, in the type that Arrow read them in.
+        kind: A type that Spark has (:func:`sources.common.schema.normalize`).
+
+    Raises:
+        pyarrow.ArrowException: A value does not fit the type.
+    """
+    if values.type == kind:
+        return values
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if pa.types.is_timestamp(values.type) and kind == TIMESTAMP:
+        if values.type.unit == "ns":
+            values = pc.floor_temporal(values, unit="microsecond")
+        return values.cast(kind)
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), kind)
+    if pa.types.is_struct(kind) and pa.types.is_struct(values.type):
+        parts = dict(zip(values.type.names, values.flatten(), strict=True))
+        fields = [
+            as_column(parts[field.name], field.type)
+            if field.name in parts
+            else pa.nulls(len(values), field.type)
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null())
+    if pa.types.is_map(kind) and pa.types.is_map(values.type):
+        values = _from_its_start(values)
+        keys, items = as_column(values.keys, kind.key_type), as_column(values.items, kind.item_type)
+        return pa.MapArray.from_arrays(values.offsets, keys, items, kind, mask=_mask(values))
+    if pa.types.is_list(kind) and not pa.types.is_list(values.type):
+        own = pa.list_(values.type.value_type)
+        # Arrow 26 loses items when it casts a list view.
+        values = pa.array(values.to_pylist(), own) if _is_view(values) else values.cast(own)
+    if pa.types.is_list(kind):
+        values = _from_its_start(values)
+        items = as_column(values.values, kind.value_type)
+        return pa.ListArray.from_arrays(values.offsets, items, kind, mask=_mask(values))
+    return values.cast(kind)
+
+
+def _from_its_start(values: pa.Array) -> pa.Array:
+    """Return a list or map whose offsets begin at its first row: a slice has those of the whole."""
+    return values.take(pa.array(range(len(values)))) if values.offset else values
+
+
+def _is_view(values: pa.Array) -> bool:
+    kind = values.type
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
+def _mask(values: pa.Array) -> pa.Array | None:
+    return values.is_null() if values.null_count else None

@@ -33,7 +33,13 @@ from sources.storage.stores import Stores
 # Statistics of timestamps are rounded down to milliseconds, the highest values too.
 _LOST_US = 999
 # Reader features that do not change how the files are read.
-_HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+_HARMLESS = {
+    *("timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),
+    # Spark's reader widens the values of older files.
+    *("typeWidening", "typeWidening-preview"),
+}
+# Schemes of Hadoop that the project's storages name otherwise.
+_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _VECTORS, _MAPPING = "deletionVectors", "columnMapping"
 
 
@@ -76,7 +82,7 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
         files.append(File(_located(path, row["path"]), row["size_bytes"], None, None))
         partitions.append(partition_from({name: row[f"partition.{name}"] for name in names}))
     mapping = _mapping(table)
-    deleted = _deleted(table, path, [file.path for file in files])
+    deleted = _deleted(source, table, path, [file.path for file in files])
     if source.offsets is not None and (mapping is not None or any(deleted)):
         message = (
             f"Source `{source.name}`: offsets can't be read from the files of its Delta table, "
@@ -110,6 +116,21 @@ def _require_readable(source: FileSource, table: DeltaTable) -> None:
             "table without it and name that one under `path`."
         )
         raise InputError(message, hint, source=source.name, field="path")
+    for field in json.loads(table.schema().to_json())["fields"]:
+        if source.columns and field["name"] not in source.columns:
+            continue
+        changes = field["metadata"].get("delta.typeChanges", [])
+        # Timestamps without a time zone are read as UTC, and Spark reads no date as such a one.
+        if any(change["toType"] == "timestamp_ntz" for change in changes):
+            message = (
+                f"Source `{source.name}`: column `{field['name']}` of its Delta table was of the "
+                "type date before it became timestamp_ntz, and older files still hold dates."
+            )
+            hint = (
+                "Rewrite the files (`ALTER TABLE … DROP FEATURE 'typeWidening'` in Spark does), or "
+                "declare `schema` with the other columns alone."
+            )
+            raise InputError(message, hint, source=source.name, column=field["name"])
 
 
 def _mapping(table: DeltaTable) -> MappedColumns | None:
@@ -120,11 +141,26 @@ def _mapping(table: DeltaTable) -> MappedColumns | None:
     return MappedColumns(mode=mode, fields={field["name"]: field for field in fields})
 
 
-def _deleted(table: DeltaTable, folder: str, paths: Sequence[str]) -> list[bytes | None]:
+def _deleted(
+    source: FileSource, table: DeltaTable, folder: str, paths: Sequence[str]
+) -> list[bytes | None]:
     """Return the deletion vector of each file; None for a file without deleted rows."""
     found: dict[str, bytes | None] = {}
     if _VECTORS in (table.protocol().reader_features or ()):
-        for batch in table.deletion_vectors():
+        try:
+            batches = list(table.deletion_vectors())
+        except (DeltaError, OSError) as error:
+            message = (
+                f"Source `{source.name}`: deleted rows of the Delta table {folder} can't be told "
+                f"from the others, as a deletion vector can't be read: "
+                f"{str(error).strip().removesuffix('.')}."
+            )
+            hint = (
+                "Restore the file, or declare a `version` of the table that does not need it; then "
+                "plan again."
+            )
+            raise InputError(message, hint, source=source.name, table=folder) from None
+        for batch in batches:
             names, kept = (pa.chunked_array([batch[at]]) for at in (0, 1))
             for name, mask in zip(names.to_pylist(), kept.combine_chunks(), strict=True):
                 values = mask.values.to_numpy(zero_copy_only=False)
@@ -139,7 +175,8 @@ def _located(table: str, path: str) -> str:
     """Return the path of a file; the log has it as a URI, relative if it is in the folder."""
     plain = unquote(path)
     if "://" in plain:
-        return plain.removeprefix("file://")
+        scheme, _, rest = plain.partition("://")
+        return rest if scheme == "file" else f"{_SCHEMES.get(scheme, scheme)}://{rest}"
     return plain if plain.startswith("/") else f"{table.rstrip('/')}/{plain}"
 
 

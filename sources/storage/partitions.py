@@ -111,7 +111,7 @@ def _as_folder(value: object) -> str:
     if isinstance(value, datetime):
         value = (value if value.tzinfo is None else value.astimezone(UTC)).replace(tzinfo=None)
         value = f"{value.isoformat()}Z"
-    text = str(value)
+    text = value.decode() if isinstance(value, bytes) else str(value)
     return quote(text, safe="")
 
 

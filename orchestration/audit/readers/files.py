@@ -17,10 +17,11 @@ from urllib.parse import unquote
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyarrow import orc
 
 from orchestration.audit.event_times import bounds_of
-from orchestration.audit.proven import require_proven_rules, selected_columns
+from orchestration.audit.proven import NotProvenError, require_proven_rules, selected_columns
 from orchestration.audit.readers.copies import MAGIC, Copies
 from orchestration.audit.readers.drifted import drifted_rows, hive_options
 from orchestration.audit.readers.lines import load_lines
@@ -143,9 +144,7 @@ class AuditFiles:
             _load_files(connection, source, paths, reader)
         elif source.format == "delta" and not _is_plain(delta := self._table(source)):
             reader = f"audit.{quoted(name)}"
-            columns = pa.schema(delta.schema().to_arrow())
-            rows_of = query_rows(delta, "SELECT * FROM target")
-            _load_table(connection, columns, map(pa.table, rows_of), reader)
+            _load_delta(connection, source, delta, reader)
         elif source.format == "iceberg":
             reader = f"audit.{quoted(name)}"
             batches = self._snapshot(source).to_arrow_batch_reader()
@@ -280,9 +279,29 @@ def _is_plain(table: DeltaTable) -> bool:
     return (
         metadata.configuration.get("delta.columnMapping.mode", "none") == "none"
         and not metadata.partition_columns
-        and not {"deletionVectors", "typeWidening"} & set(features)
+        and "deletionVectors" not in features
         and bool(table.file_uris())
     )
+
+
+def _load_delta(
+    connection: duckdb.DuckDBPyConnection, source: FileSource, table: DeltaTable, name: str
+) -> None:
+    """Create a table of the rows of a Delta table, read by delta-rs.
+
+    Raises:
+        NotProvenError: The table uses a feature with which delta-rs reads no rows.
+    """
+    try:
+        rows = query_rows(table, "SELECT * FROM target")
+        columns = pa.schema(table.schema().to_arrow())
+        _load_table(connection, columns, map(pa.table, rows), name)
+    except DeltaError as error:
+        message = (
+            f"the rows of source `{source.name}` can't be read by delta-rs, which reads Delta "
+            f"tables for the audit: {str(error).strip().removesuffix('.')}"
+        )
+        raise NotProvenError(message) from None
 
 
 def _load_table(

@@ -1,0 +1,143 @@
+"""Kinds of Delta tables that others write: without rows, with other event times, damaged."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from sources.formats.deleted_rows import deletion_vector
+from tests.sources.files.test_delta_table import (
+    BEGIN,
+    BEGIN_US,
+    listed,
+    refusal,
+    rewritten,
+    rows,
+    with_features,
+)
+
+NO_STATISTICS = {"delta.dataSkippingNumIndexedCols": "0"}
+
+
+def test_a_table_without_rows_has_no_splits(tmp_path: Path) -> None:
+    DeltaTable.create(tmp_path / "t", rows([]).schema)
+    assert len(listed(tmp_path).splits) == 0
+    write_deltalake(tmp_path / "t", rows([1, 2]), mode="append")
+    DeltaTable(tmp_path / "t").delete()
+    assert len(listed(tmp_path).splits) == 0
+    assert len(listed(tmp_path, version=1).splits) == 1
+
+
+@pytest.mark.parametrize("settings", [{}, NO_STATISTICS])
+@pytest.mark.parametrize("is_partition", [True, False])
+def test_times_without_a_zone_are_utc(
+    tmp_path: Path, settings: dict[str, str], is_partition: bool
+) -> None:
+    times = pa.array([BEGIN_US + 1_500], pa.timestamp("us"))
+    table = pa.table({"id": [1], "at": times})
+    by = ["at"] if is_partition else None
+    write_deltalake(tmp_path / "t", table, partition_by=by, configuration=settings)
+    (split,) = listed(tmp_path).splits.to_pylist()
+    assert split["event_max_us"] // 1000 == (BEGIN_US + 1_500) // 1000
+
+
+@pytest.mark.parametrize("settings", [{}, NO_STATISTICS])
+def test_times_of_partitions_are_those_of_their_rows(
+    tmp_path: Path, settings: dict[str, str]
+) -> None:
+    table = rows([1, 1, 5, None]).drop_columns(["day"])
+    write_deltalake(tmp_path / "t", table, partition_by=["at"], configuration=settings)
+    found = listed(tmp_path).splits.select(["rows", "event_min_us", "event_max_us", "nulls"])
+    assert [tuple(row.values()) for row in found.to_pylist()] == [
+        (2, BEGIN_US + 1, BEGIN_US + 1, 0),
+        (1, BEGIN_US + 5, BEGIN_US + 5, 0),
+        (1, None, None, 1),
+    ]
+    until = datetime.fromtimestamp((BEGIN_US + 5) / 1e6, UTC)
+    cut = listed(tmp_path, time_range={"until": until}).splits
+    assert cut["event_max_us"].to_pylist() == [BEGIN_US + 1, None]
+
+
+@pytest.mark.parametrize("settings", [{}, NO_STATISTICS])
+def test_rows_of_files_that_are_older_than_the_event_time_have_none(
+    tmp_path: Path, settings: dict[str, str]
+) -> None:
+    older = rows([1, 2]).drop_columns(["at"])
+    write_deltalake(tmp_path / "t", older, configuration=settings)
+    write_deltalake(tmp_path / "t", rows([3]), mode="append", schema_mode="merge")
+    found = listed(tmp_path).splits
+    assert found["nulls"].to_pylist() == [0, 2]
+    # The log keeps milliseconds.
+    assert found["event_max_us"].to_pylist()[0] // 1000 == (BEGIN_US + 3) // 1000
+
+
+def test_a_deletion_vector_that_is_gone_is_named_and_its_way_out_works(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows([1, 2]))
+    (before,) = (tmp_path / "t" / "_delta_log").glob("*.json")
+    vector = deletion_vector(pa.array([0]).to_numpy())
+    assert vector is not None
+    # The second version deletes a row, by a vector in a file of its own.
+    actions = [json.loads(line) for line in before.read_text().splitlines()]
+    (add,) = (action["add"] for action in actions if "add" in action)
+    gone = tmp_path / "t" / "deleted.bin"
+    stored = {"storageType": "p", "pathOrInlineDv": f"file://{gone}", "offset": 1}
+    remove = {"path": add["path"], "deletionTimestamp": 1, "dataChange": True}
+    marked = {**add, "deletionVector": {**stored, "sizeInBytes": len(vector), "cardinality": 1}}
+    protocol: dict[str, Any] = {"protocol": {}}
+    with_features(protocol, ["deletionVectors"])
+    after = [protocol, {"remove": remove}, {"add": marked}]
+    before.with_name(f"{1:020}.json").write_text("\n".join(map(json.dumps, after)))
+    told = refusal(tmp_path)
+    assert f"deleted rows of the Delta table {tmp_path / 't'} can't be told from the others" in told
+    assert "deleted.bin" in told
+    assert len(listed(tmp_path, version=0).splits) == 1
+
+
+def test_binary_values_of_partitions_keep_their_bytes(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows([1]), partition_by=["day"])
+
+    def as_bytes(action: dict[str, Any]) -> None:
+        if "metaData" in action:
+            text = action["metaData"]["schemaString"].replace('"string"', '"binary"')
+            action["metaData"]["schemaString"] = text
+
+    # As Spark writes them: their text, without escapes.
+    rewritten(tmp_path / "t", as_bytes)
+    assert listed(tmp_path).splits["partition"].to_pylist() == ["day=a"]
+
+
+@pytest.mark.parametrize(("kind", "is_read"), [("long", True), ("timestamp_ntz", False)])
+def test_widened_columns_are_read_but_for_dates_that_became_times(
+    tmp_path: Path, kind: str, is_read: bool
+) -> None:
+    write_deltalake(tmp_path / "t", rows([1]))
+
+    def widen(action: dict[str, Any]) -> None:
+        with_features(action, ["typeWidening"])
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            changes = [{"fromType": "integer", "toType": kind}]
+            schema["fields"][0]["metadata"]["delta.typeChanges"] = changes
+            action["metaData"]["schemaString"] = json.dumps(schema)
+
+    rewritten(tmp_path / "t", widen)
+    if is_read:
+        assert len(listed(tmp_path).splits) == 1
+    else:
+        assert "was of the type date before" in refusal(tmp_path)
+        other = listed(tmp_path, schema={"day": "string", "at": "timestamp"})
+        assert len(other.splits) == 1
+
+
+def test_the_far_future_is_a_time(tmp_path: Path) -> None:
+    far = datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
+    times = pa.array([BEGIN, far], pa.timestamp("us", "UTC"))
+    write_deltalake(tmp_path / "t", pa.table({"id": [1, 2], "at": times}))
+    (split,) = listed(tmp_path).splits.to_pylist()
+    assert (split["rows"], split["outside"]) == (2, 1)

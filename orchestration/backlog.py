@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from orchestration.database_log import SETTLED_S, DatabaseLog
+from sources.common.counting import counted
 from sources.config.kafka_source import KafkaSource
 from sources.databases.replication_slot import watched_slot
 from sources.errors import RunError
@@ -24,6 +25,8 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 
 _POLL_S = 0.3
 _SEAM_COUNT_S = 60.0
+OPEN_S = 900.0
+"""Seconds after which a broker has ended any transaction (``transaction.max.timeout.ms``)."""
 _LOOK_S = 3.0
 """Seconds that a frequent look waits for the broker, as the next look asks it again."""
 
@@ -62,6 +65,14 @@ class Backlog(Protocol):
             UnavailableError: The broker does not answer within about 3 s.
         """
 
+    def held(self) -> int:
+        """Count the offsets that can't be read yet, from the first open transaction on.
+
+        Raises:
+            InputError: The broker does not know the topic, or refuses.
+            UnavailableError: The broker does not answer.
+        """
+
 
 def backlog_of(context: PipelineContext, *, as_of_now: bool = False) -> Backlog:
     """Return the counter of the input that a pipeline's last source has not committed yet.
@@ -86,8 +97,9 @@ def wait_until_caught_up(
     """Wait until the unbounded run has committed all input that its topics, or its folder, hold.
 
     Input that arrives while it waits counts, too; so does what a captured database's log holds when
-    this is called, and the connector has not read. There is no time limit. It then waits, for a
-    minute at most, until the run has also counted the rows of the seam, which the audit compares.
+    this is called, and the connector has not read. There is no time limit, but for transactions
+    that stay open: 15 minutes. It then waits, for a minute at most, until the run has also counted
+    the rows of the seam, which the audit compares.
 
     Args:
         context: The pipeline and its state.
@@ -95,7 +107,8 @@ def wait_until_caught_up(
             in which unit that is counted, with what waits elsewhere.
 
     Raises:
-        RunError: The run ended before that, or no connector reads the database's log.
+        RunError: The run ended before that, no connector reads the database's log, or a
+            transaction stays open.
         InputError: The topic or the folder can't be read.
         UnavailableError: The broker, the store or the captured database does not answer.
     """
@@ -103,6 +116,7 @@ def wait_until_caught_up(
     backlog = backlog_of(context)
     connector = ConnectorWait(context)
     caught_up_at: float | None = None
+    held_since: float | None = None
     while True:
         beat = process.find_running(context.generation, name)
         if beat is None:
@@ -114,13 +128,40 @@ def wait_until_caught_up(
             raise RunError(message, hint, source=name)
         waiting = backlog.waiting(beat)
         is_behind = connector.is_behind(waiting, beat)
-        on_waiting(waiting, f"{backlog.unit}{connector.text}")
-        if waiting == 0 and not is_behind:
+        held = 0 if waiting else backlog.held()
+        held_since = (held_since or time.monotonic()) if held else None
+        unit = f"{backlog.unit}{connector.text}"
+        on_waiting(waiting + held, f"{unit} behind an open transaction" if held else unit)
+        if held_since is not None and time.monotonic() - held_since > OPEN_S:
+            raise _open_transaction(name, held)
+        if waiting == 0 and not held and not is_behind:
             caught_up_at = caught_up_at or time.monotonic()
             is_over = time.monotonic() - caught_up_at > _SEAM_COUNT_S
             if is_over or _seam_is_counted(context, name):
                 return
         time.sleep(max(_POLL_S, context.generation.poll_s))
+
+
+def held_in_words(held: int) -> str:
+    """Return what an open transaction keeps back, as a sentence."""
+    return (
+        f"{counted(held, 'offset')} of its topics can't be read yet, from the first open "
+        "transaction on, whether or not the records behind it are committed: they are read once "
+        "the transaction ends, or the broker ends it (`transaction.timeout.ms` of the producer)."
+    )
+
+
+def _open_transaction(name: str, held: int) -> RunError:
+    message = (
+        f"`{name}` has not caught up with its input after {OPEN_S / 60:.0f} minutes: "
+        f"{held_in_words(held)}"
+    )
+    hint = (
+        "The run continues. Let the producer commit or abort; find a transaction that hangs with "
+        "`kafka-transactions.sh find-hanging`, and end it with `abort`. Then run the pipeline "
+        "again: `hybrid run P`."
+    )
+    return RunError(message, hint, source=name)
 
 
 def _seam_is_counted(context: PipelineContext, source: str) -> bool:
@@ -182,7 +223,8 @@ class TopicBacklog:
     Args:
         context: The pipeline and its state.
         source: The source.
-        as_of_now: Count up to the end offsets at the time of this call, not of each count.
+        as_of_now: Count up to the end offsets at the time of this call, open transactions included,
+            not of each count.
 
     Raises:
         InputError: With ``as_of_now``: the broker does not know the topic, or refuses.
@@ -197,7 +239,7 @@ class TopicBacklog:
         self._context = context
         self._source = source
         self._opened: KafkaLog | None = None
-        self._ends = self._log().log_end() if as_of_now else None
+        self._ends = self._log().high_watermark() if as_of_now else None
 
     def waiting(self, beat: Heartbeat | None) -> int:
         """Count the offsets from the committed ones up to the end of Kafka's log.
@@ -237,6 +279,19 @@ class TopicBacklog:
         """
         self._opened = self._opened or KafkaLog(self._source, _LOOK_S)
         return self.waiting(beat)
+
+    def held(self) -> int:
+        """Count the offsets that can't be read yet, from the first open transaction on.
+
+        Raises:
+            InputError: The broker does not know the topic, or refuses.
+            UnavailableError: The broker does not answer.
+        """
+        if self._source.isolation == "read_uncommitted":
+            return 0
+        # In this order: what is read in between does not count.
+        highest, ends = self._log().high_watermark(), self._log().log_end()
+        return sum(max(end - ends.get(at, end), 0) for at, end in highest.items())
 
     def _log(self) -> KafkaLog:
         self._opened = self._opened or KafkaLog(self._source)
@@ -281,6 +336,10 @@ class FolderBacklog:
             None if the run has not reported how many splits there are.
         """
         return None if beat.splits_total is None else beat.splits_total - _done(beat)
+
+    def held(self) -> int:
+        """Return 0: what is in a folder can be read."""
+        return 0
 
     def _folder(self) -> GrowingFolder:
         return GrowingFolder(self._context)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from orchestration import operations
-from orchestration.backlog import ConnectorWait, backlog_of
+from orchestration.backlog import ConnectorWait, backlog_of, held_in_words
 from orchestration.requested_state import (
     RequestedState,
     in_words,
@@ -182,6 +182,8 @@ def drain(
                 f"`{source.name}` is not drained after {within.total_seconds():,.0f} s: "
                 f"{left:,} {backlog.unit}{connector.text} are left."
             )
+            if held := backlog.held():
+                message += f" {held_in_words(held)}"
             hint = (
                 "The run continues. Repeat `hybrid drain`, with a longer `--within`; or end the "
                 "run now with `hybrid stop`: what is left is read when it is resumed."

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from orchestration.backlog import backlog_of
+from orchestration.backlog import backlog_of, held_in_words
 from orchestration.progress.forecast import eta_s
 from sources.common.positions import now_ms, span_ms
 from sources.config.file_source import FileSource
@@ -41,7 +41,8 @@ class SourceStatus(BaseModel):
             out otherwise; None if nothing failed.
         eta_s: Seconds until nothing is left to read, at the rate of the last minutes; None if it
             does not run, or that is unknown.
-        note: A sentence about a changed declaration that has no effect yet; None if there is none.
+        note: A sentence about a changed declaration that has no effect yet, or about input that
+            an open transaction keeps back; None if there is none.
     """
 
     source: str
@@ -72,15 +73,20 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
     source = loaded.pipeline.source(name)
     lag: int | None = None
     lag_error: ErrorReport | None = None
+    held = 0
     is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     if is_live and beat is not None:
         try:
-            lag = backlog_of(PipelineContext(loaded, generation)).reported(beat)
+            backlog = backlog_of(PipelineContext(loaded, generation))
+            lag = backlog.reported(beat)
+            held = backlog.held()
         except (InputError, UnavailableError) as error:
             lag_error = error.report()
     state = _state(loaded, generation, name, beat)
     left = eta_s(read_progress_log(generation, name)) if state == "running" else None
     note = waiting_change(source, generation) if isinstance(source, FileSource) else None
+    if held:
+        note = held_in_words(held)
     return SourceStatus(
         source=name,
         state=state,

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from orchestration import backlog
 from orchestration.backlog import ConnectorWait, backlog_of, wait_until_caught_up
 from orchestration.database_log import describe_unread
+from orchestration.supervision.source_status import source_status
+from services.broker import create_topic
 from sources.common.positions import Offsets, TopicPartition
+from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.orchestration.supervision.live_case import LiveCase
+from tests.services.processes import wait_for
 
 TOPIC = {
     "type": "kafka",
@@ -35,6 +42,9 @@ class Log:
 
     def log_end(self) -> Offsets:
         return {FIRST: 1000, SECOND: 1000}
+
+    def high_watermark(self) -> Offsets:
+        return self.log_end()
 
 
 @pytest.fixture
@@ -129,3 +139,61 @@ def test_what_a_connector_has_received_but_not_confirmed_is_in_the_topic_once_th
 def test_without_a_captured_database_no_connector_is_waited_for(case: LiveCase) -> None:
     connector = ConnectorWait(PipelineContext(case.loaded, case.generation))
     assert (connector.is_behind(9, None), connector.text) == (False, "")
+
+
+@pytest.mark.kafka
+class TestATransactionThatIsOpen:
+    """A hundred committed records behind the first record of another producer's transaction."""
+
+    @pytest.fixture
+    def live(self, tmp_path: Path, servers: str) -> Iterator[LiveCase]:
+        topic = f"events-{uuid.uuid4().hex[:8]}"
+        create_topic(servers, topic, 1, {"retention.ms": "-1"})
+        settings = {"bootstrap.servers": servers}
+        self.open = Producer({**settings, "transactional.id": uuid.uuid4().hex})
+        self.open.init_transactions()
+        self.open.begin_transaction()
+        self.open.produce(topic, b"{}")
+        self.open.flush()
+        others = Producer(settings)
+        for _ in range(100):
+            others.produce(topic, b"{}")
+        others.flush()
+        source = {**TOPIC, "topic": topic, "bootstrap_servers": servers}
+        case = LiveCase(tmp_path, inbox=source)
+        # What can be read was.
+        case.launch("a", offsets={topic: {"0": 0}})
+        yield case
+        # Its threads would look for a broker that has ended.
+        del self.open
+
+    def test_nothing_else_waits_but_it_is_told_what_it_keeps_back(self, live: LiveCase) -> None:
+        context = PipelineContext(live.loaded, live.generation)
+        beat = read_heartbeat(live.generation, "inbox")
+        counter = backlog_of(context)
+        assert (counter.waiting(beat), counter.held()) == (0, 101)
+        # A drain waits for it.
+        assert backlog_of(context, as_of_now=True).waiting(beat) == 101
+        found = source_status(live.loaded, live.generation, "inbox")
+        assert found.lag == 0
+        assert found.note is not None
+        assert found.note.startswith("101 offsets of its topics can't be read yet")
+        self.open.commit_transaction()
+        wait_for(lambda: backlog_of(context).held() == 0, "the commit", 30)
+        assert backlog_of(context).waiting(beat) == 102
+        assert source_status(live.loaded, live.generation, "inbox").note is None
+
+    def test_the_wait_says_so_and_ends_if_it_stays_open(
+        self, live: LiveCase, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said: list[tuple[int, str]] = []
+        monkeypatch.setattr(backlog, "OPEN_S", 0.0)
+        context = PipelineContext(live.loaded, live.generation)
+        with (
+            live.alive(),
+            pytest.raises(RunError, match=r"has not caught up .* 101 offsets") as told,
+        ):
+            wait_until_caught_up(context, lambda count, unit: said.append((count, unit)))
+        assert said[0] == (101, "records behind an open transaction")
+        assert "kafka-transactions.sh" in told.value.hint
+        self.open.abort_transaction()

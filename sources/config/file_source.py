@@ -402,6 +402,12 @@ class FileSource(BadRecords):
             raise ValueError(message)
 
     def _check_format(self) -> None:
+        if self.format != "csv" and self.csv != CsvOptions():
+            message = (
+                f"`csv` has no meaning with `format: {self.format}`. Remove it, or declare "
+                "`format: csv`."
+            )
+            raise ValueError(message)
         if self.format in ("json", "csv") and not self.columns:
             message = (
                 f"`schema` is needed: {self.format} files do not carry their column types. Declare "

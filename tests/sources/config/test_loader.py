@@ -72,6 +72,18 @@ def test_hdfs_without_a_namenode_is_the_declared_one_or_refused(tmp_path: Path) 
     assert "without scheme and path" in refusal(tmp_path, hdfs={"namenode": "hdfs://lake"})
 
 
+def test_the_dialect_of_csv_has_no_meaning_with_another_format(tmp_path: Path) -> None:
+    history = {**GOOD["sources"][0], "format": "parquet"}
+
+    def sources(**csv: Any) -> list[dict[str, Any]]:
+        return [{**history, "csv": csv}, GOOD["sources"][1]]
+
+    text = refusal(tmp_path, sources=sources(delimiter=";"))
+    assert "`csv` has no meaning with `format: parquet`. Remove it" in text
+    # As a declaration is written out with all of its defaults.
+    assert load_pipeline(write(tmp_path, sources=sources(delimiter=",")), {"TOPIC": "t"})
+
+
 def test_google_holds_sources_and_neither_state_nor_target(tmp_path: Path) -> None:
     history = {**GOOD["sources"][0], "path": "gs://lake/in/*"}
     path = write(tmp_path, sources=[history, GOOD["sources"][1]])

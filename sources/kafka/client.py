@@ -23,6 +23,7 @@ from sources.errors import HybridError, InputError, UnavailableError
 from sources.kafka.address import resolve_bootstrap
 from sources.kafka.consumer import QUIET, scan
 from sources.kafka.failures import describe, is_electing, request_failed
+from sources.kafka.headers import headers_of
 
 # librdkafka compares each answer with all partitions of a request.
 _PARTITIONS_PER_REQUEST = 500
@@ -228,7 +229,7 @@ class KafkaLog:
                 message.timestamp()[1],
                 message.value(),
                 message.key(),
-                message.headers(),
+                headers_of(message),
             )
             records.append(record)
             counts[partition] += 1

@@ -19,9 +19,10 @@ from sources.common.positions import Offsets, TopicPartition
 from sources.common.schema import TIMESTAMP
 from sources.config.kafka_source import KafkaSource
 from sources.decoding.conversion import BadValue, to_arrow_array
-from sources.decoding.decoder import NO_VALUE, RowDecoder
+from sources.decoding.decoder import NO_TEXT_HEADER, NO_VALUE, RowDecoder
 from sources.decoding.record_columns import RecordPart
 from sources.kafka.client import KafkaLog
+from sources.kafka.headers import NOT_TEXT, headers_of
 
 BATCH_RECORDS = 50_000
 # Columns of every record: its position, its timestamp, and why it is bad.
@@ -177,11 +178,13 @@ class _RecordConverter:
         """Return the part of a Kafka record that ``include`` declares for a column.
 
         Raises:
-            BadValue: The column is text, and the record's key is not.
+            BadValue: The column is text, and the record's key, or the name of a header, is not.
         """
         part: RecordPart = self._include[name]
         if part == "headers":
-            headers = message.headers()
+            headers = headers_of(message)
+            if any(NOT_TEXT in key for key, _ in headers or []):
+                raise BadValue(NO_TEXT_HEADER)
             return headers and [{"key": key, "value": value} for key, value in headers]
         if part == "timestamp":
             return pa.scalar(message.timestamp()[1] * 1000, TIMESTAMP).as_py()

@@ -21,11 +21,18 @@ from sources.common.schema import ddl, parse_schema, parse_type
 from sources.config.kafka_source import KafkaSource
 from sources.config.rules import NO_RULES, RowRules
 from sources.decoding.changes.record_keys import RecordKeys
-from sources.decoding.decoder import DECLARE_TOMBSTONE, NO_VALUE, REFUSED_TOMBSTONE, RowDecoder
+from sources.decoding.decoder import (
+    DECLARE_TOMBSTONE,
+    NO_TEXT_HEADER,
+    NO_VALUE,
+    REFUSED_TOMBSTONE,
+    RowDecoder,
+)
 from sources.decoding.json_batches import read_objects, supports_schema
 from sources.decoding.record_columns import RecordPart
 from sources.decoding.value_formats.raw_values import RAW_COLUMN
 from sources.errors import InputError
+from sources.kafka.headers import NOT_TEXT
 from sources.planning.key_of_changes import known_key
 from sources.planning.plan import Plan
 from sources.state.generation import Generation
@@ -301,11 +308,19 @@ def _wrong(
     """
     has_none = F.col(VALUE).isNull()
     keys = [F.col(name) for name in _text_keys(source, columns)]
+    headers = [name for name, what in source.record_columns.items() if what == "headers"]
     bad_keys = [key.isNotNull() & ~F.is_valid_utf8(key) for key in keys]
     return [
         (has_none if is_read is None else ~is_read & has_none, NO_VALUE),
         *((is_bad, "the key is no UTF-8 text") for is_bad in bad_keys),
+        *((_has_no_text(name), NO_TEXT_HEADER) for name in headers),
     ]
+
+
+def _has_no_text(headers: str) -> Column:
+    """Return whether a header has a name that is no UTF-8 text, which Java replaces."""
+    found = F.exists(F.col(headers), lambda header: header["key"].contains(NOT_TEXT))
+    return F.coalesce(found, F.lit(False))
 
 
 def _first_reason(wrong: list[tuple[Column, str]]) -> Column:

@@ -15,6 +15,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.decoding.batch_cursor import Mask
 from sources.kafka.address import resolve_bootstrap
 from sources.kafka.consumer import consumer_settings
+from sources.kafka.headers import headers_of
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split
 from sources.planning.topic_range import RANGE_SPLITS
@@ -146,8 +147,8 @@ def _times(records: Fetched) -> pa.Array:
 
 def _headers(records: Fetched) -> pa.Array:
     found = [
-        message.headers() and [{"key": key, "value": value} for key, value in message.headers()]
-        for message in records.messages
+        None if headers is None else [{"key": key, "value": value} for key, value in headers]
+        for headers in map(headers_of, records.messages)
     ]
     return pa.array(found, _HEADERS.type)
 

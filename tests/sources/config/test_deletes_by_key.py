@@ -96,7 +96,8 @@ class TestTheSampleOfAPlan:
     def fit(self, source: KafkaSource, *records: LogRecord) -> list[str]:
         columns = source.declared_columns
         assert columns is not None
-        return fit_sample(source, "history", columns, [GOOD, *records])
+        pipeline = declared().model_copy(update={"sources": [source]})
+        return fit_sample(pipeline, source, "history", columns, [GOOD, *records])
 
     @pytest.mark.parametrize("policy", ["fail", "drop", "quarantine"])
     def test_it_is_refused_until_it_is_declared(self, policy: str) -> None:

@@ -99,8 +99,8 @@ def ms(number: int) -> datetime:
 
 PRICE = ("decimal(9,2)", Decimal("1.50"))
 MANY = ("array<timestamp>", [NOON])
-FIRST = [{"name": "id", "type": "int"}, {"name": "cust", "type": "string"}]
-SECOND = [
+FIRST: list[dict[str, Any]] = [{"name": "id", "type": "int"}, {"name": "cust", "type": "string"}]
+SECOND: list[dict[str, Any]] = [
     {"name": "customer", "type": "string"},
     {"name": "note", "type": ["null", "string"], "default": None},
     {"name": "id", "type": "long"},

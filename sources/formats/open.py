@@ -54,8 +54,11 @@ def readable_region(region: Region) -> Region:
 
 
 def in_file(error: InputError, path: str) -> InputError:
-    """Return an error with the file that it is about; the same one if it names a file already."""
-    if "file" in error.fields:
+    """Return an error with the file that it is about; the same one if it names a file already.
+
+    So is one of a kind of its own, which tells more than a file.
+    """
+    if "file" in error.fields or type(error) is not InputError:
         return error
     found = InputError(f"{path}: {error.message}", error.hint, **error.fields)
     found.fields["file"] = path

@@ -187,11 +187,12 @@ class FileSource(BadRecords):
 
     @property
     def names_inside(self) -> list[str] | None:
-        """Names of the declared columns in any of the files; None if the files decide."""
+        """Names that declared columns may have in a file; None if the files decide."""
         if self.columns is None:
             return None
         drift = self.schema_drift or SchemaDrift()
-        return [*self.columns, *(old for old, new in drift.renamed.items() if new in self.columns)]
+        others = (old for old, new in drift.renamed.items() if new in self.columns)
+        return [*self.columns, *others, *self.partitions]
 
     @property
     def column_names(self) -> list[str] | None:

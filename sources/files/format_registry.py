@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sources.config.file_source import FileSource
 from sources.files.drifted_files import DriftedFiles
+from sources.files.partition_columns import PartitionedFiles
 from sources.formats.base import Format
 from sources.formats.csv import Csv
 from sources.formats.json_lines import JsonLines
@@ -23,7 +24,9 @@ def format_of(source: FileSource) -> Format:
         KeyError: The format has no reader here.
     """
     form = _reader_of(source)
-    return form if source.drift is None else DriftedFiles(form, source.drift)
+    if source.drift is not None:
+        form = DriftedFiles(form, source.drift)
+    return PartitionedFiles(form, source.partitions) if source.partitions else form
 
 
 def _reader_of(source: FileSource) -> Format:

@@ -6,7 +6,7 @@ enumerator).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import overload
 
@@ -25,6 +25,7 @@ from sources.errors import InputError
 from sources.files.arrival import in_order_of_arrival
 from sources.files.delta_table import list_table
 from sources.files.layouts import Layout, with_files
+from sources.files.partition_columns import without_partitions
 from sources.files.sampled_splits import sampled_splits
 from sources.files.sampler import Sampler
 from sources.files.schema_drift import Unified, check_names, unify
@@ -41,8 +42,12 @@ from sources.files.split_table import (
 from sources.files.table_files import TableFiles, require_names
 from sources.files.table_times import times_within
 from sources.files.time_range import in_range, in_range_by_folder, time_limits, within_limits
-from sources.formats.event_times import EVERY_TIME, TimeLimits, table_of_ranges
-from sources.formats.parquet import read_footers
+from sources.formats.event_times import (
+    EVERY_TIME,
+    TimeLimits,
+    table_of_ranges,
+)
+from sources.formats.parquet import Footers, read_footers
 from sources.formats.regions import Region
 from sources.formats.text import TEXT_COLUMNS
 from sources.storage.base import table_of
@@ -258,9 +263,8 @@ def _parquet_splits(
     columns, first = declared, files["path"][0].as_py()
     event = _event_column(source, event_time)
     chunks = []
-    names = declared.names if declared is not None else None
     parsed: str | None = None
-    for footers in read_footers(files["path"].to_pylist(), event, names, stores):
+    for footers in _footers(source, event, files, stores):
         for path, schema in footers.schemas:
             columns = schema if columns is None else filled_schema(columns, schema)
             if rows := differences(columns, filled_schema(schema, columns)):
@@ -283,11 +287,10 @@ def _drifted_splits(
     And the path of the first file that Spark's own reader does not take, if there is one.
     """
     event = _event_column(source, event_time)
-    names = source.names_inside
     schemas: list[tuple[str, pa.Schema]] = []
     chunks, layout_of = [], []
     parsed: str | None = None
-    for footers in read_footers(files["path"].to_pylist(), event, names, stores):
+    for footers in _footers(source, event, files, stores):
         known = [schema for _, schema in schemas]
         new = [each for each in footers.schemas if each[1] not in known]
         schemas += new
@@ -300,6 +303,18 @@ def _drifted_splits(
     unified = unify(source, schemas, counts, planned)
     files = files.append_column("layout", pa.array(layout_of, pa.int64()))
     return assemble(files, pa.concat_tables(chunks)), unified, parsed
+
+
+def _footers(
+    source: FileSource, event: EventColumn, files: pa.Table, stores: Stores
+) -> Iterator[Footers]:
+    """Yield what the footers of Parquet files say, without partition columns that they hold."""
+    paths = files["path"].to_pylist()
+    first = 0
+    for footers in read_footers(paths, event, source.names_inside, stores):
+        own = paths[first : first + len(footers.schema_of)]
+        first += len(own)
+        yield without_partitions(footers, own, parse_schema(source.partitions), stores)
 
 
 def _event_column(source: FileSource, event_time: str) -> EventColumn:

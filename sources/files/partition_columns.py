@@ -1,0 +1,150 @@
+"""Partition columns that files hold, too: the folder's value counts, and has to be theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.common.schema import parse_schema, type_name
+from sources.errors import InputError
+from sources.formats.base import Format
+from sources.formats.lines import OnBad, refuse
+from sources.formats.parquet import Footers
+from sources.formats.parquet_file import parquet_file
+from sources.formats.regions import Region
+from sources.formats.row_check import RowCheck
+from sources.storage.partitions import partition_of, typed, values_of
+from sources.storage.stores import Stores
+
+_THREADS = 16
+
+
+class PartitionedFiles:
+    """Reader of files of a format whose folders tell values of columns.
+
+    Implements :class:`sources.formats.base.Format`. Files that declare these columns themselves are
+    refused where they hold another value.
+
+    Args:
+        form: Reader of the format.
+        partitions: Partition columns and their Spark SQL types.
+    """
+
+    def __init__(self, form: Format, partitions: Mapping[str, str]) -> None:
+        self._form, self._partitions = form, parse_schema(partitions)
+        self.title, self.splits, self.checks = form.title, form.splits, form.checks
+
+    def columns(self, file: pa.NativeFile) -> pa.Schema | None:
+        """Return the columns that a file declares, without partition columns.
+
+        Raises:
+            InputError: Spark has no type for a column.
+            pyarrow.ArrowException: The file is damaged.
+        """
+        own = self._form.columns(file)
+        return None if own is None else _without(own, self._partitions.names)
+
+    def rows(self, file: pa.NativeFile) -> int | None:
+        """Return the number of rows, as :meth:`sources.formats.base.Format.rows` does.
+
+        Raises:
+            pyarrow.ArrowException: The file is damaged.
+        """
+        return self._form.rows(file)
+
+    def read(
+        self,
+        file: pa.NativeFile,
+        region: Region,
+        columns: pa.Schema,
+        bad: OnBad = refuse,
+        check: RowCheck | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a region, and compare their partition columns with the folder's name.
+
+        Yields:
+            Batches with exactly ``columns``, in the order of the file.
+
+        Raises:
+            InputError: A row has another value than the folder.
+            pyarrow.ArrowException: The file is damaged, or a value does not fit its column.
+        """
+        own = self._form.columns(file)
+        held = [] if own is None else [own.field(name) for name in self._both(own)]
+        for rows in self._form.read(file, region, pa.schema([*columns, *held]), bad, check):
+            for each in held:
+                _require_equal(region.path, self._partitions.field(each.name), rows[each.name])
+            yield rows.select(columns.names) if held else rows
+
+    def _both(self, own: pa.Schema) -> list[str]:
+        return [name for name in self._partitions.names if name in own.names]
+
+
+def _without(columns: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([each for each in columns if each.name not in names])
+
+
+def without_partitions(
+    footers: Footers, paths: Sequence[str], partitions: pa.Schema, stores: Stores
+) -> Footers:
+    """Return what the footers of Parquet files say, without the partition columns that they hold.
+
+    These are read, and compared with the folders' names.
+
+    Args:
+        footers: The footers.
+        paths: The files, in the same order.
+        partitions: The partition columns.
+        stores: Storages that the files may be in.
+
+    Raises:
+        InputError: A file holds another value than its folder's name; or it can't be read.
+    """
+    names = partitions.names
+    held = [[name for name in names if name in schema.names] for _, schema in footers.schemas]
+    files = {path: held[of] for path, of in zip(paths, footers.schema_of, strict=True) if held[of]}
+
+    def check(path: str) -> None:
+        try:
+            with stores.of(path).open(path) as stream, parquet_file(stream) as file:
+                table = file.read(columns=files[path])
+        except (OSError, pa.ArrowException) as error:
+            message = f"{path} can't be read as Parquet: {str(error).strip().removesuffix('.')}."
+            hint = "Write the file again, or move it out of the source's folder; then plan again."
+            raise InputError(message, hint, file=path) from None
+        for name in files[path]:
+            for values in table[name].chunks:
+                _require_equal(path, partitions.field(name), values)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(check, files))
+    schemas = [(path, _without(schema, names)) for path, schema in footers.schemas]
+    return footers._replace(schemas=schemas)
+
+
+def _require_equal(path: str, column: pa.Field, values: pa.Array) -> None:
+    folder = path.rpartition("/")[0]
+    text = values_of(partition_of(folder, [column.name]))[column.name]
+    wanted = typed(text, column.type)
+    try:
+        found = values.cast(column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        # Values that are no values of the declared type are others than the folder's.
+        found = pa.nulls(len(values), column.type)
+    is_same = values.is_null() if text is None else pc.fill_null(pc.equal(found, wanted), False)
+    first = pc.index(is_same, pa.scalar(False)).as_py()
+    if first < 0:
+        return
+    message = (
+        f"{path}: column `{column.name}` is {values[first].as_py()!r} in a row of the file, and "
+        f"{text!r} by its folder, read as {type_name(column.type)}."
+    )
+    hint = (
+        f"Remove `{column.name}` from `partitions`, so that the file's own column is read; or move "
+        "the file to the folder of its value; or, if the two mean the same, declare the column's "
+        "type under `partitions`. Then plan again (`hybrid plan P`)."
+    )
+    raise InputError(message, hint, file=path, column=column.name, value=str(values[first]))

@@ -51,7 +51,7 @@ from sources.formats.parquet import Footers, read_footers
 from sources.formats.regions import Region
 from sources.formats.text import TEXT_COLUMNS
 from sources.storage.base import table_of
-from sources.storage.listing import find_files, match_files
+from sources.storage.listing import find_files, match_files, require_no_table_above
 from sources.storage.partitions import by_folder, check_partitions, partition_of
 from sources.storage.stores import Stores
 
@@ -121,6 +121,7 @@ def list_source(
         files = new_files(loaded, source, known)
         if not files.num_rows:
             return None
+        require_no_table_above(source.name, files, source.patterns, loaded.folder, stores)
     return list_splits(source, pipeline.event_time.column, files, stores, limits, planned)
 
 
@@ -139,7 +140,7 @@ def new_files(loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray
         InputError: A storage refuses.
         UnavailableError: A storage does not answer.
     """
-    files = match_files(source.patterns, loaded.folder, loaded.pipeline.stores)
+    files = match_files(source.name, source.patterns, loaded.folder, loaded.pipeline.stores)
     return files.filter(pc.invert(pc.is_in(files["path"], known)))
 
 

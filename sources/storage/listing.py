@@ -20,6 +20,7 @@ import pyarrow as pa
 from sources.errors import InputError
 from sources.storage.base import FILES, Children, table_of
 from sources.storage.stores import Stores
+from sources.storage.table_folders import logs_above, logs_among, refuse_tables
 
 _MAGIC = re.compile(r"[*?\[]")
 _WORKERS = 16
@@ -49,8 +50,8 @@ class _Visit(NamedTuple):
 def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Table:
     """Return the files that a source's globs match, sorted by path; at least one.
 
-    Names that begin with ``_`` or ``.`` are left out, as in Spark; a folder stands for all files
-    below it.
+    Names of files and folders that are no data (:func:`is_data`) are left out; a folder stands for
+    all files below it.
 
     Args:
         name: Name of the source, for messages.
@@ -62,10 +63,12 @@ def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores)
         A table of schema :data:`sources.storage.base.FILES`.
 
     Raises:
-        InputError: Nothing matches, a storage refuses, or the scheme of a path is not supported.
+        InputError: Nothing matches, a storage refuses, the scheme of a path is not supported, or a
+            file can't be read as one (:func:`match_files`).
         UnavailableError: A storage does not answer.
     """
-    files = match_files(patterns, folder, stores)
+    files = match_files(name, patterns, folder, stores)
+    require_no_table_above(name, files, patterns, folder, stores)
     if not files.num_rows:
         message = f"Source `{name}`: no file matches {', '.join(patterns)}."
         hint = (
@@ -76,13 +79,36 @@ def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores)
     return files
 
 
-def match_files(patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Table:
-    """Return the files that globs match, sorted by path; there may be none.
-
-    Names that begin with ``_`` or ``.`` are left out, as in Spark; a folder stands for all files
-    below it. A file that several globs match is returned once.
+def require_no_table_above(
+    name: str, files: pa.Table, patterns: Sequence[str], folder: Path, stores: Stores
+) -> None:
+    """Refuse files that globs match inside of a table, of whose folder only a part is listed.
 
     Args:
+        name: Name of the source, for messages.
+        files: The files.
+        patterns: Globs of the source.
+        folder: Folder that relative globs start from.
+        stores: Storages of the pipeline.
+
+    Raises:
+        InputError: A folder above a glob is that of a table.
+        UnavailableError: A storage does not answer.
+    """
+    if files.num_rows:
+        bases = {parse_glob(pattern, folder).base for pattern in patterns}
+        logs = [log for base in sorted(bases) for log in logs_above(base, stores)]
+        refuse_tables(name, files["path"].to_pylist(), logs)
+
+
+def match_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Table:
+    """Return the files that globs match, sorted by path; there may be none.
+
+    Names of files and folders that are no data (:func:`is_data`) are left out; a folder stands for
+    all files below it. A file that several globs match is returned once.
+
+    Args:
+        name: Name of the source, for messages.
         patterns: Globs.
         folder: Folder that relative globs start from.
         stores: Storages of the pipeline.
@@ -91,12 +117,23 @@ def match_files(patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Tab
         A table of schema :data:`sources.storage.base.FILES`.
 
     Raises:
-        InputError: A storage refuses, or the scheme of a path is not supported.
+        InputError: A storage refuses, the scheme of a path is not supported, a file is one of a
+            table, or its path has an empty part, which Hadoop's paths can't have.
         UnavailableError: A storage does not answer.
     """
     globs = [parse_glob(pattern, folder) for pattern in patterns]
-    tables = [table for glob in globs for table in _matches(glob, stores)]
+    logs: list[str] = []
+    tables = [table for glob in globs for table in _matches(glob, stores, logs)]
     files = pa.concat_tables([FILES.empty_table(), *tables])
+    paths = files["path"].to_pylist()
+    refuse_tables(name, paths, logs)
+    if odd := next((path for path in paths if "//" in path.partition("://")[2]), None):
+        message = (
+            f"Source `{name}`: the key of {odd} has an empty part between two slashes, and Spark's "
+            "paths can't name it."
+        )
+        hint = "Copy the object to a key without `//`, or let `path` not match it; then plan again."
+        raise InputError(message, hint, source=name, file=odd)
     if len(globs) > 1:
         files = files.group_by("path", use_threads=False).aggregate(
             [(column, "first") for column in FILES.names[1:]]
@@ -126,7 +163,8 @@ def parse_glob(pattern: str, folder: Path) -> Glob:
     return Glob(base if "://" in base else os.path.normpath(base), tuple(parts[fixed:]))
 
 
-def _matches(glob: Glob, stores: Stores) -> Iterable[pa.Table]:
+def _matches(glob: Glob, stores: Stores, logs: list[str]) -> Iterable[pa.Table]:
+    """Yield the files that a glob matches; add to ``logs`` what tells that a folder is a table."""
     storage = stores.of(glob.base)
     if not glob.parts and (file := next(iter(storage.stat([glob.base])))) is not None:
         yield table_of([file])
@@ -138,6 +176,7 @@ def _matches(glob: Glob, stores: Stores) -> Iterable[pa.Table]:
             deeper: list[_Visit] = []
             for visit, children in zip(visits, listed, strict=True):
                 yield _chosen(visit, children)
+                logs += logs_among(visit.folder, children.folders, stores)
                 deeper += _below(visit, children)
             visits = deeper
 
@@ -165,15 +204,22 @@ def _step(visit: _Visit, name: str) -> set[int]:
     return ahead
 
 
-def _is_data(name: str) -> bool:
-    return not name.startswith(("_", "."))
+def is_data(name: str) -> bool:
+    """Return whether a file or folder of this name is data, by Spark's rule (`HadoopFSUtils`).
+
+    Names that begin with ``_`` or ``.`` are not, but for partition folders such as ``_day=1``; nor
+    are files that Hadoop copies at the moment. The folder ``+tmp`` of Kafka Connect's HDFS sink is
+    not, either: its files come again under their final names.
+    """
+    is_hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
+    return not is_hidden and not name.endswith("._COPYING_") and name != "+tmp"
 
 
 def _below(visit: _Visit, children: Children) -> list[_Visit]:
     visits = []
     for folder in children.folders:
         name = folder.rpartition("/")[2]
-        if _is_data(name) and (reached := _step(visit, name)):
+        if is_data(name) and (reached := _step(visit, name)):
             visits.append(_Visit(folder, visit.glob, _closure(visit.glob, reached)))
     return visits
 
@@ -187,5 +233,5 @@ def _chosen(visit: _Visit, children: Children) -> pa.Table:
     for path in children.files["path"].to_pylist():
         name = path.rpartition("/")[2]
         fits = takes_all or any(fnmatchcase(name, end) for end in ends)
-        chosen.append(fits and _is_data(name))
+        chosen.append(fits and is_data(name))
     return children.files.filter(pa.array(chosen, pa.bool_()))

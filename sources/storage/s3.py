@@ -80,7 +80,8 @@ class S3Storage:
             InputError: The store refuses: no such bucket, or no permission.
         """
         bucket, prefix = split(folder)
-        prefix = f"{prefix}/" if prefix else ""
+        # Below a bucket there may be keys that begin with a slash.
+        prefix = f"{prefix}/" if prefix or folder.endswith(f"//{bucket}/") else ""
         folders: list[str] = []
 
         def files() -> Iterator[File]:
@@ -88,7 +89,8 @@ class S3Storage:
                 Bucket=bucket, Prefix=prefix, Delimiter="/"
             )
             for page in pages:
-                names = (part["Prefix"].rstrip("/") for part in page.get("CommonPrefixes", []))
+                # Not all slashes: below `in/` there may be keys that begin with `in//`.
+                names = (part["Prefix"][:-1] for part in page.get("CommonPrefixes", []))
                 folders.extend(f"s3://{bucket}/{name}" for name in names)
                 for item in page.get("Contents", []):
                     if item["Key"] != prefix:

@@ -7,6 +7,7 @@ line by line (:mod:`orchestration.audit.readers.lines`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from glob import escape
 from itertools import islice
@@ -47,6 +48,7 @@ from sources.hybrid import Boundedness
 from sources.storage.delta import query_rows
 
 _BATCH_ROWS = 50_000
+_NO_DATA = re.compile(r"\.|_[^=]*$|.*\._COPYING_$|\+tmp$")
 
 
 class LeftOut(NamedTuple):
@@ -84,8 +86,9 @@ class AuditFiles:
         """Return the local paths of all files that a source's globs match, sorted.
 
         A folder stands for all files below it. As in Spark, names that begin with ``_`` or ``.``
-        are no data. The search does not use :mod:`sources.storage.listing`, so that a file that
-        one of the two overlooks is reported as a difference. Files in S3 and HDFS are copied.
+        are no data, but for partition folders; nor is what a sink or Hadoop has not completed. The
+        search does not use :mod:`sources.storage.listing`, so that a file that one of the two
+        overlooks is reported as a difference. Files in S3 and HDFS are copied.
 
         Raises:
             InputError: The source is bounded and no file matches, or a store refuses.
@@ -222,7 +225,7 @@ def _matching_files(pattern: str, folder: Path) -> Iterator[Path]:
     for match in base.glob(str(Path(*magic))) if magic else [base]:
         for file in match.rglob("*") if match.is_dir() else [match]:
             names = file.relative_to(base).parts
-            if file.is_file() and not any(name.startswith(("_", ".")) for name in names):
+            if file.is_file() and not any(map(_NO_DATA.match, names)):
                 yield file
 
 

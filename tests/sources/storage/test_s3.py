@@ -116,6 +116,20 @@ def test_an_object_that_was_rewritten_or_deleted_is_noticed(endpoint: str, bucke
     ]
 
 
+@pytest.mark.parametrize("key", ["in//a.parquet", "/in/a.parquet", "in/x///a.parquet"])
+def test_a_key_with_an_empty_part_is_refused_where_it_matches(
+    endpoint: str, bucket: str, key: str
+) -> None:
+    writer, stores = client(endpoint), Stores(S3Settings(endpoint=endpoint))
+    for each in (key, "in/b.parquet", "in/x/c.parquet"):
+        writer.put_object(Bucket=bucket, Key=each, Body=b"x")
+    with pytest.raises(InputError) as caught:
+        find_files("h", [f"s3://{bucket}/**"], Path("/"), stores)
+    assert f"the key of s3://{bucket}/{key} has an empty part" in str(caught.value)
+    plain = find_files("h", [f"s3://{bucket}/in/b*"], Path("/"), stores)["path"].to_pylist()
+    assert plain == [f"s3://{bucket}/in/b.parquet"]
+
+
 def test_a_bucket_that_is_not_there_is_named(endpoint: str, bucket: str) -> None:
     stores = Stores(S3Settings(endpoint=endpoint))
     with pytest.raises(InputError, match="s3://other-bucket/in can't be listed at http") as caught:

@@ -233,7 +233,10 @@ def write_stream(
     truncation = Truncation(sink, generation) if pipeline.follows_truncates else None
     barriers = None if pipeline.cuts is None else Barriers(sink, target, generation, truncation)
     small = None
-    if isinstance(pipeline.sources[-1], KafkaSource) and not Shape(rows).stateful:
+    last = pipeline.sources[-1]
+    # A range of offsets is read by its plan, in batches of its own.
+    is_followed = isinstance(last, KafkaSource) and last.until is None
+    if is_followed and not Shape(rows).stateful:
         small = SmallBatches(generation.checkpoint, len(pipeline.sources) - 1)
 
     def write(batch: DataFrame, batch_id: int) -> None:

@@ -332,3 +332,20 @@ def stop_after_first_batch(spark: SparkSession, loaded: LoadedPipeline) -> int:
         return run_bounded(spark, context, name, reporter, stop)
     finally:
         watcher.join()
+
+
+def test_a_chain_that_ends_with_a_range_merges_it(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history(range(100), files=2)
+    case.produce(range(50, 200))
+
+    def edit(document: dict[str, Any]) -> None:
+        document["sources"][1]["until"] = "latest"
+        document["sink"] |= {"mode": "merge", "sequence": "v"}
+
+    loaded = case.pipeline(edit)
+    run_history(spark, loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (200, {})

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import duckdb
 
 from orchestration.audit.compare import json_value, key_of
+from orchestration.audit.maps import sort_maps
 from orchestration.audit.report import EXAMPLES, AuditExample
 from orchestration.audit.sql import columns_of, count_rows
 from sources.common.sql_names import column_list, literal, quoted
@@ -38,6 +39,7 @@ def create_input(
     Returns:
         The number of ambiguous keys, and examples, one for each column whose values differ.
     """
+    sort_maps(connection, _ROWS)
     resolve_unchanged_values(connection, pipeline.sink)
     apply_truncates(connection, pipeline)
     columns = [name for name in columns_of(connection, _ROWS) if name != "_place"]

@@ -196,8 +196,9 @@ def _getter(field: FieldDescriptor, known: dict[str, _Read]) -> _Read:
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
         of_value = _single(kind.fields_by_name["value"], known)
+        # Each process has the entries in an order of its own.
         return lambda message: {
-            key: of_value(value) for key, value in getattr(message, name).items()
+            key: of_value(value) for key, value in sorted(getattr(message, name).items())
         }
     single = _single(field, known)
     if field.is_repeated:

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.audit.readers.deleted_rows import DeletedRows
+from orchestration.audit.readers.lacking_values import LackingValues
 from orchestration.audit.sql import create_empty_table, insert_arrow
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.schema import TIMESTAMP
@@ -126,6 +127,7 @@ class _RecordConverter:
             [pa.field(n, kind) for n, kind in columns.items() if n not in source.record_columns]
         )
         self._decoder = None
+        self._lacking = LackingValues.of_source(source)
         self._deleted = DeletedRows.of_source(source, self._of_value)
         values = [_VALUE]
         if source.value.parser != "json":
@@ -169,7 +171,11 @@ class _RecordConverter:
                 return [json.dumps(row, default=str)]
             return [row.get(name) for name in self._of_value.names]
         if self._decoder is not None:
-            return self._decoder.decode(value)
+            decoded = self._decoder.decode(value)
+            if self._lacking is not None and value is not None:
+                named = dict(zip(self._of_value.names, decoded, strict=True))
+                self._lacking.require_none(value, named)
+            return decoded
         if value is None:
             raise BadValue(NO_VALUE)
         return [_text(value, "value")]

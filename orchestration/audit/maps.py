@@ -1,0 +1,63 @@
+"""Maps with their entries in the order of the keys: DuckDB takes the same entries for two maps."""
+
+from __future__ import annotations
+
+import duckdb
+from duckdb.sqltypes import DuckDBPyType
+
+from sources.common.sql_names import literal, quoted
+
+
+def sort_maps(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Put the entries of all maps of a table into the order of their keys, nested ones included.
+
+    Nothing in a map orders its entries: each process that reads a map of Protobuf has them in an
+    order of its own.
+
+    Args:
+        connection: The audit's database.
+        table: SQL name of the table.
+    """
+    rows = connection.sql(f"SELECT * FROM {table}")
+    sorted_by = {
+        name: made
+        for name, kind in zip(rows.columns, rows.types, strict=True)
+        if (made := _sorted(quoted(name), kind)) is not None
+    }
+    if sorted_by:
+        replaced = ", ".join(f"{made} AS {quoted(name)}" for name, made in sorted_by.items())
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {table} AS SELECT * REPLACE ({replaced}) FROM {table}"
+        )
+
+
+def _sorted(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
+    """Return SQL of a value with its maps in order; None if it has none.
+
+    Args:
+        value: SQL of the value.
+        kind: Its type.
+        depth: Number of lists around it.
+    """
+    if kind.id == "map":
+        item = f"x{depth}"
+        (_, _), (_, inside) = kind.children
+        of_value = _sorted(f"{item}.value", inside, depth + 1) or f"{item}.value"
+        entries = f"[{{'key': {item}.key, 'value': {of_value}}} FOR {item} IN map_entries({value})]"
+        return f"map_from_entries(list_sort({entries}))"
+    if kind.id == "list":
+        item = f"x{depth}"
+        made = _sorted(item, kind.children[0][1], depth + 1)
+        return None if made is None else f"[{made} FOR {item} IN {value}]"
+    if kind.id != "struct":
+        return None
+    parts = {
+        name: (member := f"struct_extract({value}, {literal(name)})", _sorted(member, each, depth))
+        for name, each in kind.children
+    }
+    if all(made is None for _, made in parts.values()):
+        return None
+    packed = ", ".join(
+        f"{quoted(name)} := {made or member}" for name, (member, made) in parts.items()
+    )
+    return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({packed}) END"

@@ -1,0 +1,69 @@
+"""Placeholders of long values that a run takes for values: the audit finds them by itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from orchestration.audit.readers.lacking_values import LackingValues
+from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder
+from sources.decoding.conversion import BadValue
+from sources.decoding.decoder import RowDecoder
+from tests.sources.decoding.value_case import ORIGIN, changes_source
+
+CODES = [*PLACEHOLDER.encode()]
+
+
+def change(written: Any) -> bytes:
+    after = {"id": 1, "v": written}
+    return json.dumps({"before": None, "after": after, "source": ORIGIN, "op": "u"}).encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [
+        ("string", PLACEHOLDER),
+        ("array<string>", [PLACEHOLDER]),
+        ("array<bigint>", CODES),
+        ("array<date>", CODES),
+        ("array<double>", [float(code) for code in CODES]),
+        ("array<string>", ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]),
+        ("map<string,string>", {PLACEHOLDER: PLACEHOLDER}),
+    ],
+)
+def test_a_run_that_takes_one_for_a_value_is_found_wrong(
+    kind: str, written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = changes_source({"id": "bigint", "v": kind}, include={"kept": "unchanged"})
+    columns = source.value_schema(source.declared_columns or {})
+    check = LackingValues.of_source(source)
+    assert check is not None
+
+    def audited() -> None:
+        decoded = RowDecoder(source.reader(), columns).decode(change(written))
+        check.require_none(change(written), dict(zip(columns.names, decoded, strict=True)))
+
+    audited()
+    monkeypatch.setattr(Placeholder, "stands_for", lambda *_: False)
+    with pytest.raises(BadValue, match="`v`: a placeholder of the connector was taken for a value"):
+        audited()
+
+
+def test_values_that_only_contain_it_are_values() -> None:
+    check = LackingValues(PLACEHOLDER)
+    for written in (f"{PLACEHOLDER}s", [PLACEHOLDER, "b"], CODES[:-1]):
+        check.require_none(change(written), {"id": 1, "v": written})
+
+
+def test_the_declared_placeholder_counts() -> None:
+    check = LackingValues("hex:7e")
+    with pytest.raises(BadValue, match="placeholder"):
+        check.require_none(change("~"), {"id": 1, "v": "~"})
+    check.require_none(change(PLACEHOLDER), {"id": 1, "v": PLACEHOLDER})
+
+
+def test_other_formats_have_none() -> None:
+    registry = {"url": "http://localhost:1"}
+    assert LackingValues.of_source(changes_source({"id": "bigint"}, registry=registry)) is None

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 
+from orchestration.audit.maps import sort_maps
 from orchestration.audit.report import ROUNDING, AuditExample
 from orchestration.audit.sql import FLOATING, INTEGERS, columns_of, count_rows, error_text
 from sources.common.sql_names import column_list, quoted
@@ -54,7 +55,8 @@ def compare(
 ) -> Comparison:
     """Compare the rows of the tables ``audit.expected`` and ``audit.found`` by key.
 
-    A null equals a null. Values are compared exactly, except for columns with a tolerance.
+    A null equals a null, and maps have no order. Values are compared exactly, except for columns
+    with a tolerance.
 
     Args:
         connection: The audit's database, with both tables, which have the same columns.
@@ -69,6 +71,8 @@ def compare(
             can't compare.
     """
     try:
+        for side in ("expected", "found"):
+            sort_maps(connection, f"audit.{side}")
         counts, examples = _count_by_key(connection, key, limit)
         counts["different"], examples["different"], rounded = _different_rows(
             connection, key, limit, tolerance or {}, without

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 from deltalake import DeltaTable
 
+from orchestration.audit.maps import sort_maps
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import count_rows, duckdb_type, open_database
@@ -142,6 +143,8 @@ def compare_table(
         renamed = ", ".join(f"{quoted(old)} AS {quoted(new)}" for new, old in there.items())
         connection.execute(f"CREATE TABLE source AS SELECT {renamed} FROM ({rows})")
         _create_target(connection, compared, target, present)
+        for side in ("source", "target"):
+            sort_maps(connection, side)
         source, found = count_rows(connection, "source"), count_rows(connection, "target")
         counts, examples = {}, []
         for one, other in (("source", "target"), ("target", "source")):

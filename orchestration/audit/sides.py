@@ -10,7 +10,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from orchestration.audit.expected import ExpectedQuery
-from orchestration.audit.maps import sort_maps
 from orchestration.audit.proven import NotProvenError, not_compared
 from orchestration.audit.sql import FLOATING, INTEGERS, columns_of, error_text
 from sources.common.sql_names import column_list
@@ -76,8 +75,6 @@ def create_sides(
         connection.execute("CREATE TABLE audit.found AS SELECT * FROM audit.expected LIMIT 0")
     else:
         create_target_rows(connection, "found", target, columns)
-    for side in ("expected", "found"):
-        sort_maps(connection, f"audit.{side}")
     _check_columns(connection, key, query)
     if loaded.pipeline.audit is not None:
         _check_tolerance(connection, loaded.pipeline.audit.tolerance, key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -11,6 +11,24 @@ from sources.config.kafka_source import KafkaSource
 from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import DECLARE_TOMBSTONE, REFUSED_TOMBSTONE
 from sources.errors import InputError
+
+
+def tombstone_warnings(source: KafkaSource, settings: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return a warning about a compacted topic, whose records without a value end the run.
+
+    Args:
+        source: Declaration of the topic's source.
+        settings: Configuration of each topic by name, with ``cleanup.policy``.
+    """
+    if source.on_tombstone != "refuse" or source.value.has_tombstones:
+        return []
+    return [
+        f"Topic `{topic}` is compacted: a record with a key and no value, which deletes the row of "
+        "that key elsewhere, ends the run. Declare `on_tombstone: delete` or `ignore` if there are "
+        "any."
+        for topic, of in settings.items()
+        if "compact" in of["cleanup.policy"]
+    ]
 
 
 def without_tombstones(

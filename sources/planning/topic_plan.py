@@ -39,7 +39,7 @@ from sources.kafka.start_offsets import factory_for
 from sources.planning.absent_names import identifying_columns, judge_names
 from sources.planning.arrival_times import arrival_warnings
 from sources.planning.schema_check import compare_sample
-from sources.planning.tombstone_check import without_tombstones
+from sources.planning.tombstone_check import tombstone_warnings, without_tombstones
 
 SAMPLE_RECORDS = 100
 
@@ -376,6 +376,7 @@ def plan_topics(
         likely_overlap=likely,
     )
     warnings += [*unread, *seam_warnings(loaded.pipeline, rule, previous, start, ahead_ms)]
+    warnings += tombstone_warnings(source, settings)
     warnings += _outside(source.name, event_time, times)
     warnings += arrival_warnings(loaded.pipeline, source, timestamp_type)
     if source.start == "latest":

@@ -11,6 +11,7 @@ from sources.common.topic_log import LogRecord
 from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
+from sources.planning.tombstone_check import tombstone_warnings
 from sources.planning.topic_plan import fit_sample
 from tests.sources.decoding.value_case import changes_source
 
@@ -120,3 +121,11 @@ class TestTheSampleOfAPlan:
         source = live(schema={"no": "bigint", "at": "timestamp"})
         with pytest.raises(InputError, match="`id` is no column of the records, which have no, at"):
             self.fit(source, record(1, None, b"1"))
+
+    def test_a_compacted_topic_is_warned_about(self) -> None:
+        compacted = {"t": {"cleanup.policy": "compact,delete"}, "u": {"cleanup.policy": "delete"}}
+        by_default = {"on_tombstone": "refuse", "include": {}}
+        (source,) = declared(APPEND, **by_default).topics
+        (text,) = tombstone_warnings(source, compacted)
+        assert text.startswith("Topic `t` is compacted")
+        assert tombstone_warnings(live(), compacted) == []

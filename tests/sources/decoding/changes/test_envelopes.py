@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from io import BytesIO
 from typing import Any
@@ -186,6 +186,41 @@ def test_a_long_value_that_the_log_does_not_carry_is_bad(
 ) -> None:
     with pytest.raises(BadValue, match=r"is a long value .*REPLICA IDENTITY FULL"):
         decoded(source(server), encoded(server, envelope("u", **change), schema()))
+
+
+def test_arrays_and_times_of_day_of_avro_are_read_by_their_logical_types(
+    server: RegistryServer,
+) -> None:
+    micros = named("long", "io.debezium.time.MicroTimestamp")
+    clock = named("int", "org.apache.kafka.connect.data.Time", logicalType="time-millis")
+    parameters = {"scale": "2"}
+    price = named(
+        "bytes",
+        "org.apache.kafka.connect.data.Decimal",
+        **{"logicalType": "decimal", "scale": 2, "precision": 64, "connect.parameters": parameters},
+    )
+    described = schema(
+        times={"type": "array", "items": micros},
+        prices={"type": "array", "items": price},
+        at_day={"type": "array", "items": clock},
+    )
+    columns = {
+        "times": "array<timestamp>",
+        "prices": "array<decimal(12,2)>",
+        "at_day": "array<int>",
+    }
+    more = {
+        "times": [1_704_067_200_000_001],
+        "prices": [Decimal("1.50")],
+        "at_day": [time(10, 0, 0, 5000)],
+    }
+    declared = changes_source({**COLUMNS, **columns}, registry={"url": server.url})
+    (row,) = decoded(declared, encoded(server, envelope(**more), described))
+    assert [row[name] for name in columns] == [
+        [datetime(2024, 1, 1, microsecond=1, tzinfo=UTC)],
+        [Decimal("1.50")],
+        [36_000_005],
+    ]
 
 
 def test_an_added_column_stops_the_run(server: RegistryServer) -> None:

@@ -13,6 +13,13 @@ with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
     import psycopg
 
 
+# Arrays that Debezium marks where an update left them as they were.
+_MARKED = {
+    *("text[]", "character varying[]", "character[]", "json[]", "jsonb[]", "bytea[]"),
+    *("integer[]", "bigint[]", "date[]", "uuid[]"),
+}
+
+
 def check_columns(
     connection: psycopg.Connection[Any], table: CapturedTable
 ) -> tuple[dict[str, str], list[str]]:
@@ -72,6 +79,18 @@ def check_columns(
             f"Table `{table.name}` has no REPLICA IDENTITY FULL: an update that leaves a long "
             f"value as it was (of {', '.join(long)}; more than 2 kB) does not carry it, and is a "
             "bad record unless `sink.unchanged` keeps the row's value."
+        )
+    unmarked = [
+        name
+        for name, _, _, _, kind, *_ in rows
+        if kind.endswith("[]") and kind not in _MARKED and name in table.columns
+    ]
+    if rows[0][1] != "f" and unmarked:
+        warnings.append(
+            f"Table `{table.name}` has no REPLICA IDENTITY FULL, and Debezium has no placeholder "
+            f"for arrays of all types: an update that leaves a long value of {', '.join(unmarked)} "
+            "as it was carries null in its place, which nothing tells from a null of the database. "
+            f"Run `ALTER TABLE {table.name} REPLICA IDENTITY FULL`."
         )
     warnings += table.warn_of_defaults([name for name, _, _, has_one, *_ in rows if has_one])
     return {row[0]: row[4] for row in rows}, warnings

@@ -139,7 +139,9 @@ def changed_columns(table: ChangedTable, new: Sequence[str], missing: Sequence[s
         hint = (
             f"If {_list(missing)} {'was' if len(missing) == 1 else 'were'} dropped, declare {drop} "
             "(null from then on), then run `hybrid resume P`. If the connector leaves a column "
-            "out, add it to the connector's `column.include.list`."
+            "out, add it to the connector's `column.include.list`. A long array that an update "
+            f"left as it was may lack, too: then run ALTER TABLE {table.name} REPLICA IDENTITY "
+            f"FULL, {table.new_start}."
         )
     return InputError(message, hint, table=table.name, column=[*new, *missing][0])
 

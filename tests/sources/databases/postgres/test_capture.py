@@ -11,7 +11,10 @@ import pytest
 
 from services.postgres import LocalPostgres
 from sources.config.sink import Sink
+from sources.config.snapshot import SnapshotOptions
+from sources.databases.captured_table import CapturedTable
 from sources.databases.postgres.capture import require_capturable
+from sources.databases.postgres.checks import check_columns
 from sources.errors import InputError
 
 pytestmark = pytest.mark.slow
@@ -134,3 +137,25 @@ def test_of_a_large_object_only_the_number_is_captured(connection: Connection) -
         connection.execute("CREATE TABLE x (id int PRIMARY KEY, note oid)")
         (warning,) = warned(connection, "x")
         assert "its content is in no log of changes" in warning
+
+
+def test_arrays_that_debezium_can_not_mark_as_unchanged_are_warned_about(
+    connection: Connection,
+) -> None:
+    kinds = {"id": "int", "words": "text[]", "prices": "numeric[]", "seen": "timestamptz[]"}
+    table = CapturedTable(
+        source="snapshot",
+        name="public.x",
+        options=SnapshotOptions(dsn="postgresql://h/d", slot="s"),
+        columns=dict.fromkeys(kinds, "string"),
+        ignored=[],
+        sink=MERGE,
+    )
+    declared = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    with connection.transaction(force_rollback=True):
+        connection.execute(f"CREATE TABLE x ({declared}, PRIMARY KEY (id))")
+        _, warnings = check_columns(connection, table)
+        (text,) = [each for each in warnings if "has no placeholder" in each]
+        assert "a long value of prices, seen as it was carries null" in text
+        connection.execute("ALTER TABLE x REPLICA IDENTITY FULL")
+        assert check_columns(connection, table)[1] == []

@@ -209,7 +209,7 @@ def test_arrays_and_times_of_day_of_avro_are_read_by_their_logical_types(
         "prices": "array<decimal(12,2)>",
         "at_day": "array<int>",
     }
-    more = {
+    more: dict[str, Any] = {
         "times": [1_704_067_200_000_001],
         "prices": [Decimal("1.50")],
         "at_day": [time(10, 0, 0, 5000)],

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sources.common.conversion import BadValue, Nanos
 from sources.common.optional import needs_extra
 from sources.decoding.avro_batches import batch_reader
 from sources.decoding.avro_columns import Record
 from sources.decoding.avro_schemas import NANOS, understood
 from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch
-from sources.decoding.conversion import BadValue, Nanos
 from sources.decoding.schema_registry import Registry, read_ids, schema_texts, unframe
 from sources.errors import InputError, UnavailableError
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from sources.decoding.conversion import BadValue, converter, short_repr
+from sources.common.conversion import BadValue, converter, short_repr
 
 
 class FieldReader(Protocol):

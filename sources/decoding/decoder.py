@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from sources.common.conversion import BadValue, converter
 from sources.decoding.base import FieldReader
-from sources.decoding.conversion import BadValue, converter
 from sources.decoding.tombstones import Tombstones
 
 NO_VALUE = "the record has no value"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from sources.common.conversion import BadValue
 from sources.decoding.base import BaseReader
-from sources.decoding.conversion import BadValue
 
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
 

@@ -13,9 +13,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from sources.common.conversion import BadValue
 from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch, zigzag
-from sources.decoding.conversion import BadValue
 from sources.decoding.protobuf_batches import TIME, WRAPPERS, NotInBatches, PlainMessage
 from sources.decoding.schema_registry import read_ids, unframe_message
 from sources.errors import InputError

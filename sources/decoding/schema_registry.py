@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import numpy as np
 from pydantic import SecretStr, model_validator
 
+from sources.common.conversion import BadValue
 from sources.common.fields import Declared
 from sources.common.optional import needs_extra
 from sources.common.security import locate_files
 from sources.decoding.batch_cursor import Batch, Int64Array
-from sources.decoding.conversion import BadValue
 from sources.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 
-from sources.decoding.conversion import BadValue, converter, short_repr
+from sources.common.conversion import BadValue, converter, short_repr
 from sources.decoding.key_document import key_document
 from sources.decoding.schema_registry import Registry
 

@@ -160,14 +160,37 @@ class Csv:
         if not text.strip(b"\r\n"):
             return columns.empty_table()
         text = self._records.for_arrow(text)
-        table = self._as(text, names, {each.name: parsed_as(each.type) for each in columns})
+        try:
+            return self._typed(text, names, columns)
+        except pa.ArrowInvalid:
+            # Only of a text is a quoted null a value: elsewhere it is null, as in Spark.
+            texts = [field for field in columns if pa.types.is_string(field.type)]
+            others = [field for field in columns if field not in texts]
+            parts = [self._typed(text, names, pa.schema(texts))] if texts else []
+            parts.append(self._typed(text, names, pa.schema(others), quoted_nulls=True))
+            found = {name: part[name] for part in parts for name in part.column_names}
+            return pa.table([found[name] for name in columns.names], schema=columns)
+
+    def _typed(
+        self, text: bytes, names: list[str], columns: pa.Schema, *, quoted_nulls: bool = False
+    ) -> pa.Table:
+        """Parse columns; with ``quoted_nulls``, texts that mean null do so in quotes, too."""
+        parse = partial(self._as, text, names, quoted_nulls=quoted_nulls)
+        table = parse({each.name: parsed_as(each.type) for each in columns})
         if infinite := [name for name in columns.names if has_infinity(table[name])]:
-            texts = self._as(text, names, dict.fromkeys(infinite, pa.string()))
+            texts = parse(dict.fromkeys(infinite, pa.string()))
             for name in infinite:
                 check_infinity(name, table[name], texts[name])
         return pa.table([converted(table[each.name], each) for each in columns], schema=columns)
 
-    def _as(self, text: bytes, names: list[str], kinds: Mapping[str, pa.DataType]) -> pa.Table:
+    def _as(
+        self,
+        text: bytes,
+        names: list[str],
+        kinds: Mapping[str, pa.DataType],
+        *,
+        quoted_nulls: bool = False,
+    ) -> pa.Table:
         """Parse columns by Arrow in these types."""
         options = self._options
         parse = pa_csv.ParseOptions(
@@ -180,7 +203,7 @@ class Csv:
             include_columns=list(kinds),
             null_values=options.null,
             strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
+            quoted_strings_can_be_null=quoted_nulls,
         )
         read = pa_csv.ReadOptions(block_size=len(text), column_names=names, use_threads=False)
         return pa_csv.read_csv(pa.BufferReader(text), read, parse, convert)

@@ -16,6 +16,7 @@ from sources.formats.json_numbers import (
     has_infinite_float,
     with_doubles,
 )
+from sources.formats.json_objects import parse_objects
 from sources.formats.lines import (
     BYTE_ORDER_MARK,
     OnBad,
@@ -78,6 +79,28 @@ class JsonLines:
 
 def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
     """Parse a block of lines into one row per line (:data:`sources.formats.lines.Parse`)."""
+    check_words(block)
+    check_decimals(block, columns)
+    if not all(map(_arrow_reads, columns.types)):
+        return parse_objects(block.removeprefix(BYTE_ORDER_MARK), columns)
+    try:
+        return _by_arrow(block, columns)
+    except pa.ArrowInvalid:
+        # A block is halved until it is one line.
+        if block.count(b"\n", 0, -1):
+            raise
+        return parse_objects(block.removeprefix(BYTE_ORDER_MARK), columns)
+
+
+def _arrow_reads(kind: pa.DataType) -> bool:
+    """Return whether Arrow's reader has values of a type as they are in JSON."""
+    if pa.types.is_map(kind) or pa.types.is_binary(kind):
+        return False
+    inner = [kind.field(at).type for at in range(kind.num_fields)]
+    return all(_arrow_reads(each) and not pa.types.is_date(each) for each in inner)
+
+
+def _by_arrow(block: bytes, columns: pa.Schema) -> pa.Table:
     lines = _count_objects(block.removeprefix(BYTE_ORDER_MARK))
     if not lines:
         return columns.empty_table()
@@ -88,8 +111,6 @@ def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
             for field in columns
         ]
     )
-    check_words(block)
-    check_decimals(block, columns)
     table = _as(block, inside)
     if len(table) != lines:
         message = "it is not exactly one JSON object"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from sources.common.conversion import BadValue
 from sources.common.positions import Part, iso
 from sources.common.schema import TIMESTAMP, parse_schema
 from sources.common.topic_log import LogRecord
 from sources.config.event_time import EventTime
 from sources.config.kafka_source import KafkaSource
-from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.record_columns import RecordPart
 

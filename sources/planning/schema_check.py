@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from sources.common.conversion import BadValue
 from sources.common.schema import differences, type_name
 from sources.common.topic_log import LogRecord
 from sources.decoding.base import FieldReader
-from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import NO_VALUE
 from sources.errors import InputError
 

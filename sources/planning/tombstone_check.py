@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from sources.common.conversion import BadValue
 from sources.common.topic_log import LogRecord
 from sources.config.kafka_source import KafkaSource
-from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import DECLARE_TOMBSTONE, REFUSED_TOMBSTONE
 from sources.errors import InputError
 

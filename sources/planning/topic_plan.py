@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from sources.common.conversion import BadValue
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, Offsets, Part, StartPosition, now_ms, span_ms
 from sources.common.select import OnlySparkError
@@ -20,7 +21,6 @@ from sources.config.user_functions import load_function
 from sources.decoding.base import FieldReader
 from sources.decoding.changes.changed_columns import NewColumnsError, WidenedColumnError
 from sources.decoding.changes.widened_columns import widened
-from sources.decoding.conversion import BadValue
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka.batching import cut_range

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.common.conversion import BadValue
 from sources.config.kafka_source import KafkaSource
-from sources.decoding.conversion import BadValue
 from sources.decoding.schema_registry import Registry
 
 _UNREADABLE = "the key of a record without a value does not tell which row it deletes"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from sources.common.conversion import BadValue
 from sources.config.kafka_source import KafkaSource
-from sources.decoding.conversion import BadValue
 from sources.decoding.value_formats.debezium_values import DebeziumValues
 
 

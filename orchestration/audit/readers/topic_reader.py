@@ -16,10 +16,10 @@ import pyarrow as pa
 from orchestration.audit.readers.deleted_rows import DeletedRows
 from orchestration.audit.readers.lacking_values import LackingValues
 from orchestration.audit.sql import create_empty_table, insert_arrow
+from sources.common.conversion import BadValue, to_arrow_array
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.schema import TIMESTAMP
 from sources.config.kafka_source import KafkaSource
-from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import NO_TEXT_HEADER, NO_VALUE, RowDecoder
 from sources.decoding.record_columns import RecordPart
 from sources.kafka.client import KafkaLog

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sources.common.conversion import BadValue
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.config.kafka_source import KafkaSource
 from sources.databases.captured_table import UnknownDefault
 from sources.databases.mariadb.gtid import parse_gtids
 from sources.decoding.changes.envelopes import AvroEnvelopes, Envelopes, JsonEnvelopes
 from sources.decoding.changes.positions import is_of_snapshot
-from sources.decoding.conversion import BadValue
 from sources.kafka.client import KafkaLog
 
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import BeforeValidator, model_validator
 
+from sources.common.conversion import BadValue, converter
 from sources.common.fields import Declared
 from sources.common.schema import parse_type
-from sources.decoding.conversion import BadValue, converter
 
 
 class AddedColumn(Declared):

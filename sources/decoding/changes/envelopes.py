@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import orjson
 
-from sources.decoding.conversion import BadValue
+from sources.common.conversion import BadValue
 from sources.decoding.schema_registry import Registry, schema_texts, unframe
 
 if TYPE_CHECKING:

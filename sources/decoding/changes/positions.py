@@ -10,9 +10,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.common.conversion import BadValue, short_repr
 from sources.common.database_snapshot import file_position, gtid_position, snapshot_position
 from sources.decoding.batch_cursor import Mask, as_mask
-from sources.decoding.conversion import BadValue, short_repr
 
 # `source.snapshot` of an initial snapshot's records; those of later ones have `incremental`.
 _INITIAL = {"true", "first", "first_in_data_collection", "last_in_data_collection", "last"}

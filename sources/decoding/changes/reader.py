@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sources.common.conversion import BadValue, converter, short_repr
 from sources.common.schema import may_be_long, parse_schema, parse_type, type_name
 from sources.decoding.base import BaseReader
 from sources.decoding.changes.batches import Model, ModelColumn, read_envelopes
@@ -36,7 +37,6 @@ from sources.decoding.changes.values import (
     require_integer,
     value_converter,
 )
-from sources.decoding.conversion import BadValue, converter, short_repr
 from sources.decoding.record_columns import EnvelopePart, RecordColumns
 from sources.errors import HybridError, InputError
 

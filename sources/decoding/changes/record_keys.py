@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.common.conversion import BadValue
 from sources.decoding.batch_cursor import as_mask
 from sources.decoding.changes.changed_columns import NEW_START
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.renamed_columns import all_names
-from sources.decoding.conversion import BadValue
 from sources.decoding.json_shapes import JsonShapes
 from sources.decoding.key_document import key_document
 from sources.errors import InputError

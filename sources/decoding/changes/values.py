@@ -18,9 +18,9 @@ from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
+from sources.common.conversion import BadValue, short_repr
 from sources.common.schema import type_name
 from sources.decoding.changes.envelopes import Encoding
-from sources.decoding.conversion import BadValue, short_repr
 
 T = TypeVar("T")
 NO_ENCODING = Encoding()
@@ -55,7 +55,7 @@ def value_converter(
 
     The function takes a value and its column's encoding (Debezium's logical type and scale), and
     raises :class:`BadValue` if the value can't be converted. Its result still has to be checked
-    against the column type, by :func:`sources.decoding.conversion.converter`.
+    against the column type, by :func:`sources.common.conversion.converter`.
 
     Args:
         kind: Type of the column.

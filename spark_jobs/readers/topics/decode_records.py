@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from sources.common.conversion import BadValue, to_arrow_array
 from sources.decoding.batch_cursor import Int64Array, as_mask
 from sources.decoding.changes.record_keys import RecordKeys
-from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.tombstones import Tombstones
 from sources.errors import ErrorFields, InputError

@@ -8,8 +8,8 @@ import pytest
 from deltalake import write_deltalake
 
 from orchestration.audit.compare_source import compare_table
+from sources.common.conversion import converter, to_arrow_array
 from sources.common.schema import parse_schema
-from sources.decoding.conversion import converter, to_arrow_array
 from sources.kafka.client import KafkaLog
 from sources.storage.folder import Folder
 from tests.e2e.case import live_of

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestration.audit.readers.lacking_values import LackingValues
+from sources.common.conversion import BadValue
 from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder
-from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder
 from tests.sources.decoding.value_case import ORIGIN, changes_source
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from sources.common.conversion import BadValue, to_arrow_array
 from sources.decoding.base import FieldReader
-from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import RowDecoder
 
 

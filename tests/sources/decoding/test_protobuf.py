@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sources.common.conversion import BadValue
 from sources.common.schema import parse_schema
-from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.protobuf import ProtobufReader
 from sources.errors import InputError

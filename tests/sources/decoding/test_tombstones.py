@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from orchestration.audit.readers.deleted_rows import DeletedRows
+from sources.common.conversion import BadValue
 from sources.common.schema import parse_schema
-from sources.decoding.conversion import BadValue
 from sources.decoding.schema_registry import Registry
 from sources.decoding.tombstones import RowOfKey, Tombstones
 from tests.sources.decoding.value_case import framed, registry

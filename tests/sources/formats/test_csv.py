@@ -244,3 +244,18 @@ def test_a_dialect_that_can_t_be_read_is_refused_when_it_is_declared(
 ) -> None:
     with pytest.raises(ValidationError, match=r"again|different characters|Python knows"):
         CsvOptions(**options)
+
+
+def test_a_null_in_quotes_is_a_value_of_a_text_alone(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(
+        'id,at,n,ok,name\n"1","2024-01-01T00:00:00Z","1.50","true",""\n"","","","",""\n'
+    )
+    columns = parse_schema(
+        {"id": "int", "at": "timestamp", "n": "decimal(9,2)", "ok": "boolean", "name": "string"}
+    )
+    good, bad = read(path, CsvOptions(), columns)
+    assert bad == []
+    assert [row["name"] for row in good] == ["", ""]
+    assert good[0]["id"] == 1
+    assert {good[1][name] for name in columns.names[:-1]} == {None}

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sources.common.conversion import BadValue, to_arrow_array
 from sources.decoding.changes import batches
 from sources.decoding.changes.placeholders import PLACEHOLDER
-from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.json_shapes import JsonShapes
 from sources.errors import InputError

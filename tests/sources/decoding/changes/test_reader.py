@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sources.common.conversion import BadValue
 from sources.config.kafka_source import KafkaSource
 from sources.decoding.changes.changed_columns import WidenedColumnError
 from sources.decoding.changes.placeholders import PLACEHOLDER
-from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder
 from sources.errors import InputError
 from tests.properties import examples

@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sources.common.conversion import to_arrow_array
 from sources.common.schema import TIMESTAMP
-from sources.decoding.conversion import to_arrow_array
 from tests.properties import examples
 
 ZONES = st.sampled_from(

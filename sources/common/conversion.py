@@ -1,4 +1,4 @@
-"""Exact conversion of decoded Python values to Arrow types: nothing is rounded or cut off."""
+"""Exact conversion of parsed Python values to Arrow types: nothing is rounded or cut off."""
 
 from __future__ import annotations
 

@@ -1,0 +1,150 @@
+"""Single JSON objects of which Arrow's reader can't make a row, by Python's parser.
+
+Arrow knows no maps, reads dates as numbers only, and no text for a number that is not finite. What
+the values mean is what Spark's ``from_json`` makes of them
+(https://spark.apache.org/docs/latest/sql-data-sources-json.html).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from sources.common.conversion import BadValue, converter, short_repr, to_arrow_array
+from sources.formats.lines import check_utf8
+
+_NOT_FINITE = {
+    "NaN": math.nan,
+    **dict.fromkeys(("Infinity", "+Infinity", "+INF"), math.inf),
+    **dict.fromkeys(("-Infinity", "-INF"), -math.inf),
+}
+_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ].*)?")
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
+
+
+def parse_objects(block: bytes, columns: pa.Schema) -> pa.Table:
+    """Parse lines into one row per line (:data:`sources.formats.lines.Parse`).
+
+    Raises:
+        ArrowInvalid: A line is not exactly one object, or does not fit the columns.
+    """
+    check_utf8(block)
+    values = {field.name: (value_of(field.type), field.type) for field in columns}
+    found: dict[str, list[Any]] = {name: [] for name in values}
+    try:
+        for line in block.split(b"\n"):
+            if line.strip(b" \t\r"):
+                members = _members(line)
+                for name, (value, _) in values.items():
+                    found[name].append(value(members.get(name)))
+        arrays = [to_arrow_array(found[name], kind) for name, (_, kind) in values.items()]
+    except BadValue as error:
+        raise pa.ArrowInvalid(str(error)) from None
+    except (ValueError, RecursionError) as error:
+        message = f"it is not a JSON object: {error}"
+        raise pa.ArrowInvalid(message) from None
+    return pa.table(arrays, schema=columns)
+
+
+def _members(line: bytes) -> dict[str, Any]:
+    members = json.loads(line, parse_float=Decimal, object_pairs_hook=_once)
+    if not isinstance(members, dict):
+        reason = "it is not a JSON object"
+        raise BadValue(reason)
+    return members
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        reason = f"the member {short_repr(twice)} is there twice"
+        raise BadValue(reason)
+    return members
+
+
+def value_of(kind: pa.DataType) -> Callable[[Any], Any]:
+    """Return the function that makes of a parsed JSON value what Arrow takes for a type.
+
+    Numbers with a fraction are :class:`~decimal.Decimal`.
+
+    Args:
+        kind: The type.
+
+    Returns:
+        A function that raises :class:`~sources.common.conversion.BadValue` for a value that does
+        not fit.
+    """
+    if pa.types.is_list(kind):
+        item = value_of(kind.value_type)
+        return _where(list, kind, lambda values: [item(each) for each in values])
+    if pa.types.is_map(kind):
+        of_map = value_of(kind.item_type)
+        return _where(dict, kind, lambda values: [(k, of_map(v)) for k, v in values.items()])
+    if pa.types.is_struct(kind):
+        fields = {field.name: value_of(field.type) for field in kind}
+        return _where(
+            dict, kind, lambda row: {name: of(row.get(name)) for name, of in fields.items()}
+        )
+    before, exact = _leaf(kind), converter(kind)
+    return lambda value: exact(before(value))
+
+
+def _where(required: type, kind: pa.DataType, build: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def value(found: Any) -> Any:
+        if found is not None and not isinstance(found, required):
+            reason = f"{short_repr(found)} is not a valid {kind}"
+            raise BadValue(reason)
+        return None if found is None else build(found)
+
+    return value
+
+
+def _leaf(kind: pa.DataType) -> Callable[[Any], Any]:
+    """Return what is done to a value that JSON has no type of its own for."""
+    if pa.types.is_floating(kind):
+        return _number
+    if pa.types.is_decimal(kind):
+        return _decimal
+    if pa.types.is_date(kind):
+        return _day
+    if pa.types.is_timestamp(kind):
+        return _instant
+    return lambda value: value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        number = float(value)
+        # An infinite one is too large.
+        return value if math.isinf(number) else number
+    return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+def _decimal(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return Decimal(value)
+    except ArithmeticError:
+        return value
+
+
+def _day(value: Any) -> Any:
+    found = _DATE.fullmatch(value) if isinstance(value, str) else None
+    return value if found is None else date.fromisoformat(found[1])
+
+
+def _instant(value: Any) -> Any:
+    is_time = isinstance(value, str) and _TIME.fullmatch(value)
+    return datetime.fromisoformat(value) if is_time else value

@@ -1,0 +1,99 @@
+"""JSON lines that Arrow makes no rows of are read as Spark's `from_json` reads them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sources.common.schema import parse_schema
+from sources.formats.json_lines import JsonLines
+from sources.formats.lines import BadRow
+from sources.formats.open import read_region
+from sources.formats.regions import Region
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
+
+STORES = Stores(S3Settings())
+
+
+def read(folder: Path, kind: str, *values: str) -> tuple[list[Any], list[BadRow]]:
+    """Values of the good rows of lines with one member, and the bad rows."""
+    path = folder / "x.json"
+    path.write_text("".join(f'{{"x": {value}}}\n' for value in values))
+    bad: list[BadRow] = []
+    region = Region(str(path), 0, path.stat().st_size, path.stat().st_size)
+    columns = parse_schema({"x": kind})
+    batches = read_region(JsonLines(), region, columns, STORES, bad.append)
+    return [row["x"] for batch in batches for row in batch.to_pylist()], bad
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "wanted"),
+    [
+        ("map<string,bigint>", '{"a": 1, "b": null}', [("a", 1), ("b", None)]),
+        ("map<string,array<date>>", '{"": ["2024-02-29"]}', [("", [date(2024, 2, 29)])]),
+        ("struct<d:date,n:decimal(9,2)>", '{"d": "0001-01-01"}', {"d": date(1, 1, 1), "n": None}),
+        ("array<date>", '["9999-12-31", null]', [date(9999, 12, 31), None]),
+        ("date", '"2024-01-31T10:00:00.000"', date(2024, 1, 31)),
+        ("date", '"2024-01-31 10:00"', date(2024, 1, 31)),
+        ("double", '"Infinity"', math.inf),
+        ("double", '"-INF"', -math.inf),
+        ("float", "1.5", 1.5),
+        ("array<float>", '["+INF", 0.5]', [math.inf, 0.5]),
+        ("array<decimal(9,2)>", '[1.5, "2.25", 3]', None),
+        ("array<timestamp>", '["2024-01-01 10:00:00.5+02:00"]', [
+            datetime(2024, 1, 1, 8, 0, 0, 500_000, UTC)
+        ]),
+        ("map<string,struct<x:map<string,int>>>", '{"k": {"x": {"y": 7}}}', [
+            ("k", {"x": [("y", 7)]})
+        ]),
+    ],
+)  # fmt: skip
+def test_a_value_is_what_spark_makes_of_it(
+    tmp_path: Path, kind: str, value: str, wanted: Any
+) -> None:
+    found, bad = read(tmp_path, kind, value)
+    assert bad == []
+    if wanted is None:
+        assert [str(each) for each in found[0]] == ["1.50", "2.25", "3.00"]
+    else:
+        assert found == [wanted]
+
+
+def test_a_text_for_no_number_is_one(tmp_path: Path) -> None:
+    found, bad = read(tmp_path, "double", '"NaN"', "NaN", "1")
+    assert bad == []
+    assert [math.isnan(each) for each in found] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "reason"),
+    [
+        ("map<string,int>", "[1]", r"\[1\] is not a valid map<string, int32>"),
+        ("map<string,int>", '{"a": 1.5}', "is not a valid int"),
+        ("map<string,int>", '{"a": 1, "a": 2}', "the member 'a' is there twice"),
+        ("array<date>", '["2024-02-30"]', "day is out of range"),
+        ("array<date>", "[20240101]", "20240101 is not a valid date"),
+        ("double", '"inf"', "'inf' is not a valid double"),
+        ("double", '"1.5"', "'1.5' is not a valid double"),
+        ("map<string,double>", '{"a": 1e400}', "is not a valid double"),
+        ("map<string,decimal(5,2)>", '{"a": 1.234}', r"is not a valid decimal\(5,2\)"),
+        ("map<string,string>", '{"a": "\\ud800"}', "it is not a JSON object"),
+        ("map<string,string>", "[" * 100_000, "it is not a JSON object"),
+    ],
+)
+def test_a_value_that_does_not_fit_makes_a_bad_row(
+    tmp_path: Path, kind: str, value: str, reason: str
+) -> None:
+    good = json.dumps(None)
+    found, bad = read(tmp_path, kind, good, value, good)
+    assert found == [None, None]
+    (row,) = bad
+    assert re.search(reason, row.reason)
+    assert row.offset == len(f'{{"x": {good}}}\n')

@@ -135,7 +135,7 @@ def compare_sample(
     read = len(records) - len(unread)
     if tolerant and unfit < read:
         rows = {}
-    if read and not may_lack:
+    if read and (rows or not may_lack):
         for field in columns:
             if field.name not in seen:
                 rows[field.name] = (field.name, type_name(field.type), "(missing)")

@@ -1,8 +1,7 @@
 """Reader of history files for the audit, independent of how the runs find and parse files.
 
-DuckDB reads Parquet, JSON lines, CSV and text. fastavro and pyarrow read Avro and ORC files whole,
-without the byte ranges of the plan. Where bad rows don't stop a run, JSON lines and CSV are read
-line by line (:mod:`orchestration.audit.readers.lines`).
+DuckDB reads Parquet and text, fastavro and pyarrow read Avro and ORC files whole, without the byte
+ranges of the plan. For JSON lines and CSV see :mod:`orchestration.audit.readers.lines`.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from orchestration.audit.event_times import bounds_of
 from orchestration.audit.proven import NotProvenError, require_proven_rules, selected_columns
 from orchestration.audit.readers.copies import MAGIC, Copies
 from orchestration.audit.readers.drifted import drifted_rows, hive_options
-from orchestration.audit.readers.lines import load_lines
-from orchestration.audit.readers.topic import bad_records_table
+from orchestration.audit.readers.lines import load_rows
 from orchestration.audit.rules import meeting, within_sample
 from orchestration.audit.sql import (
     INSTANT,
@@ -35,7 +33,6 @@ from orchestration.audit.sql import (
     duckdb_types,
     insert_arrow,
     schema_of,
-    struct,
 )
 from sources.common.optional import needs_extra
 from sources.common.positions import now_ms, to_us
@@ -155,11 +152,9 @@ class AuditFiles:
             _load_table(connection, batches.schema, parts, reader)
         elif source.schema_drift is not None:
             reader = drifted_rows(connection, source, paths, partition_types)
-        elif source.on_bad_record != "fail":
-            partition_values = {path: _partition_values(path, source) for path in paths}
-            bad = bad_records_table(source.name)
-            rows = load_lines(connection, source, partition_values, name, bad)
-            reader = f"(SELECT * EXCLUDE (_place, _offset, _reason) FROM {rows})"
+        elif source.format in ("json", "csv"):
+            values = {path: _partition_values(path, source) for path in paths}
+            reader = load_rows(connection, source, values, hive_options(partition_types), name)
         else:
             reader = _table_function(source, paths, partition_types)
         types = columns_of(connection, f"SELECT * FROM {reader}")
@@ -242,21 +237,7 @@ def _table_function(source: FileSource, paths: list[str], partitions: Mapping[st
     if source.format == "text":
         lines = "unnest(regexp_split_to_array(regexp_replace(content, '\\r?\\n$', ''), '\\r?\\n'))"
         return f"(SELECT {lines} AS value FROM read_text([{files}]))"
-    if source.is_parquet:
-        return f"read_parquet([{files}], union_by_name = true, {hive})"
-    assert source.columns is not None  # the declaration refuses it
-    if source.format == "json":
-        columns = struct(duckdb_types(source.columns))
-        return f"read_json([{files}], columns = {columns}, format = 'newline_delimited', {hive})"
-    options = source.csv
-    nulls = ", ".join(map(literal, options.null))
-    names = "" if options.header else f", names = [{', '.join(map(literal, source.columns))}]"
-    return (
-        f"read_csv([{files}], all_varchar = true, header = {str(options.header).lower()}, "
-        f"delim = {literal(options.delimiter)}, quote = {literal(options.quote)}, "
-        f"escape = {literal(options.quote)}, nullstr = [{nulls}], allow_quoted_nulls = false, "
-        f"auto_detect = false, union_by_name = {str(options.header).lower()}{names}, {hive})"
-    )
+    return f"read_parquet([{files}], union_by_name = true, {hive})"
 
 
 def _cast(name: str, kind: str, declared: dict[str, str]) -> str:

@@ -1,46 +1,75 @@
-"""Reader of JSON lines and CSV for sources whose bad rows don't stop a run.
+"""Reader of JSON lines and CSV, which the runs read with pyarrow.
 
-Python splits the lines and notes the byte offset of each, DuckDB checks their values
-(:mod:`orchestration.audit.readers.value_checks`). The runs read the same files with pyarrow.
+DuckDB reads usual files as a whole. Where bad rows don't stop a run, or DuckDB refuses a file,
+Python splits the rows and notes the byte offset of each, and DuckDB checks their values
+(:mod:`orchestration.audit.readers.value_checks`).
 """
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from glob import escape
 from itertools import islice
-from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit.readers.value_checks import parse_json, refused_csv, refused_json
-from orchestration.audit.sql import create_empty_table, duckdb_types, error_text, insert_arrow
+from orchestration.audit.readers.csv_rows import csv_rows
+from orchestration.audit.readers.file_lines import NOT_TEXT, TextRow, lines_of
+from orchestration.audit.readers.topic import bad_records_table
+from orchestration.audit.readers.value_checks import (
+    BEYOND_FILES,
+    parse_json,
+    refused_csv,
+    refused_json,
+)
+from orchestration.audit.sql import create_empty_table, duckdb_types, insert_arrow, struct
 from sources.common.schema import parse_schema
-from sources.common.sql_names import literal, quoted
+from sources.common.sql_names import column_list, literal, quoted
 from sources.config.file_source import FileSource
 from sources.errors import InputError
-from sources.formats.csv_options import CsvOptions
 
 _BATCH_LINES = 50_000
-_BLOCK_BYTES = 1 << 20
-_NOT_TEXT = "the line is not UTF-8 text"
-_BYTE_ORDER_MARK = "\ufeff"
 
 
-class _Line(NamedTuple):
-    """A line of a file that is not blank.
+def load_rows(
+    connection: duckdb.DuckDBPyConnection,
+    source: FileSource,
+    paths: Mapping[str, Mapping[str, str]],
+    hive: str,
+    name: str,
+) -> str:
+    """Load the rows of JSON lines or CSV, and return the FROM clause of them.
 
-    Attributes:
-        offset: Byte offset in the file, after decompression.
-        reason: Why the line is bad; None if it could be split.
-        texts: The JSON text, or the texts of the CSV values in declared order.
+    DuckDB's own readers are many times as fast as the one by lines. They refuse what they can't
+    read, such as lines that end in different ways, or JSON of many levels. A dialect in which they
+    would read something else is not left to them.
+
+    Args:
+        connection: The audit's database.
+        source: The source.
+        paths: By local path: the values of the file's partition columns, by name.
+        hive: Arguments of DuckDB's readers for partition columns.
+        name: Part of the name of the table of the rows.
+
+    Raises:
+        InputError: A file can't be read, or has a bad row although such rows end a run.
     """
-
-    offset: int
-    reason: str | None
-    texts: list[str | None]
+    options, columns = source.csv, source.columns or {}
+    is_usual = options.is_utf8 and options.escape_character is None and len(columns) > 1
+    if source.on_bad_record == "fail" and (source.format == "json" or is_usual):
+        table = f"audit.{quoted(f'{name}.read')}"
+        names = column_list([*columns, *source.partitions])
+        query = f"SELECT {names} FROM {_duckdb_reader(source, list(paths), hive)}"
+        with suppress(duckdb.Error):
+            connection.execute(f"CREATE TABLE {table} AS {query}")
+            return table
+    bad = bad_records_table(source.name)
+    rows = load_lines(connection, source, paths, name, bad)
+    if source.on_bad_record == "fail":
+        _refuse_bad(connection, source, bad)
+    return f"(SELECT * EXCLUDE (_place, _offset, _reason) FROM {rows})"
 
 
 def load_lines(
@@ -82,7 +111,7 @@ def load_lines(
     )
     create_empty_table(connection, lines, schema)
     for path, constants in paths.items():
-        split = _json_lines(path) if is_json else _csv_lines(path, source.csv, columns.names)
+        split = _json_rows(path) if is_json else csv_rows(path, source.csv, columns.names)
         while batch := list(islice(split, _BATCH_LINES)):
             rows = [
                 [path, line.offset, line.reason, *constants.values(), *line.texts] for line in batch
@@ -94,7 +123,7 @@ def load_lines(
             insert_arrow(connection, lines, pa.Table.from_arrays(arrays, schema=schema))
     if is_json:
         refused = {field.name: refused_json(field) for field in columns}
-        parse_json(connection, lines, table, duckdb_types(source.columns), refused)
+        parse_json(connection, lines, table, duckdb_types(source.columns), refused, BEYOND_FILES)
         connection.execute(f"DROP TABLE {lines}")
     else:
         table = lines
@@ -113,100 +142,42 @@ def load_lines(
     return table
 
 
-def _json_lines(path: str) -> Iterator[_Line]:
-    """Yield the lines of a file of JSON lines that are not blank, each with its JSON text."""
-    for offset, line in _lines(path):
-        if not line.strip(b" \t\r\n"):
-            continue
-        try:
-            yield _Line(offset, None, [line.decode().removeprefix(_BYTE_ORDER_MARK)])
-        except UnicodeDecodeError:
-            yield _Line(offset, _NOT_TEXT, [None])
+def _refuse_bad(connection: duckdb.DuckDBPyConnection, source: FileSource, bad: str) -> None:
+    query = f"SELECT _place, _offset, _reason FROM {bad} ORDER BY ALL LIMIT 1"
+    for path, offset, reason in connection.execute(query).fetchall():
+        message = (
+            f"{path}, byte {offset}: bad row: {reason}. Source `{source.name}` declares "
+            "`on_bad_record: fail`."
+        )
+        hint = (
+            "Repair the file, or declare `on_bad_record: quarantine` (or `drop`): the row will be "
+            "missing from the table."
+        )
+        raise InputError(message, hint, source=source.name, file=path)
 
 
-def _csv_lines(path: str, options: CsvOptions, columns: list[str]) -> Iterator[_Line]:
-    """Yield the lines of a CSV file that are not empty, each with the texts of its values.
-
-    Args:
-        path: The file.
-        options: Delimiter, quote, texts of nulls, and whether there is a header.
-        columns: Names of the columns, in the order of the values.
-
-    Raises:
-        InputError: The file can't be read, or its header lacks a column.
-    """
-    split, lines, names = _splitter(options), _lines(path), columns
-    if options.header:
-        _, head = next(lines, (0, b""))
-        if head.strip():
-            names = [text or "" for text in split(head.decode().removeprefix(_BYTE_ORDER_MARK))]
-        if absent := [name for name in columns if name not in names]:
-            message = (
-                f"File {path}: its header has no column {', '.join(absent)}, which `schema` "
-                f"declares. The header is {', '.join(names)[:200] or 'empty'}."
-            )
-            hint = "Correct `schema`, or restore the file's header."
-            raise InputError(message, hint, file=path, column=absent[0], field="schema")
-    positions = [names.index(name) for name in columns]
-    no_values: list[str | None] = [None] * len(columns)
-    for offset, line in lines:
-        if not line:
-            continue
-        try:
-            texts = split(line.decode().removeprefix(_BYTE_ORDER_MARK if not offset else ""))
-        except UnicodeDecodeError:
-            yield _Line(offset, _NOT_TEXT, no_values)
-            continue
-        if len(texts) == len(names):
-            yield _Line(offset, None, [texts[position] for position in positions])
-        else:
-            yield _Line(offset, f"the line does not have {len(names)} values", no_values)
-
-
-def _lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the byte offset of each line of a file, which may be compressed, and its content.
-
-    Raises:
-        InputError: The file can't be read.
-    """
-    offset = 0
-    try:
-        with io.BufferedReader(pa.input_stream(path, compression="detect"), _BLOCK_BYTES) as file:
-            for line in file:
-                yield offset, line.rstrip(b"\r\n")
-                offset += len(line)
-    except OSError as error:
-        message = f"File {path} can't be read: {error_text(error)}"
-        hint = "Restore the file from a backup, then run `hybrid audit` again."
-        raise InputError(message, hint, file=path) from None
-
-
-def _splitter(options: CsvOptions) -> Callable[[str], list[str | None]]:
-    """Return a function that splits a line of CSV into its values.
-
-    The function returns an empty list for a line with misplaced quotes.
-    """
-    quote, delimiter = re.escape(options.quote), re.escape(options.delimiter)
-    value = re.compile(
-        rf"(?:{quote}(?P<quoted>(?:[^{quote}]|{quote}{quote})*+){quote}"
-        rf"(?P<behind>[^{delimiter}\r]*)"
-        rf"|(?!{quote})(?P<plain>[^{delimiter}\r]*))(?P<end>{delimiter}|$)"
+def _duckdb_reader(source: FileSource, paths: list[str], hive: str) -> str:
+    """Return the call of DuckDB's table function for JSON lines or CSV."""
+    files = ", ".join(literal(escape(path)) for path in paths)
+    assert source.columns is not None  # the declaration refuses it
+    if source.format == "json":
+        columns = struct(duckdb_types(source.columns))
+        return f"read_json([{files}], columns = {columns}, format = 'newline_delimited', {hive})"
+    options = source.csv
+    nulls = ", ".join(map(literal, options.null))
+    names = "" if options.header else f", names = [{', '.join(map(literal, source.columns))}]"
+    return (
+        f"read_csv([{files}], all_varchar = true, header = {str(options.header).lower()}, "
+        f"delim = {literal(options.delimiter)}, quote = {literal(options.quote)}, "
+        f"escape = {literal(options.quote)}, nullstr = [{nulls}], allow_quoted_nulls = false, "
+        f"auto_detect = false, union_by_name = {str(options.header).lower()}{names}, {hive})"
     )
 
-    def split(line: str) -> list[str | None]:
-        values: list[str | None] = []
-        position, end = 0, options.delimiter
-        while end:
-            match = value.match(line, position)
-            if match is None:
-                return []
-            position, end = match.end(), match["end"]
-            if match["quoted"] is None:
-                plain = match["plain"]
-                values.append(None if plain in options.null else plain)
-            else:
-                inside = match["quoted"].replace(options.quote * 2, options.quote)
-                values.append(inside + match["behind"])
-        return values
 
-    return split
+def _json_rows(path: str) -> Iterator[TextRow]:
+    """Yield the lines of a file of JSON lines that are not blank, each with its JSON text."""
+    for offset, line in lines_of(path):
+        if line is None:
+            yield TextRow(offset, NOT_TEXT, [None])
+        elif text := line.strip(" \t\r\n"):
+            yield TextRow(offset, None, [text])

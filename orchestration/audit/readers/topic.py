@@ -16,7 +16,12 @@ import pyarrow as pa
 from orchestration.audit.event_times import Bounds, leave_out_of_topic
 from orchestration.audit.proven import require_proven_rules, selected_columns
 from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
-from orchestration.audit.readers.value_checks import parse_json, refused_by_spark
+from orchestration.audit.readers.value_checks import (
+    BEYOND_TOPICS,
+    parse_json,
+    read_as_spark,
+    refused_by_spark,
+)
 from orchestration.audit.rules import create_broken, meeting, within_sample
 from orchestration.audit.sql import columns_of, count_rows, schema_of
 from sources.common.sql_names import column_list, literal, quoted
@@ -75,7 +80,8 @@ def create_topic_view(
     if source.value.parser == "json":
         of_value = {name: kind for name, kind in columns.items() if name not in source.include}
         types = _duckdb_types(connection, of_value)
-        parse_json(connection, records, rows, types, refused_by_spark(types))
+        read_as_spark(connection, records)
+        parse_json(connection, records, rows, types, refused_by_spark(types), BEYOND_TOPICS)
         connection.execute(f"DROP TABLE {records}")
     else:
         rows = records

@@ -7,13 +7,16 @@ form of the text decides here, so that audit and runs agree on which records are
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from json import JSONDecoder
 
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit.sql import duckdb_type, json_structure
+from orchestration.audit.sql import INSTANT, duckdb_type, json_structure
 from sources.common.sql_names import literal, quoted
 
+_BLANKS = " \t\r\n"
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = r"([01]\d|2[0-3])(:\d\d(:\d\d(\.\d{1,6})?)?)?"
 _INSTANT = rf"{_DATE}[ T]{_TIME}(Z|[+-]\d\d(:?\d\d)?)?"
@@ -38,14 +41,25 @@ _CSV_FORMS = {
     "date": rf"\s*{_DATE}\s*",
     "instant": _INSTANT,
 }
+_MAY_BE_BEYOND = r"(?i)inf|nan|,\s*[}\]]"
+_BEYOND = r"-NaN|nan|Inf([^i]|$)|inf|,\s*[}\]]"
+BEYOND_FILES = rf"{_BEYOND}|INF"
+"""What DuckDB accepts in JSON outside of texts, and the runs refuse in files: more words for
+numbers that are not finite, and commas at an end."""
+BEYOND_TOPICS = rf"{_BEYOND}|[^-+]INF"
+"""The same for topics, where Spark accepts ``-INF``."""
 # Values of topics that DuckDB converts and Spark refuses; {0} is a field's JSON type, {1} its
-# column.
+# column, {2} its text.
 _NOT_INTEGER = "{0} NOT IN ('UBIGINT', 'BIGINT', 'HUGEINT')"
-_NOT_NUMBER = "({0} = 'VARCHAR' AND isfinite({1}))"
+# A text is a number only if it names one that is not finite, and a large number is not infinity.
+_NAMED = "regexp_full_match({2}, 'NaN|[+-]?Infinity|[+-]INF')"
+_NOT_NUMBER = f"(({{0}} = 'VARCHAR' OR NOT isfinite({{1}})) AND NOT {_NAMED})"
+_NO_TIME = "regexp_matches({2}, '[Tt ]24|:60')"
 _REFUSED_BY_SPARK = {
     "BOOLEAN": "{0} <> 'BOOLEAN'",
     **dict.fromkeys(["TINYINT", "SMALLINT", "INTEGER", "BIGINT"], _NOT_INTEGER),
     **dict.fromkeys(["FLOAT", "DOUBLE"], _NOT_NUMBER),
+    INSTANT: _NO_TIME,
 }
 
 
@@ -55,6 +69,7 @@ def parse_json(
     rows: str,
     types: Mapping[str, str],
     refused: Mapping[str, str],
+    beyond: str,
 ) -> None:
     """Create a table of records whose JSON is parsed into columns, with the reason of each bad one.
 
@@ -66,11 +81,18 @@ def parse_json(
             or do not fit their type.
         types: Columns of the JSON object, and their DuckDB types.
         refused: By column, an SQL condition that its value is bad although DuckDB converts it.
+        beyond: Pattern of what DuckDB accepts outside of texts, and the runs do not.
     """
     connection.execute(
         f"UPDATE {records} SET _reason = 'the value is not a JSON object: ' || left(_value, 200) "
         "WHERE _reason IS NULL AND CASE WHEN json_valid(_value) THEN json_type(_value) END "
         "IS DISTINCT FROM 'OBJECT'"
+    )
+    outside = """regexp_replace(_value, '"(?:[^"\\\\]|\\\\.)*"', '', 'g')"""
+    connection.execute(
+        f"UPDATE {records} SET _reason = 'the value is not JSON: ' || left(_value, 200) "
+        f"WHERE _reason IS NULL AND regexp_matches(_value, {literal(_MAY_BE_BEYOND)}) "
+        f"AND regexp_matches({outside}, {literal(beyond)})"
     )
     # DuckDB's own conversions fail the whole query on text that is not JSON.
     connection.execute(f"UPDATE {records} SET _value = NULL WHERE _reason IS NOT NULL")
@@ -92,6 +114,32 @@ def parse_json(
     connection.execute(f"ALTER TABLE {rows} DROP COLUMN _value")
 
 
+def read_as_spark(connection: duckdb.DuckDBPyConnection, records: str) -> None:
+    """Rewrite JSON texts that DuckDB reads in another way than Spark.
+
+    Of an object that is followed by other text, Spark reads the object; and of a name that an
+    object has twice, the last value.
+
+    Args:
+        connection: The audit's database.
+        records: Table with ``_value``, the JSON text; records with a ``_reason`` are left alone.
+    """
+    query = (
+        f"SELECT DISTINCT _value FROM {records} WHERE _reason IS NULL AND NOT json_valid(_value)"
+    )
+    for (text,) in connection.execute(query).fetchall():
+        with suppress(ValueError, RecursionError):
+            _, end = JSONDecoder().raw_decode(text.lstrip(_BLANKS))
+            whole = text.lstrip(_BLANKS)[:end]
+            connection.execute(f"UPDATE {records} SET _value = ? WHERE _value = ?", [whole, text])
+    connection.execute(
+        f"UPDATE {records} SET _value = (SELECT json_group_object(key, kept) FROM "
+        "(SELECT key, arg_max(value, id) AS kept FROM json_each(_value) GROUP BY key)) "
+        "WHERE CASE WHEN _reason IS NULL AND json_valid(_value) AND json_type(_value) = 'OBJECT' "
+        "THEN len(json_keys(_value)) <> len(list_distinct(json_keys(_value))) ELSE false END"
+    )
+
+
 def refused_by_spark(types: Mapping[str, str]) -> dict[str, str]:
     """Return SQL conditions for values of JSON records that DuckDB converts and Spark refuses.
 
@@ -102,7 +150,9 @@ def refused_by_spark(types: Mapping[str, str]) -> dict[str, str]:
         By column, a condition over ``_value`` and the column; only for types that need one.
     """
     return {
-        name: _REFUSED_BY_SPARK[kind].format(f"json_type({_json_field(name)})", quoted(name))
+        name: _REFUSED_BY_SPARK[kind].format(
+            f"json_type({_json_field(name)})", quoted(name), f"({_json_field(name)} ->> '$')"
+        )
         for name, kind in types.items()
         if kind in _REFUSED_BY_SPARK
     }

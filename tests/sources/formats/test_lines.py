@@ -48,6 +48,8 @@ BAD_JSON = [
         b'{"more": [-Inf]}',
         b'{"more": -NaN, "name": "Infinity"}',
         b'{"more": INF}',
+        b'{"id": 1,}',
+        b'{"more": [1,]}',
     ],
     *[b'{"more": ' + b"[" * 100_000, b"[" * 100_000, b'{"a": ' * 100_000],
 ]

@@ -1,0 +1,196 @@
+"""CSV and JSON lines of unusual forms: the audit reads what the runs read, by other means."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration.audit.readers.drifted import hive_options
+from orchestration.audit.readers.lines import load_rows
+from orchestration.audit.sql import duckdb_types, open_database
+from sources.common.schema import parse_schema
+from sources.config.file_source import FileSource
+from sources.errors import InputError
+from sources.files.format_registry import format_of
+from sources.formats.csv_records import CsvRecords
+from sources.formats.open import read_region
+from sources.formats.regions import Region
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
+
+NAMES = {"id": "bigint", "name": "string"}
+ONE = {"name": "string"}
+DEEP = b'{"id": 1, "name": "a", "more": ' + b"[" * 300 + b"]" * 300 + b"}\n"
+Options = dict[str, Any]
+
+# Name of the file, content, options of CSV, columns, and the rows that are right.
+FILES: dict[str, tuple[str, bytes, Options, dict[str, str], list[tuple[Any, ...]]]] = {
+    "no header": ("a.csv", b'1,a\n2,"b, c"\n', {"header": False}, NAMES, [(1, "a"), (2, "b, c")]),
+    "no header and returns": ("a.csv", b"1,a\r2,b", {"header": False}, NAMES, [(1, "a"), (2, "b")]),
+    "bz2": ("a.csv.bz2", bz2.compress(b"id,name\n1,a\n"), {}, NAMES, [(1, "a")]),
+    "mixed ends": (
+        "a.csv",
+        b"id,name\r\n1,a\n2,b\r3,c\r\n",
+        {},
+        NAMES,
+        [(1, "a"), (2, "b"), (3, "c")],
+    ),
+    "blank lines of one column": ("a.csv", b"name\na\n\nb\n\n", {}, ONE, [("a",), ("b",)]),
+    "blank lines before the header": ("a.csv", b"\n\nid,name\n\n1,a\n", {}, NAMES, [(1, "a")]),
+    "a mark": ("a.csv", b"\xef\xbb\xbfid,name\n1,a\n", {}, NAMES, [(1, "a")]),
+    "quotes within": (
+        "a.csv",
+        b'id,name\n1,5" x\n2,"a""b"\n',
+        {},
+        NAMES,
+        [(1, '5" x'), (2, 'a"b')],
+    ),
+    "names of others twice": ("a.csv", b"id,x,name,x\n1,2,a,3\n", {}, NAMES, [(1, "a")]),
+    "escaped": (
+        "a.csv",
+        rb"""id,name
+1,"He said \"hi\" twice"
+2,C:\temp
+3,"C:\\temp, x"
+4,"5\""
+5,"6\""
+""",
+        {"escape": "\\"},
+        NAMES,
+        [
+            (1, 'He said "hi" twice'),
+            (2, "C:\\temp"),
+            (3, "C:\\temp, x"),
+            (4, '5"'),
+            (5, '6"'),
+        ],
+    ),
+    "utf-16": (
+        "a.csv",
+        "id,name\n1,ö\n".encode("utf-16"),
+        {"encoding": "utf-16"},
+        NAMES,
+        [(1, "ö")],
+    ),
+    "latin-1 packed": (
+        "a.csv.gz",
+        gzip.compress("id,größe,name\n1,2,ö\n".encode("latin-1")),
+        {"encoding": "latin-1"},
+        NAMES,
+        [(1, "ö")],
+    ),
+    "several lines": (
+        "a.csv",
+        b'id,name\n1,"a\nb"\n2,"c\r\n""d"""\n',
+        {"multiline": True},
+        NAMES,
+        [(1, "a\nb"), (2, 'c\r\n"d"')],
+    ),
+    "several lines escaped": (
+        "a.csv",
+        b'id,name\n1,"a\n\\"b"\n2,"c\\\\"\n',
+        {"multiline": True, "escape": "\\"},
+        NAMES,
+        [(1, 'a\n"b'), (2, "c\\")],
+    ),
+    "quoted nulls": ("a.csv", b'id,name\n1,""\n2,\n', {}, NAMES, [(1, ""), (2, None)]),
+    "other nulls": (
+        "a.csv",
+        b'id;name\n1;"NULL"\n2;NULL\n3;\n',
+        {"null": ["NULL"], "delimiter": ";"},
+        NAMES,
+        [(1, "NULL"), (2, None), (3, "")],
+    ),
+    "json with returns": (
+        "a.json",
+        b'{"id": 1, "name": "a"}\r{"id": 2}\r\n{"id": 3}\n',
+        {},
+        NAMES,
+        [(1, "a"), (2, None), (3, None)],
+    ),
+    "json with a mark": (
+        "a.json",
+        b'\xef\xbb\xbf{"id": 1}\n{"id": 2}',
+        {},
+        NAMES,
+        [(1, None), (2, None)],
+    ),
+    "deep json": ("a.json", DEEP, {}, NAMES, [(1, "a")]),
+    "json in bz2": ("a.json.bz2", bz2.compress(b'{"id": 1}\n'), {}, NAMES, [(1, None)]),
+}
+
+
+def declared(path: Path, options: Options, columns: dict[str, str], policy: str) -> FileSource:
+    kind = "json" if ".json" in path.name else "csv"
+    source = {"type": "files", "name": "history", "path": path.name, "format": kind}
+    more = {"csv": options} if kind == "csv" else {}
+    return FileSource.model_validate({**source, "schema": columns, "on_bad_record": policy, **more})
+
+
+def by_runs(source: FileSource, path: Path) -> list[tuple[Any, ...]]:
+    size = path.stat().st_size
+    region = Region(str(path), 0, size, size)
+    columns = parse_schema(source.columns or {})
+    batches = read_region(format_of(source), region, columns, Stores(S3Settings()))
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+def by_audit(source: FileSource, path: Path) -> list[tuple[Any, ...]]:
+    (path.parent / "db").mkdir()
+    kinds = duckdb_types(source.columns or {})
+    columns = ", ".join(f"CAST({name} AS {kind})" for name, kind in kinds.items())
+    with open_database(path.parent / "db", "1GB") as connection:
+        rows = load_rows(connection, source, {str(path): {}}, hive_options({}), "history.1")
+        return [*connection.execute(f"SELECT {columns} FROM {rows} ORDER BY ALL").fetchall()]
+
+
+@pytest.mark.parametrize("policy", ["fail", "drop"])
+@pytest.mark.parametrize("case", FILES)
+def test_runs_and_audit_read_the_rows_that_are_right(
+    tmp_path: Path, case: str, policy: str
+) -> None:
+    name, content, options, columns, right = FILES[case]
+    if options.get("multiline") and policy == "drop":
+        pytest.skip("refused when it is declared")
+    path = tmp_path / name
+    path.write_bytes(content)
+    source = declared(path, options, columns, policy)
+    assert by_runs(source, path) == right
+    assert by_audit(source, path) == right
+
+
+BAD = {
+    "a.csv": [
+        *[b'id,name\n1,"a"b\n', b'id,name\n1,"a\n2,b\n', b"id,name\n1,\xff\n"],
+        *[b"id,nome\n1,a\n", b'id,name\n1,"a\\"b"\n'],
+    ],
+    "a.json": [b'{"id": 1}\n{"id": "x"}\n', b'{"id": 1, "id": 2}\n'],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [(name, each) for name, contents in BAD.items() for each in contents]
+)
+def test_what_runs_refuse_the_audit_refuses_too(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    source = declared(path, {}, NAMES, "fail")
+    with pytest.raises(InputError, match=name):
+        by_runs(source, path)
+    with pytest.raises(InputError, match=name):
+        by_audit(source, path)
+
+
+def test_a_run_that_would_read_a_file_wrongly_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'id,name\n1,"a""b"\n2,"x"y\n')
+    source = declared(path, {}, NAMES, "drop")
+    monkeypatch.setattr(CsvRecords, "for_arrow", lambda _, text: text)
+    assert by_runs(source, path) == [(1, 'a"b'), (2, "xy")]
+    assert by_audit(source, path) == [(1, 'a"b')]

@@ -1,0 +1,91 @@
+"""JSON records that Spark reads in its own way: the audit reads them so, too, without Spark.
+
+What is right was printed by ``from_json`` of Spark 4.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration.audit.readers.value_checks import (
+    BEYOND_TOPICS,
+    parse_json,
+    read_as_spark,
+    refused_by_spark,
+)
+from orchestration.audit.sql import duckdb_types, open_database
+
+BAD = object()
+DOUBLES = {
+    "1e400": BAD,
+    "-1e400": BAD,
+    "NaN": math.nan,
+    "Infinity": math.inf,
+    "-Infinity": -math.inf,
+    "-INF": -math.inf,
+    "Inf": BAD,
+    "-NaN": BAD,
+    "INF": BAD,
+    '"NaN"': math.nan,
+    '"Infinity"': math.inf,
+    '"INF"': BAD,
+    '"1e400"': BAD,
+    '"1.5"': BAD,
+    "1e39": 1e39,
+    "null": None,
+}
+TIMES = {
+    '"2024-01-01T24:00:00Z"': BAD,
+    '"2024-01-01 24:00:00"': BAD,
+    '"2024-01-01T23:59:60Z"': BAD,
+    '"2024-01-01T23:59:59.5Z"': "2024-01-01 23:59:59.500000+00:00",
+}
+OBJECTS = {
+    '{"a": 1} x': 1,
+    ' {"a": 1}{"a": 2}': 1,
+    '{"a": 1, "a": 2}': 2,
+    '{"a": 1, "b": {"c": "x"}, "a": null}': None,
+    '{"a": 1, "more": "Inf, -NaN"}': 1,
+    '{"a": 1, "more": Inf}': BAD,
+    '{"a": 1, "more": NaN}': 1,
+    '{"A": 1}': None,
+    '{"a": 01}': BAD,
+    '{"a": 1,}': BAD,
+    "[1] x": BAD,
+    '{"a": ' + "[" * 100_000: BAD,
+}
+
+
+def by_audit(folder: Path, kind: str, values: list[str]) -> list[Any]:
+    """The value of ``a`` in each record, or BAD."""
+    types = duckdb_types({"a": kind})
+    with open_database(folder, "1GB") as connection:
+        connection.execute("CREATE TABLE records (number INT, _value VARCHAR, _reason VARCHAR)")
+        numbered = [[number, value, None] for number, value in enumerate(values)]
+        connection.executemany("INSERT INTO records VALUES (?, ?, ?)", numbered)
+        read_as_spark(connection, "records")
+        parse_json(connection, "records", "rows", types, refused_by_spark(types), BEYOND_TOPICS)
+        found = connection.execute(
+            'SELECT CASE WHEN _reason IS NULL THEN "a" END, _reason FROM rows ORDER BY number'
+        ).fetchall()
+    return [value if reason is None else BAD for value, reason in found]
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"), [("double", DOUBLES), ("timestamp", TIMES)], ids=["double", "timestamp"]
+)
+def test_members(tmp_path: Path, kind: str, texts: dict[str, Any]) -> None:
+    found = by_audit(tmp_path, kind, [f'{{"a": {text}}}' for text in texts])
+    shown = [value if value is BAD else json.dumps(value, default=str) for value in found]
+    right = [value if value is BAD else json.dumps(value) for value in texts.values()]
+    assert dict(zip(texts, shown, strict=True)) == dict(zip(texts, right, strict=True))
+
+
+def test_objects(tmp_path: Path) -> None:
+    found = by_audit(tmp_path, "bigint", [*OBJECTS])
+    assert dict(zip(OBJECTS, found, strict=True)) == OBJECTS

@@ -10,18 +10,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from sources.common.counting import counted
 from sources.common.positions import HeldOffsets, TopicPartition
 from sources.errors import InputError
+from sources.files.named_ranges import Ints, Merged, judge, merge
 from sources.formats.parquet_file import parquet_file
 
-Ints = NDArray[np.int64]
 _WORKERS = 8
 BATCH_ROWS = 1 << 18
 """Rows that are read at a time."""
@@ -50,30 +48,13 @@ class FileOffsets:
     runs: dict[TopicPartition, Ints]
 
 
-class _Merged(NamedTuple):
-    """Union and overlaps of ranges of one partition.
-
-    Attributes:
-        runs: Union of the ranges, ascending.
-        overlaps: For each range that begins before all earlier ones have ended, the shared part.
-            The lengths of ``runs`` and ``overlaps`` add up to those of the ranges.
-        pair: Positions of the two ranges of the first overlap; empty without any.
-    """
-
-    runs: Ints
-    overlaps: Ints
-    pair: list[int]
-
-    def everything(self) -> Ints:
-        return np.concatenate([self.runs, self.overlaps])
-
-
 def held_by_names(
     paths: Sequence[str], rows: Sequence[int | None]
 ) -> tuple[HeldOffsets, list[str]]:
     """Return the Kafka offsets that files hold by their names, as Kafka Connect's sinks name them.
 
-    ``topic+partition+start+end.ext``, the HDFS sink's form with an inclusive end, is exact.
+    ``topic+partition+start+end.ext``, the HDFS sink's form with an inclusive end, is exact, unless
+    ranges overlap and the rows are not as many as the offsets (:mod:`sources.files.named_ranges`).
     ``topic+partition+start.ext``, the S3 sink's form, has no end: the file is assumed to hold as
     many offsets from its start on as it has rows. That is wrong where offsets have gaps or a time
     partitioner distributes neighbours over several files, so it is not exact. A file without rows
@@ -85,8 +66,8 @@ def held_by_names(
             either, no holes are reported for the partition.
 
     Returns:
-        Offsets that history holds, exact if all names have an end; and warnings about files with
-        an end that overlap.
+        Offsets that history holds; and warnings about files with an end that do not have as many
+        rows as offsets.
 
     Raises:
         InputError: A name has neither form, ends before it starts, or contains or leads to an
@@ -96,6 +77,7 @@ def held_by_names(
     lengthless: set[TopicPartition] = set()
     known: dict[TopicPartition, list[tuple[int, int]]] = {}
     files: dict[TopicPartition, list[str]] = {}
+    counts: dict[TopicPartition, list[int | None]] = {}
     for path, count in zip(paths, rows, strict=True):
         partition, start, stop = _parse_name(path)
         if stop is None:
@@ -113,19 +95,18 @@ def held_by_names(
             raise InputError(message, _FORMS, file=path, topic=partition.topic)
         known.setdefault(partition, []).append((start, reach))
         files.setdefault(partition, []).append(path)
+        counts.setdefault(partition, []).append(count)
     merged = {
-        partition: _merge([np.array(ranges, np.int64)])
+        partition: merge([np.array(ranges, np.int64)])
         for partition, ranges in sorted(known.items())
     }
-    # One warning for each partition: a history copied twice has as many overlaps as files.
-    warnings = [
-        f"Files {' and '.join(files[partition][index] for index in pair)} both hold offsets"
-        f" {first} to {after - 1} of {partition}: rows of history may be duplicated"
-        f" (overlaps in this partition: {len(overlaps)})."
-        for partition, (_, overlaps, pair) in merged.items()
+    judged = [
+        judge(partition, known[partition], counts[partition], files[partition])
+        for partition in merged
         if partition not in open_ended
-        for first, after in overlaps[:1].tolist()
     ]
+    warnings = [warning for each in judged for warning in each.warnings]
+    is_exact = not open_ended and all(each.is_exact for each in judged)
     edges = {
         partition: [
             (path, np.array([range_], np.int64))
@@ -133,7 +114,7 @@ def held_by_names(
         ]
         for partition, ranges in known.items()
     }
-    held = _held(merged, edges, exact=not open_ended)
+    held = _held(merged, edges, exact=is_exact)
     # Between files of unknown length everything would look like a hole.
     holes = {
         partition: ranges for partition, ranges in held.holes.items() if partition not in lengthless
@@ -189,23 +170,8 @@ def _parse_name(path: str) -> tuple[TopicPartition, int, int | None]:
     return TopicPartition(match[1], int(match[2])), start, end + 1 if match[4] else None
 
 
-def _merge(parts: Sequence[Ints]) -> _Merged:
-    """Return union and overlaps of one or more ranges of one partition, in any order."""
-    ranges = np.concatenate(parts)
-    order = np.argsort(ranges[:, 0], kind="stable")
-    starts, stops = ranges[order].T
-    reach = np.maximum.accumulate(stops)
-    opens = np.append(True, starts[1:] > reach[:-1])
-    runs = np.column_stack([starts[opens], reach[np.append(opens[1:], True)]])
-    again = np.flatnonzero(starts[1:] < reach[:-1]) + 1
-    overlaps = np.column_stack([starts[again], np.minimum(stops[again], reach[again - 1])])
-    # Up to the first overlap, the range that reaches furthest is the one just before.
-    pair = order[again[0] - 1 : again[0] + 1].tolist() if len(again) else []
-    return _Merged(runs, overlaps, pair)
-
-
 def _held(
-    merged: dict[TopicPartition, _Merged],
+    merged: dict[TopicPartition, Merged],
     edges: dict[TopicPartition, list[tuple[str, Ints]]],
     *,
     exact: bool,
@@ -236,7 +202,7 @@ def _merge_files(files: Sequence[FileOffsets]) -> tuple[HeldOffsets, list[str]]:
         for partition, runs in file.runs.items():
             found.setdefault(partition, []).append((file.path, runs))
     merged = {
-        partition: _merge([runs for _, runs in some]) for partition, some in sorted(found.items())
+        partition: merge([runs for _, runs in some]) for partition, some in sorted(found.items())
     }
     held = _held(merged, found, exact=True)
     doubles = [(partition, part) for partition, part in merged.items() if len(part.overlaps)]
@@ -259,10 +225,10 @@ def _read_file(path: str, topic: str, columns: tuple[str, str]) -> FileOffsets:
         present, firsts = np.unique(numbers[order], return_index=True)
         parts = np.split(offsets[order], firsts[1:])
         for number, part in zip(present.tolist(), parts, strict=True):
-            merged = _merge([np.column_stack([part, part + 1])])
+            merged = merge([np.column_stack([part, part + 1])])
             found.setdefault(TopicPartition(topic, number), []).append(merged.everything())
     return FileOffsets(
-        path, {partition: _merge(some).everything() for partition, some in found.items()}
+        path, {partition: merge(some).everything() for partition, some in found.items()}
     )
 
 

@@ -235,8 +235,11 @@ def test_a_name_that_ends_before_it_starts_is_refused() -> None:
 
 
 def test_files_whose_names_overlap_are_told_with_what_both_hold() -> None:
-    held, warnings = names("orders+0+0+9.p", "orders+0+8+20.p", "orders+1+8+20.p")
+    files = ("orders+0+0+9.p", "orders+0+8+20.p", "orders+1+8+20.p")
+    held, warnings = names(*files, rows=[10, 13, 13])
     assert held == HeldOffsets(next={ZERO: 21, ONE: 21}, exact=True, holes={ONE: [(0, 8)]})
+    # Where numbers of rows are not known, files of a partitioner look the same.
+    assert names(*files) == (held.model_copy(update={"exact": False}), warnings)
     assert warnings == [
         "Files /in/orders+0+0+9.p and /in/orders+0+8+20.p both hold offsets 8 to 9 of topic"
         " `orders`, partition 0: rows of history may be duplicated (overlaps in this partition: 1)."
@@ -261,6 +264,43 @@ def test_a_history_copied_twice_is_told_once_a_partition() -> None:
     assert len(warnings) == 2
     assert "/a/orders+0+0+9.p and /b/orders+0+0+9.p both hold offsets 0 to 9" in warnings[0]
     assert "overlaps in this partition: 10" in warnings[1]
+
+
+@examples(200)
+@given(
+    flushes=st.lists(
+        st.lists(st.sampled_from("abc"), min_size=1, max_size=12), min_size=1, max_size=5
+    ),
+    data=st.data(),
+)
+def test_files_of_a_partitioner_are_exact_if_none_is_missing(
+    flushes: list[list[str]], data: st.DataObject
+) -> None:
+    files, rows, first = [], [], 0
+    for flush in flushes:
+        for field in sorted(set(flush)):
+            offsets = [first + at for at, of in enumerate(flush) if of == field]
+            files.append(f"{field}/orders+0+{offsets[0]}+{offsets[-1]}.p")
+            rows.append(len(offsets))
+        first += len(flush)
+    complete = HeldOffsets(next={ZERO: first}, exact=True, holes={})
+    assert names(*files, rows=rows) == (complete, [])
+    gone = data.draw(st.integers(0, len(files) - 1))
+    del files[gone], rows[gone]
+    if files:
+        held, warnings = names(*files, rows=rows)
+        lost = held.next[ZERO] - sum(rows)
+        told = sum(after - low for at in held.holes.values() for low, after in at)
+        # Each offset that is in no file is in a hole, or a warning says so.
+        assert lost == told or "a file may be missing" in warnings[-1]
+        assert held.exact == (lost == told or not overlap(files))
+
+
+def overlap(files: list[str]) -> bool:
+    """Whether the ranges in some names have an offset in common."""
+    ends = [name.removesuffix(".p").split("+")[2:] for name in files]
+    offsets = Counter(at for low, high in ends for at in range(int(low), int(high) + 1))
+    return max(offsets.values()) > 1
 
 
 @examples(200)
@@ -310,7 +350,8 @@ def test_names_of_both_forms_hold_what_sets_of_their_offsets_hold(
     told = {at: inside for at, inside in holes.items() if at not in lengthless}
     assert (held.next, spelled_out(held)) == (following, told)
     open_ended = {n for n, *_, end in files if not end}
-    assert held.exact == (not open_ended)
+    if open_ended or None not in [count for *_, count, _ in files]:
+        assert held.exact == (not open_ended)
     doubled = {n for (n, _), count in Counter(rows).items() if count > 1}
     assert len(warnings) == len(doubled - open_ended)
 

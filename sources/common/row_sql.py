@@ -133,5 +133,7 @@ def _without_instants(tree: exp.Expr) -> exp.Expr:
     call = timestamp_call(tree)
     if call is None:
         return tree
-    micros = f"CAST(({call.argument.sql('duckdb')}) * {call.unit_us} AS BIGINT)"
+    # A number of 32 bits times a unit needs 64.
+    unit = f"CAST({call.unit_us} AS BIGINT)"
+    micros = f"CAST(({call.argument.sql('duckdb')}) * {unit} AS BIGINT)"
     return parse_one(f"make_timestamptz({micros})", read="duckdb")

@@ -42,6 +42,16 @@ def by_window(length: int, slide: int) -> Counter[tuple[datetime, datetime]]:
 
 
 @pytest.mark.parametrize(
+    ("function", "per_second"),
+    [("timestamp_seconds", 1), ("timestamp_millis", 1000), ("timestamp_micros", 1_000_000)],
+)
+def test_an_instant_of_a_number_of_32_bits_is_that_of_spark(function: str, per_second: int) -> None:
+    _, rows = result(f"SELECT {function}(seats * 1000000) AS at FROM input WHERE id = 59")
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    assert rows == [(epoch + timedelta(seconds=159_000_000 / per_second),)]
+
+
+@pytest.mark.parametrize(
     ("query", "length", "slide"),
     [
         ("SELECT window.start, window.end, count(*) AS n FROM input GROUP BY window(at, '3 hours')",

@@ -1,4 +1,7 @@
-"""Values that a change of PostgreSQL lacks, found in its JSON by code that the runs do not use."""
+"""Values that a change of PostgreSQL lacks, found by code that the runs do not use.
+
+Only the bytes of Avro go through the runs' decoder.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from uuid import UUID
 
 from sources.common.conversion import BadValue
 from sources.config.kafka_source import KafkaSource
+from sources.decoding.schema_registry import Registry
 from sources.decoding.value_formats.debezium_values import DebeziumValues
 
 
@@ -19,9 +23,11 @@ class LackingValues:
 
     Args:
         placeholder: The connector's ``unavailable.value.placeholder``, as it is declared.
+        registry: Schema registry of changes in Avro; None for those in JSON.
     """
 
-    def __init__(self, placeholder: str) -> None:
+    def __init__(self, placeholder: str, registry: Registry | None = None) -> None:
+        self._registry = registry
         _, is_hex, digits = placeholder.partition("hex:")
         data = bytes.fromhex(digits) if is_hex else placeholder.encode()
         text, coded = data.decode("utf-8", "replace"), base64.b64encode(data).decode()
@@ -34,11 +40,11 @@ class LackingValues:
 
     @classmethod
     def of_source(cls, source: KafkaSource) -> LackingValues | None:
-        """Return the check for a source of changes in JSON; None for any other."""
+        """Return the check for a source of changes; None for any other."""
         value = source.value
-        if not isinstance(value, DebeziumValues) or value.registry is not None:
+        if not isinstance(value, DebeziumValues):
             return None
-        return cls(value.unavailable_value_placeholder)
+        return cls(value.unavailable_value_placeholder, value.registry)
 
     def require_none(self, value: bytes, row: Mapping[str, Any]) -> None:
         """Refuse a row with a value in a column for which the change has a placeholder.
@@ -50,15 +56,28 @@ class LackingValues:
         Raises:
             BadValue: Contains the column.
         """
-        document = json.loads(value)
-        if "payload" in document and "schema" in document:
-            document = document["payload"]
+        document = self._document(value)
         for side in (document.get("after"), document.get("before")):
             for name, member in (side or {}).items():
                 if row.get(name) is not None and _json(member) in self._forms:
                     reason = f"`{name}`: a placeholder of the connector was taken for a value"
                     raise BadValue(reason)
 
+    def _document(self, value: bytes) -> Mapping[str, Any]:
+        if self._registry is not None:
+            # Its library is optional.
+            from sources.decoding.avro import read_framed  # noqa: PLC0415
+
+            found: dict[str, Any] = read_framed(value, self._registry)
+            return found
+        document: dict[str, Any] = json.loads(value)
+        return document["payload"] if {"payload", "schema"} <= document.keys() else document
+
 
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return json.dumps(value, separators=(",", ":"), default=_as_text)
+
+
+def _as_text(value: Any) -> str:
+    """Return a value that JSON does not have as a text: bytes as base64, as the connector does."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

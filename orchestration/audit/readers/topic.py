@@ -2,7 +2,7 @@
 
 DuckDB parses JSON on its own. Avro, Protobuf and Debezium records go through the decoder of the
 runs (:mod:`sources.decoding.decoder`): for them the audit proves which records arrived, not what
-their bytes mean.
+their bytes mean; but that no placeholder of a long value became one.
 """
 
 from __future__ import annotations

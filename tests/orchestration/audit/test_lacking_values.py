@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from typing import Any
 
+import fastavro
 import pytest
 
 from orchestration.audit.readers.lacking_values import LackingValues
 from sources.common.conversion import BadValue
+from sources.config.kafka_source import KafkaSource
 from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder
 from sources.decoding.decoder import RowDecoder
-from tests.sources.decoding.value_case import ORIGIN, changes_source
+from tests.sources.decoding.value_case import ORIGIN, changes_source, framed, registry
 
 CODES = [*PLACEHOLDER.encode()]
 
@@ -65,5 +68,24 @@ def test_the_declared_placeholder_counts() -> None:
 
 
 def test_other_formats_have_none() -> None:
-    registry = {"url": "http://localhost:1"}
-    assert LackingValues.of_source(changes_source({"id": "bigint"}, registry=registry)) is None
+    source = KafkaSource.model_validate({"type": "kafka", "name": "live", "topic": "t"})
+    assert LackingValues.of_source(source) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [("bytes", PLACEHOLDER.encode()), ({"type": "array", "items": "int"}, CODES)],
+)
+def test_those_of_changes_in_avro_are_found_too(kind: Any, written: Any) -> None:
+    row = {"type": "record", "name": "Value", "fields": [{"name": "v", "type": kind}]}
+    schema = {"type": "record", "name": "E", "fields": [{"name": "after", "type": row}]}
+    out = BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), {"after": {"v": written}})
+    with registry() as server:
+        value = framed(server.register(schema), out.getvalue())
+        source = changes_source({"v": "binary"}, registry={"url": server.url})
+        check = LackingValues.of_source(source)
+        assert check is not None
+        check.require_none(value, {"v": None})
+        with pytest.raises(BadValue, match="`v`: a placeholder"):
+            check.require_none(value, {"v": written})

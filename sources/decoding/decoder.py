@@ -12,6 +12,7 @@ from sources.decoding.base import FieldReader
 from sources.decoding.tombstones import Tombstones
 
 NO_VALUE = "the record has no value"
+NO_ROW = "the record has no value, and its key does not tell which row it deletes"
 NO_TEXT_HEADER = "the name of a header is no UTF-8 text"
 REFUSED_TOMBSTONE = "the record has a key and no value, which elsewhere deletes the row of that key"
 """Why a record is refused unless it is declared what it means."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import ddl
 from sources.config.kafka_source import KafkaSource
@@ -97,7 +98,8 @@ class DirectRecords:
             records: From :func:`spark_jobs.readers.topics.parse_records.records_of`.
         """
         bounds = zip(self.event_time.bounds_ms, _BOUNDS, strict=True) if self._is_checked else ()
-        given = records.select(*self._given, *(bound.alias(name) for bound, name in bounds))
+        columns = [self._given_as(name).alias(name) for name in self._names]
+        given = records.select(*columns, *(bound.alias(name) for bound, name in bounds))
         write = self._writer
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,7 +137,7 @@ class DirectRecords:
     ) -> DataFrame:
         bounds_ms = self.event_time.declared.bounds_ms(clock_ms) if self._is_checked else None
         columns = _Columns(self.source.record_columns, bounds_ms)
-        left = partial(_Columns(self.source.record_columns).left, self._given)
+        left = partial(_Columns(self.source.record_columns).left, self._names)
         needed = [VALUE, *self.source.record_columns]
         fetch, write = fetcher(self.source), self._writer
 
@@ -149,11 +151,15 @@ class DirectRecords:
     def _is_checked(self) -> bool:
         return self.event_time.declared.outside != "keep"
 
-    @property
-    def _given(self) -> list[str]:
-        """Columns of a record that a task gets; only a quarantine keeps the whole record."""
+    def _given_as(self, name: str) -> Column:
+        """Return a column of a record as a task gets it.
+
+        Keys cost time: only a quarantine keeps them all, and those without a value tell more.
+        """
         kept = (self.source.on_bad_record, self.event_time.declared.outside)
-        return [name for name in self._names if name != KEY or "quarantine" in kept]
+        if name != KEY or "quarantine" in kept:
+            return F.col(name)
+        return F.when(F.col(VALUE).isNull(), F.col(KEY))
 
     @property
     def _names(self) -> list[str]:

@@ -23,6 +23,7 @@ from sources.config.rules import NO_RULES, RowRules
 from sources.decoding.changes.record_keys import RecordKeys
 from sources.decoding.decoder import (
     DECLARE_TOMBSTONE,
+    NO_ROW,
     NO_TEXT_HEADER,
     NO_VALUE,
     REFUSED_TOMBSTONE,
@@ -307,11 +308,12 @@ def _wrong(
         is_read: Whether the value was read already, and may be null since; never null.
     """
     has_none = F.col(VALUE).isNull()
+    without_value = NO_ROW if source.on_tombstone == "delete" else NO_VALUE
     keys = [F.col(name) for name in _text_keys(source, columns)]
     headers = [name for name, what in source.record_columns.items() if what == "headers"]
     bad_keys = [key.isNotNull() & ~F.is_valid_utf8(key) for key in keys]
     return [
-        (has_none if is_read is None else ~is_read & has_none, NO_VALUE),
+        (has_none if is_read is None else ~is_read & has_none, without_value),
         *((is_bad, "the key is no UTF-8 text") for is_bad in bad_keys),
         *((_has_no_text(name), NO_TEXT_HEADER) for name in headers),
     ]

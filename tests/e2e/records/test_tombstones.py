@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.readers.topics.event_times import EventTimeCheck
 from spark_jobs.readers.topics.parse_records import parse_values
 from tests.e2e.case import Case, live_of, moment, wrong
-from tests.e2e.in_session import run_and_audit
+from tests.e2e.in_session import fails_with, run_and_audit, run_chain, run_history
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 AVRO = {
@@ -68,6 +68,27 @@ def test_rows_of_files_and_topic_are_deleted_and_the_audit_agrees(
     assert "gone" not in table.column_names
     found = dict(zip(table["id"].to_pylist(), table["v"].to_pylist(), strict=True))
     assert found == {n: n / 2 for n in range(150) if n not in (8, 120)} | {7: 1.5}
+
+
+@pytest.mark.parametrize("is_bounded", [False, True], ids=["followed", "range"])
+def test_tasks_that_append_records_themselves_refuse_it_too(
+    tmp_path: Path, servers: str, spark: SparkSession, is_bounded: bool
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history(range(10))
+    case.produce(range(10, 400), key=str)
+    # Behind the sample of the plan.
+    send(case, ("7", None, 400))
+
+    def edit(document: dict[str, Any]) -> None:
+        live = document["sources"][1]
+        live["on_bad_record"] = "drop"
+        if is_bounded:
+            document["sources"] = [document["sources"][0], {**live, "until": "latest"}]
+
+    loaded = case.pipeline(edit)
+    with fails_with("offset 390: the record has a key and no value"):
+        run_history(spark, loaded) if is_bounded else run_chain(spark, loaded)
 
 
 @pytest.mark.parametrize("value_format", ["json", "avro"])

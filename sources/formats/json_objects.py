@@ -25,9 +25,13 @@ _NOT_FINITE = {
     **dict.fromkeys(("Infinity", "+Infinity", "+INF"), math.inf),
     **dict.fromkeys(("-Infinity", "-INF"), -math.inf),
 }
-_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ].*)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DATE = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?Z?)?", re.ASCII
+)
 _TIME = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?"
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?",
+    re.ASCII,
 )
 
 
@@ -132,12 +136,8 @@ def _number(value: Any) -> Any:
 
 
 def _decimal(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return Decimal(value)
-    except ArithmeticError:
-        return value
+    is_number = isinstance(value, str) and _NUMBER.fullmatch(value)
+    return Decimal(value) if is_number else value
 
 
 def _day(value: Any) -> Any:

@@ -64,6 +64,8 @@ def load_rows(
         query = f"SELECT {names} FROM {_duckdb_reader(source, list(paths), hive)}"
         with suppress(duckdb.Error):
             connection.execute(f"CREATE TABLE {table} AS {query}")
+            if source.format == "csv":
+                _drop_quoted_nulls(connection, source, table)
             return table
     bad = bad_records_table(source.name)
     rows = load_lines(connection, source, paths, name, bad)
@@ -127,6 +129,7 @@ def load_lines(
         connection.execute(f"DROP TABLE {lines}")
     else:
         table = lines
+        _drop_quoted_nulls(connection, source, table)
         for field in columns:
             column = quoted(field.name)
             reason = literal(f"`{field.name}` does not fit {source.columns[field.name]}: ")
@@ -140,6 +143,17 @@ def load_lines(
     )
     connection.execute(f"DELETE FROM {table} WHERE _reason IS NOT NULL")
     return table
+
+
+def _drop_quoted_nulls(
+    connection: duckdb.DuckDBPyConnection, source: FileSource, table: str
+) -> None:
+    """Make texts that mean null, quoted ones too, null in all columns but those of texts."""
+    nulls = ", ".join(map(literal, source.csv.null))
+    for field in parse_schema(source.columns or {}):
+        if not pa.types.is_string(field.type):
+            column = quoted(field.name)
+            connection.execute(f"UPDATE {table} SET {column} = NULL WHERE {column} IN ({nulls})")
 
 
 def _refuse_bad(connection: duckdb.DuckDBPyConnection, source: FileSource, bad: str) -> None:

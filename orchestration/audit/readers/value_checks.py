@@ -18,20 +18,23 @@ from sources.common.sql_names import literal, quoted
 
 _BLANKS = " \t\r\n"
 _DATE = r"\d{4}-\d\d-\d\d"
+_DAY = rf"{_DATE}([T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?Z?)?"
 _TIME = r"([01]\d|2[0-3])(:\d\d(:\d\d(\.\d{1,6})?)?)?"
 _INSTANT = rf"{_DATE}[ T]{_TIME}(Z|[+-]\d\d(:?\d\d)?)?"
+_NOT_FINITE = r"NaN|[+-]?Infinity|[+-]INF"
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 # DuckDB's JSON types that a kind of declared type accepts.
 _JSON_TYPES: dict[str, tuple[str, ...]] = {
     "boolean": ("BOOLEAN",),
     "integer": ("UBIGINT", "BIGINT", "HUGEINT"),
-    "number": ("UBIGINT", "BIGINT", "HUGEINT", "DOUBLE"),
+    "number": ("UBIGINT", "BIGINT", "HUGEINT", "DOUBLE", "VARCHAR"),
     "decimal": ("UBIGINT", "BIGINT", "HUGEINT", "DOUBLE", "VARCHAR"),
     "text": ("VARCHAR",),
     "list": ("ARRAY",),
     "struct": ("OBJECT",),
+    "map": ("OBJECT",),
 }
-_JSON_FORMS = {"decimal": _NUMBER, "date": _DATE, "instant": f"{_INSTANT}|{_DATE}"}
+_JSON_FORMS = {"decimal": _NUMBER, "date": _DAY, "instant": f"{_INSTANT}|{_DATE}"}
 # White space around numbers and dates of CSV does not count.
 _CSV_FORMS = {
     "boolean": "true|True|TRUE|1|false|False|FALSE|0",
@@ -52,7 +55,7 @@ BEYOND_TOPICS = rf"{_BEYOND}|[^-+]INF"
 # column, {2} its text.
 _NOT_INTEGER = "{0} NOT IN ('UBIGINT', 'BIGINT', 'HUGEINT')"
 # A text is a number only if it names one that is not finite, and a large number is not infinity.
-_NAMED = "regexp_full_match({2}, 'NaN|[+-]?Infinity|[+-]INF')"
+_NAMED = f"regexp_full_match({{2}}, '{_NOT_FINITE}')"
 _NOT_NUMBER = f"(({{0}} = 'VARCHAR' OR NOT isfinite({{1}})) AND NOT {_NAMED})"
 _NO_TIME = "regexp_matches({2}, '[Tt ]24|:60')"
 _REFUSED_BY_SPARK = {
@@ -193,6 +196,7 @@ def _family(kind: pa.DataType) -> str:
         "instant": pa.types.is_timestamp,
         "list": pa.types.is_list,
         "struct": pa.types.is_struct,
+        "map": pa.types.is_map,
     }
     return next((family for family, is_of in families.items() if is_of(kind)), "text")
 
@@ -212,12 +216,20 @@ def _json_mismatch(field: str, kind: pa.DataType, depth: int = 0) -> str:
         item = f"item{depth}"
         inner = _json_mismatch(item, kind.value_type, depth + 1)
         mismatches.append(f"list_bool_or([{inner} FOR {item} IN json_extract({field}, '$[*]')])")
+    elif family == "map":
+        item = f"item{depth}"
+        inner = _json_mismatch(item, kind.item_type, depth + 1)
+        mismatches.append(f"list_bool_or([{inner} FOR {item} IN json_extract({field}, '$.*')])")
     elif family == "struct":
         mismatches += [
             _json_mismatch(_json_field(part.name, field), part.type, depth + 1) for part in kind
         ]
     elif family != "text":
         text = f"({field} ->> '$')"
+        if family == "number":
+            is_text = f"json_type({field}) = 'VARCHAR'"
+            is_named = f"regexp_full_match({text}, {literal(_NOT_FINITE)})"
+            mismatches.append(f"({is_text} AND NOT {is_named})")
         if family in _JSON_FORMS:
             mismatches.append(f"NOT regexp_full_match({text}, {literal(_JSON_FORMS[family])})")
         mismatches.append(_inexact(text, kind))

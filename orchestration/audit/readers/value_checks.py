@@ -57,11 +57,13 @@ _NOT_INTEGER = "{0} NOT IN ('UBIGINT', 'BIGINT', 'HUGEINT')"
 # A text is a number only if it names one that is not finite, and a large number is not infinity.
 _NAMED = f"regexp_full_match({{2}}, '{_NOT_FINITE}')"
 _NOT_NUMBER = f"(({{0}} = 'VARCHAR' OR NOT isfinite({{1}})) AND NOT {_NAMED})"
+_NO_DECIMAL = f"({{0}} IN ('BOOLEAN', 'VARCHAR') AND NOT regexp_full_match({{2}}, '{_NUMBER}'))"
 _NO_TIME = "regexp_matches({2}, '[Tt ]24|:60')"
 _REFUSED_BY_SPARK = {
     "BOOLEAN": "{0} <> 'BOOLEAN'",
     **dict.fromkeys(["TINYINT", "SMALLINT", "INTEGER", "BIGINT"], _NOT_INTEGER),
     **dict.fromkeys(["FLOAT", "DOUBLE"], _NOT_NUMBER),
+    "DECIMAL": _NO_DECIMAL,
     INSTANT: _NO_TIME,
 }
 
@@ -106,6 +108,12 @@ def parse_json(
     )
     for name, kind in types.items():
         field = _json_field(name)
+        if _without_digits(kind) == "DECIMAL":
+            # DuckDB gives up on an exponent such as -10000000, of which Spark makes nought.
+            connection.execute(
+                f"UPDATE {rows} SET {quoted(name)} = 0 WHERE {quoted(name)} IS NULL "
+                f"AND json_type({field}) = 'DOUBLE' AND TRY_CAST({field} ->> '$' AS DOUBLE) = 0"
+            )
         mismatch = f"{quoted(name)} IS NULL"
         if name in refused:
             mismatch = f"({mismatch} OR {refused[name]})"
@@ -153,12 +161,16 @@ def refused_by_spark(types: Mapping[str, str]) -> dict[str, str]:
         By column, a condition over ``_value`` and the column; only for types that need one.
     """
     return {
-        name: _REFUSED_BY_SPARK[kind].format(
+        name: _REFUSED_BY_SPARK[_without_digits(kind)].format(
             f"json_type({_json_field(name)})", quoted(name), f"({_json_field(name)} ->> '$')"
         )
         for name, kind in types.items()
-        if kind in _REFUSED_BY_SPARK
+        if _without_digits(kind) in _REFUSED_BY_SPARK
     }
+
+
+def _without_digits(kind: str) -> str:
+    return "DECIMAL" if kind.startswith("DECIMAL(") else kind
 
 
 def refused_json(field: pa.Field) -> str:

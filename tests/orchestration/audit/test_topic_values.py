@@ -39,6 +39,17 @@ DOUBLES = {
     "1e39": 1e39,
     "null": None,
 }
+DECIMALS = {
+    "1.239": "1.24",
+    "-1.235": "-1.24",
+    "1e-77": "0.00",
+    "123e-10000000": "0.00",
+    '"1.239"': "1.24",
+    "1e20": BAD,
+    "true": BAD,
+    '"x"': BAD,
+    '" 1.5"': BAD,
+}
 TIMES = {
     '"2024-01-01T24:00:00Z"': BAD,
     '"2024-01-01 24:00:00"': BAD,
@@ -77,7 +88,7 @@ def by_audit(folder: Path, kind: str, values: list[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "texts"), [("double", DOUBLES), ("timestamp", TIMES)], ids=["double", "timestamp"]
+    ("kind", "texts"), [("double", DOUBLES), ("timestamp", TIMES), ("decimal(12,2)", DECIMALS)]
 )
 def test_members(tmp_path: Path, kind: str, texts: dict[str, Any]) -> None:
     found = by_audit(tmp_path, kind, [f'{{"a": {text}}}' for text in texts])

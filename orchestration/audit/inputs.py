@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
+from orchestration.audit.absent_columns import absent_columns
 from orchestration.audit.bad_records import recount_bad_records, recount_bad_rows
 from orchestration.audit.event_times import bounds_of
 from orchestration.audit.quarantine import create_claims
@@ -152,8 +153,15 @@ def create_inputs(
             bad_records += recount_bad_rows(
                 connection, loaded, source, files, left_out.get(source.name)
             )
-    distinct = count_rows(connection, "input")
-    return Inputs(rows, distinct, ambiguous, examples, bad_records, notes, unproven)
+    return Inputs(
+        rows=rows,
+        distinct=count_rows(connection, "input"),
+        ambiguous=ambiguous,
+        examples=examples,
+        bad_records=bad_records,
+        notes=[*notes, *absent_columns(connection, pipeline)],
+        unproven=unproven,
+    )
 
 
 def _create_empty_view(connection: duckdb.DuckDBPyConnection, view: str, like: str) -> None:

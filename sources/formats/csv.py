@@ -126,15 +126,17 @@ class Csv:
         Raises:
             ArrowInvalid: A record has no end, or does not fit its columns.
         """
-        text = b""
-        while read := stream.read(BLOCK_BYTES):
-            text += read
-            end = self._records.whole(text)
+        text, following = b"", stream.read(BLOCK_BYTES)
+        while following:
+            text += following
+            following = stream.read(BLOCK_BYTES)
+            # At the end a record that is malformed fails with the good ones before it: a sample of
+            # the first rows finds it, too.
+            end = self._records.whole(text) if following else len(text)
             if len(text) - end > _MOST_BYTES:
                 raise self._bad_record(text[end:], offset + end, parse)
             yield from self._rows(text[:end], offset, parse)
             text, offset = text[end:], offset + end
-        yield from self._rows(text, offset, parse)
 
     def _rows(self, text: bytes, offset: int, parse: Parse) -> Iterator[pa.RecordBatch]:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from sources.formats.open import read_region
 from sources.formats.regions import Region
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.orchestration.audit.audit_case import Case, row
 
 NAMES = {"id": "bigint", "name": "string"}
 ONE = {"name": "string"}
@@ -183,6 +185,22 @@ def test_what_runs_refuse_the_audit_refuses_too(tmp_path: Path, name: str, conte
         by_runs(source, path)
     with pytest.raises(InputError, match=name):
         by_audit(source, path)
+
+
+def test_columns_that_no_row_has_are_told_as_run_and_audit_share_their_names(
+    tmp_path: Path,
+) -> None:
+    case = Case(tmp_path)
+    case.history([row(1)])
+    other = {"at": "2013-01-01T02:00:00Z", "id": 2, "Origin": "LGA", "delay": 1.0}
+    (tmp_path / "late.json").write_text(json.dumps(other))
+    wrong = row(2, origin=None, seats=None, delay=1.0)
+    case.target([row(1), wrong])
+    report = case.audit(key=["id"])
+    assert report.missing == report.unexpected == 0
+    told = [note for note in report.notes if "no row has a value of" in note]
+    assert len(told) == 1
+    assert 'Source `late`: no row has a value of "origin", "seats".' in told[0]
 
 
 def test_a_run_that_would_read_a_file_wrongly_is_found_out(

@@ -168,6 +168,15 @@ def test_a_quote_without_an_end_swallows_no_other_row(tmp_path: Path) -> None:
         read_text(tmp_path, b'id,name\n9,"a"\n1,"a\n' + rows, multiline=True)
 
 
+def test_the_first_batch_of_a_small_file_tells_of_each_malformed_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b'id,name\n1,a\n2,"b\\"c"\n')
+    region = Region(str(path), 0, path.stat().st_size, path.stat().st_size)
+    rows = read_region(Csv(CsvOptions(multiline=True)), region, PAIR, STORES)
+    with pytest.raises(InputError, match="byte 12: its value 2"):
+        next(rows)
+
+
 def test_of_several_lines_the_row_that_does_not_fit_is_named(tmp_path: Path) -> None:
     content = b'id,name\n1,"a\nb"\nx,"c\nd"\n'
     with pytest.raises(InputError, match=r"byte 16: .*The row is 'x,\"c\\nd\"'"):

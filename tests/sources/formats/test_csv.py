@@ -83,6 +83,12 @@ def test_a_line_ends_with_a_line_feed_a_carriage_return_or_both(
     assert (good, bad) == (rows, [])
 
 
+def test_of_lines_that_end_with_a_return_the_bad_one_is_told_alone(tmp_path: Path) -> None:
+    good, bad = read_text(tmp_path, b'id,name\r1,a\rx,b\r3,"c"\r')
+    assert [row["id"] for row in good] == [1, 3]
+    assert [each.partition(":")[0] for each in bad] == ["byte 12"]
+
+
 PLAIN: dict[str, Any] = {"quoting": csv.QUOTE_ALL, "encoding": "utf-8", "edges": (9, 0)}
 texts = st.text(st.sampled_from([*'a",\\ ;\n', "é", "ß"]), max_size=8)
 

@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from sources.common.schema import parse_schema
+from sources.common.schema import alike_names, parse_schema
 from sources.errors import InputError
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -60,6 +60,12 @@ def _name(value: str) -> str:
 
 def _columns(value: dict[str, str]) -> dict[str, str]:
     parse_schema(value)
+    if (alike := alike_names(value)) is not None:
+        message = (
+            f"columns `{alike[0]}` and `{alike[1]}` differ only in upper and lower case, which "
+            "Spark does not tell apart. Remove one of them."
+        )
+        raise ValueError(message)
     return value
 
 

@@ -7,10 +7,11 @@ of Spark SQL (https://spark.apache.org/docs/latest/sql-ref-datatypes.html).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from sources.common.sql_names import in_backticks
 from sources.errors import InputError
 
 # All timestamps are microseconds in UTC, as Spark's TIMESTAMP, whatever unit a file has.
@@ -123,6 +124,19 @@ def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
     return pa.schema([pa.field(name, parse_type(kind)) for name, kind in columns.items()])
 
 
+def alike_names(names: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first two names that differ only in case, by which Spark tells no columns apart.
+
+    Returns:
+        The names; None if there are none.
+    """
+    by_case: dict[str, str] = {}
+    for name in names:
+        if (other := by_case.setdefault(name.lower(), name)) != name:
+            return other, name
+    return None
+
+
 def type_name(kind: pa.DataType) -> str:
     """Return the Spark SQL name of an Arrow type, such as ``bigint`` for ``int64``.
 
@@ -170,8 +184,7 @@ def ddl(schema: pa.Schema) -> str:
     Raises:
         KeyError: A column has an Arrow type that Spark does not have.
     """
-    quoted = ((field.name.replace("`", "``"), type_name(field.type)) for field in schema)
-    return ", ".join(f"`{name}` {kind}" for name, kind in quoted)
+    return ", ".join(f"{in_backticks(each.name)} {type_name(each.type)}" for each in schema)
 
 
 def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:

@@ -1,4 +1,4 @@
-"""Names and texts in the SQL of DuckDB and PostgreSQL."""
+"""Names and texts in the SQL of DuckDB and PostgreSQL, and names in that of Spark."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from collections.abc import Iterable
 def quoted(name: str) -> str:
     """Return a name in double quotes, as SQL takes any name."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def in_backticks(name: str) -> str:
+    """Return a name as Spark's SQL takes any name, and as its functions take that of a column."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def column_list(names: Iterable[str]) -> str:

@@ -23,13 +23,24 @@ def format_of(source: FileSource) -> Format:
         InputError: The format is Avro, and the package's extra ``avro`` is not installed.
         KeyError: The format has no reader here.
     """
-    form = _reader_of(source)
+    form = reader_of(source)
     if source.drift is not None:
         form = DriftedFiles(form, source.drift)
     return PartitionedFiles(form, source.partitions) if source.partitions else form
 
 
-def _reader_of(source: FileSource) -> Format:
+def reader_of(source: FileSource) -> Format:
+    """Return the reader of single files of the format that a source declares.
+
+    Each is read by its own columns.
+
+    Args:
+        source: Declaration of the source; its format is no table's.
+
+    Raises:
+        InputError: The format is Avro, and the package's extra ``avro`` is not installed.
+        KeyError: The format has no reader here.
+    """
     if source.format == "avro":
         # Its library is optional.
         from sources.formats.avro import Avro  # noqa: PLC0415

@@ -160,16 +160,6 @@ def _common(source: str, found: Sequence[_Found], files: Sequence[int]) -> pa.Sc
             if wide is None:
                 raise _narrowed(source, name, None, found, files)
             types[name] = wide
-    by_case: dict[str, str] = {}
-    for name in types:
-        # Spark finds columns by names without regard to case.
-        if (other := by_case.setdefault(name.lower(), name)) != name:
-            message = (
-                f"Source `{source}`: columns `{other}` and `{name}` of its files differ only in "
-                "upper and lower case, which Spark does not tell apart."
-            )
-            hint = f"Write the files that have `{name}` again with `{other}`."
-            raise InputError(message, hint, source=source, column=name)
     return pa.schema(list(types.items()))
 
 

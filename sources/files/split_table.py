@@ -10,7 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.common.schema import MOST_DIGITS, check_event_time, is_open, leaves, parse_schema
+from sources.common.schema import (
+    MOST_DIGITS,
+    alike_names,
+    check_event_time,
+    is_open,
+    leaves,
+    parse_schema,
+)
 from sources.common.widening import without_nulls
 from sources.config.file_source import FileSource
 from sources.errors import InputError
@@ -120,10 +127,22 @@ def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa
         inside: Columns inside the files, without partition columns.
 
     Raises:
-        InputError: The event-time column is missing or no timestamp, or an expression of ``select``
-            does not fit the columns.
+        InputError: The event-time column is missing or no timestamp, an expression of ``select``
+            does not fit the columns, or the names of two columns differ only in case.
     """
     read = pa.schema([*inside, *parse_schema(source.partitions)])
+    if (alike := alike_names(read.names)) is not None:
+        one, other = alike
+        message = (
+            f"Source `{source.name}`: columns `{one}` and `{other}` of its files differ only in "
+            "upper and lower case, which Spark does not tell apart."
+        )
+        hint = (
+            f"If they are one column of different files, declare `schema_drift: {{renamed: "
+            f"{{{other}: {one}}}}}`; otherwise declare a `schema` without one of them, or write "
+            "the files again with other names."
+        )
+        raise InputError(message, hint, source=source.name, column=other)
     columns = source.selection.columns(read)
     check_event_time(columns, event_time, f"source `{source.name}`")
     return read, columns

@@ -172,6 +172,7 @@ def list_splits(
             no file is in the time range.
         UnavailableError: A storage does not answer.
     """
+    _require_inside(source, event_time)
     files = _with_partitions(source, in_range_by_folder(source, files))
     declared = parse_schema(source.columns) if source.columns else None
     if declared is not None:
@@ -316,6 +317,24 @@ def _footers(
         own = paths[first : first + len(footers.schema_of)]
         first += len(own)
         yield without_partitions(footers, own, parse_schema(source.partitions), stores)
+
+
+def _require_inside(source: FileSource, event_time: str) -> None:
+    """Refuse an event time that is, or is computed from, a column that only folder names hold."""
+    if source.select and event_time not in source.select:
+        return
+    used = source.selection.inputs(event_time) & set(source.partitions)
+    if not used:
+        return
+    message = (
+        f"Source `{source.name}`: the event time `{event_time}` is read from the partition column "
+        f"`{min(used)}`, whose values are in folder names; the plan needs one for each row."
+    )
+    hint = (
+        "Name a column of the files as `event_time`, or compute it from one in `select`. If the "
+        f"files hold `{min(used)}` themselves, remove it from `partitions`."
+    )
+    raise InputError(message, hint, source=source.name, column=min(used), field="event_time")
 
 
 def _event_column(source: FileSource, event_time: str) -> EventColumn:

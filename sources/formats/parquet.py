@@ -211,7 +211,7 @@ def _read_chunk(
             schema = metadata.schema
             if last is None or not schema.equals(last):
                 inside = _inside(metadata, declared)
-                if parsed is None and any(map(_needs_parsing, inside.types)):
+                if parsed is None and any(map(needs_parsing, inside.types)):
                     parsed = path
                 columns = normalize_schema(inside, may_be_open=True)
                 found = event.within(inside) or event
@@ -279,7 +279,14 @@ def _inside(metadata: pq.FileMetaData, declared: Sequence[str] | None) -> pa.Sch
     return pa.schema([field for field in schema if declared is None or field.name in declared])
 
 
-def _needs_parsing(kind: pa.DataType) -> bool:
+def needs_parsing(kind: pa.DataType) -> bool:
+    """Return whether Spark's reader does not take a column of a Parquet file as what it is.
+
+    So it is of nanoseconds, and of what is null throughout.
+
+    Args:
+        kind: Type in which Arrow reads the column.
+    """
     return any(
         pa.types.is_null(leaf) or (pa.types.is_timestamp(leaf) and leaf.unit == "ns")
         for leaf in leaves(kind)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sources.common.positions import iso, now_ms
+from sources.common.sql_names import in_backticks
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, SeamError
 from sources.serving import target_of
@@ -191,8 +192,11 @@ def _union(query: QueryDeclaration, streams: list[PlaceStream]) -> DataFrame:
     added, types = pipeline.added_columns, pipeline.widened_columns
     parts = [
         with_added(each.rows, added).select(
-            *(F.col(f"`{n}`").cast(types[n]).alias(n) if n in types else f"`{n}`" for n in columns),
-            *(f"`{name}`" for name in added),
+            *(
+                F.col(in_backticks(n)).cast(types[n]).alias(n) if n in types else in_backticks(n)
+                for n in columns
+            ),
+            *map(in_backticks, added),
         )
         for each in streams
     ]

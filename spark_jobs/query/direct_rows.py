@@ -14,6 +14,7 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame
 
 from sources.common.schema import ddl, parse_schema
+from sources.common.sql_names import in_backticks
 from sources.storage.folder import Folder
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.places.place import PlaceStream
@@ -61,7 +62,7 @@ def direct_query(
     parts = [
         direct.written(writers)
         if number == query.index
-        else each.rows.select(*columns).mapInArrow(files.write, ddl(FILES))
+        else each.rows.select(*map(in_backticks, columns)).mapInArrow(files.write, ddl(FILES))
         for number, each in enumerate(streams)
     ]
     written = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)

@@ -17,6 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from sources.common.sql_names import in_backticks
 from sources.config.rules import RULE_KIND, RowRules
 from sources.errors import InputError
 from sources.storage.folder import Folder
@@ -84,7 +85,7 @@ def place_in_file(columns: Sequence[str]) -> RowPlace:
 
 def row_as_json(columns: Sequence[str]) -> Column:
     """Return a row's columns as the bytes of a JSON object."""
-    fields = F.struct(*(F.col(f"`{name}`") for name in columns))
+    fields = F.struct(*(F.col(in_backticks(name)) for name in columns))
     return F.to_json(fields, {"ignoreNullFields": "false"}).cast("binary")
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import names_and_types
 from sources.common.select import Selection
+from sources.common.sql_names import in_backticks
 from sources.errors import InputError
 
 
@@ -33,7 +34,7 @@ def select_columns(
     where = f"Source `{selection.source}`: `select`"
     try:
         expressions = [F.expr(text).alias(name) for name, text in selection.expressions.items()]
-        made = rows.select(*kept, *expressions)
+        made = rows.select(*map(in_backticks, kept), *expressions)
     except AnalysisException as error:
         message = f"{where} can't be evaluated: {str(error).splitlines()[0]}"
         usable = [name for name in rows.columns if name not in kept]

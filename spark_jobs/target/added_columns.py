@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import StructField, StructType
 
 from sources.common.positions import Part, Record
+from sources.common.sql_names import in_backticks
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import StateError
 from sources.state.generation import Generation
@@ -217,5 +218,5 @@ def table_schema(rows: DataFrame, added: Collection[str]) -> DeltaSchema:
 
 
 def _field(rows: DataFrame, name: str) -> list[Field]:
-    fields: list[Field] = table_schema(rows.select(name), [name]).fields
+    fields: list[Field] = table_schema(rows.select(in_backticks(name)), [name]).fields
     return fields

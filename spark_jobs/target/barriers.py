@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import now_ms
+from sources.common.sql_names import in_backticks
 from sources.config.sink import Sink
 from sources.cuts.barrier import (
     Barrier,
@@ -95,7 +96,9 @@ class Barriers:
 
     def _merge_at(self, barrier: Barrier, position: str, batch: DataFrame, batch_id: int) -> None:
         # Rows of the snapshot have no position, and are from before every change.
-        is_before = F.coalesce(F.col(f"`{self._sink.order[0]}`") < F.lit(position), F.lit(True))
+        is_before = F.coalesce(
+            F.col(in_backticks(self._sink.order[0])) < F.lit(position), F.lit(True)
+        )
         before, behind = batch.agg(F.count_if(is_before), F.count_if(~is_before)).first() or (0, 0)
         decided = step(
             batch_id,

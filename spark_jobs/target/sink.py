@@ -14,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BooleanType, StringType, StructType
 
 from sources.common.counting import counted
+from sources.common.sql_names import in_backticks
 from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
 from sources.config.sink import Sink
@@ -28,7 +29,7 @@ from spark_jobs.target.added_columns import follow_columns, table_schema
 from spark_jobs.target.barriers import Barriers
 from spark_jobs.target.merging import unchanged_values
 from spark_jobs.target.merging.changes import merge_changes, target_rows
-from spark_jobs.target.merging.clauses import When, of_source, quoted
+from spark_jobs.target.merging.clauses import When, of_source
 from spark_jobs.target.merging.keys import KeyRange
 from spark_jobs.target.merging.once import merge_once
 from spark_jobs.target.merging.row_versions import merge_versions, require_validity
@@ -284,7 +285,7 @@ def merge(
         size, total, distinct, *limits = batch.agg(
             bytes_of(batch),
             F.count(F.lit(1)),
-            F.count_distinct(F.struct(*map(quoted, key))),
+            F.count_distinct(F.struct(*map(in_backticks, key))),
             *keys.limits,
         ).first() or (0, 0, 0)
         if total != distinct:

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sources.common.sql_names import in_backticks
 from sources.config.sink import Sink
-from spark_jobs.target.merging.clauses import quoted
 
 STATISTICS = "delta.dataSkippingStatsColumns"
 """Property of a Delta table: the columns of which files have statistics."""
@@ -71,9 +71,11 @@ def missing_properties(sink: Sink, columns: StructType, found: Mapping[str, str]
 
 def with_same_statistics(columns: StructType) -> list[str]:
     """Return the columns of :data:`SAME_STATISTICS`, in backticks."""
-    return [quoted(each.name) for each in columns if isinstance(each.dataType, SAME_STATISTICS)]
+    return [
+        in_backticks(each.name) for each in columns if isinstance(each.dataType, SAME_STATISTICS)
+    ]
 
 
 def _listed(names: Iterable[str]) -> str:
-    distinct: Sequence[str] = list(dict.fromkeys(map(quoted, names)))
+    distinct: Sequence[str] = list(dict.fromkeys(map(in_backticks, names)))
     return ",".join(distinct[:_MOST_STATISTICS])

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import StructType
 
+from sources.common.sql_names import in_backticks
 from sources.config.sink import Sink
 from sources.decoding.changes.widened_columns import is_widened
 from sources.state.generation import Generation
@@ -56,7 +57,9 @@ def widen_columns(
     version = table.version()
     rows = spark.read.format("delta").option("versionAsOf", version).load(target.hadoop_path)
     writer = (
-        rows.withColumns({name: F.col(f"`{name}`").cast(kind) for name, kind in wider.items()})
+        rows.withColumns(
+            {name: F.col(in_backticks(name)).cast(kind) for name, kind in wider.items()}
+        )
         .write.format("delta")
         .mode("overwrite")
         .option("overwriteSchema", "true")

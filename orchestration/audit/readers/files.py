@@ -1,7 +1,8 @@
 """Reader of history files for the audit, independent of how the runs find and parse files.
 
-DuckDB reads Parquet and text, fastavro and pyarrow read Avro and ORC files whole, without the byte
-ranges of the plan. For JSON lines and CSV see :mod:`orchestration.audit.readers.lines`.
+DuckDB reads Parquet and text. fastavro and pyarrow read Avro and ORC files whole, without the byte
+ranges of the plan (:mod:`orchestration.audit.readers.own_columns`). For JSON lines and CSV see
+:mod:`orchestration.audit.readers.lines`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from glob import escape
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -18,13 +18,13 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pyarrow import orc
 
 from orchestration.audit.event_times import bounds_of
 from orchestration.audit.proven import NotProvenError, require_proven_rules, selected_columns
 from orchestration.audit.readers.copies import MAGIC, Copies
 from orchestration.audit.readers.drifted import drifted_rows, hive_options
 from orchestration.audit.readers.lines import load_rows
+from orchestration.audit.readers.own_columns import needs_arrow, own_rows
 from orchestration.audit.rules import meeting, within_sample
 from orchestration.audit.sql import (
     INSTANT,
@@ -34,7 +34,6 @@ from orchestration.audit.sql import (
     insert_arrow,
     schema_of,
 )
-from sources.common.optional import needs_extra
 from sources.common.positions import now_ms, to_us
 from sources.common.sql_names import literal, quoted
 from sources.config.file_source import FileSource
@@ -44,8 +43,8 @@ from sources.errors import InputError
 from sources.hybrid import Boundedness
 from sources.storage.delta import query_rows
 
-_BATCH_ROWS = 50_000
 _NO_DATA = re.compile(r"\.|_[^=]*$|.*\._COPYING_$|\+tmp$")
+_NO_TYPE = '"NULL"'  # of columns that are null throughout
 
 
 class LeftOut(NamedTuple):
@@ -139,9 +138,11 @@ class AuditFiles:
         partition_types = source.partitions
         self._tables += 1
         name = f"{source.name}.{self._tables}"
-        if source.format in ("avro", "orc"):
-            reader = f"audit.{quoted(name)}"
-            _load_files(connection, source, paths, reader)
+        is_lake = source.format in ("delta", "iceberg")
+        values = {} if is_lake else {path: _partition_values(path, source) for path in paths}
+        is_parquet = source.format == "parquet"
+        if source.format in ("avro", "orc") or (is_parquet and needs_arrow(paths)):
+            reader = own_rows(connection, source, values, name, self._loaded.pipeline.stores)
         elif source.format == "delta" and not _is_plain(delta := self._table(source)):
             reader = f"audit.{quoted(name)}"
             _load_delta(connection, source, delta, reader)
@@ -153,7 +154,6 @@ class AuditFiles:
         elif source.schema_drift is not None:
             reader = drifted_rows(connection, source, paths, partition_types)
         elif source.format in ("json", "csv"):
-            values = {path: _partition_values(path, source) for path in paths}
             reader = load_rows(connection, source, values, hive_options(partition_types), name)
         else:
             reader = _table_function(source, paths, partition_types)
@@ -249,6 +249,11 @@ def _cast(name: str, kind: str, declared: dict[str, str]) -> str:
         declared: DuckDB types of the declared columns, by name.
     """
     target = declared.get(name, INSTANT if kind.startswith("TIMESTAMP") else kind)
+    if kind.startswith("GEOMETRY"):
+        # Runs read what Parquet stores: well-known binary.
+        return f"ST_AsWKB({quoted(name)}) AS {quoted(name)}"
+    if kind == _NO_TYPE:
+        target = declared.get(name, "INTEGER")
     return quoted(name) if target == kind else f"CAST({quoted(name)} AS {target}) AS {quoted(name)}"
 
 
@@ -308,45 +313,6 @@ def _path_of(location: str) -> str:
     from sources.files.iceberg.stored_files import path_of  # noqa: PLC0415 - few need it
 
     return path_of(location)
-
-
-def _load_files(
-    connection: duckdb.DuckDBPyConnection, source: FileSource, paths: list[str], table: str
-) -> None:
-    """Create a table of the rows of Avro or ORC files, which DuckDB can't read.
-
-    The first batch of the first file decides its columns; partition columns are text.
-
-    Args:
-        connection: The audit's database.
-        source: The source.
-        paths: Local paths.
-        table: Quoted name of the table; without any row it is not created.
-    """
-    is_created = False
-    for path in paths:
-        constants = _partition_values(path, source)
-        for rows in _batches(source, path):
-            complete = rows
-            for name, text in constants.items():
-                complete = complete.append_column(name, pa.array([text] * len(rows), pa.string()))
-            if not is_created:
-                create_empty_table(connection, table, complete.schema)
-                is_created = True
-            insert_arrow(connection, table, complete)
-
-
-def _batches(source: FileSource, path: str) -> Iterator[pa.Table]:
-    """Yield the rows of an ORC file at once, or those of an Avro file in batches."""
-    if source.format == "orc":
-        yield orc.read_table(path)
-        return
-    with needs_extra("avro", "An audit of Avro files"):
-        import fastavro  # noqa: PLC0415 - few need it
-    with Path(path).open("rb") as file:
-        rows = iter(fastavro.reader(file))
-        while batch := list(islice(rows, _BATCH_ROWS)):
-            yield pa.Table.from_pylist(batch)
 
 
 def _partition_values(path: str, source: FileSource) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
+from sources.common.sql_names import in_backticks
 from sources.config.rate_limit import Batch
 
 
@@ -86,5 +87,7 @@ class EarlierSources:
 
     def batch(self, spark: SparkSession) -> DataFrame:
         """Return all rows of these sources as one batch, with the transform's input columns."""
-        batches = [source.batch(spark).select(*self.columns) for source in self.planned]
+        batches = [
+            source.batch(spark).select(*map(in_backticks, self.columns)) for source in self.planned
+        ]
         return reduce(DataFrame.unionByName, batches)

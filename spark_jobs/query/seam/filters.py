@@ -24,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.positions import iso
+from sources.common.sql_names import in_backticks
 from sources.decoding.record_columns import EnvelopePart
 from sources.errors import SeamError
 from sources.storage.folder import Folder
@@ -102,7 +103,7 @@ class SequenceFilter(SeamFilter):
 
     def mark(self, live: DataFrame) -> DataFrame:
         """Mark as new the rows whose log position is after the snapshot's, or null."""
-        is_held = F.col(self._column) <= F.lit(self._sequence)
+        is_held = F.col(in_backticks(self._column)) <= F.lit(self._sequence)
         return live.withColumn(IS_NEW, ~F.coalesce(is_held, F.lit(False)))
 
 
@@ -127,7 +128,7 @@ class SnapshotFilter(SeamFilter):
         what was deleted in between, so its first record fails the query with
         a :class:`SeamError`; so does a change whose order is not known.
         """
-        columns = {part: f"`{name}`" for part, name in self._columns.items()}
+        columns = {part: in_backticks(name) for part, name in self._columns.items()}
         checked = F.lit(True)
         for reason, condition in self._snapshot.refusals(columns).items():
             refused = raise_at_record(SeamError, F.lit(reason), _NEW_SNAPSHOT_HINT)
@@ -151,7 +152,7 @@ class EventTimeFilter(SeamFilter):
 
     def mark(self, live: DataFrame) -> DataFrame:
         """Mark as new the rows beyond the seam, and those inside it with a later event time."""
-        is_held = is_in_seam() & (F.col(self._column) < self._after)
+        is_held = is_in_seam() & (F.col(in_backticks(self._column)) < self._after)
         return live.withColumn(IS_NEW, ~F.coalesce(is_held, F.lit(False)))
 
 
@@ -221,7 +222,7 @@ class KeyFilter(SeamFilter):
             .when(is_known & ~F.coalesce(self._is_older(), F.lit(False)), refused)
             .otherwise(F.lit(True))
         )
-        found = found.select(*live.columns, remains.alias(IS_NEW))
+        found = found.select(*map(in_backticks, live.columns), remains.alias(IS_NEW))
         older = find_kept(self._folder, _OLDER)
         if older is None:
             is_new = F.col(IS_NEW) & self._is_recent()
@@ -235,7 +236,7 @@ class KeyFilter(SeamFilter):
             F.broadcast(known), reduce(lambda left, right: left & right, same), "left"
         )
         is_new = F.col(IS_NEW) & F.col(_IS_OLDER).isNull()
-        return both.select(*live.columns, is_new.alias(IS_NEW))
+        return both.select(*map(in_backticks, live.columns), is_new.alias(IS_NEW))
 
     def look_up_older(self, seam: DataFrame) -> int:
         """Find the rows of the seam that are older than the kept keys and that history holds.
@@ -252,8 +253,10 @@ class KeyFilter(SeamFilter):
             SeamError: History holds the key of such a row with other values only.
         """
         older = seam.where(self._is_older())
-        wanted = older.select(*self._key).distinct()
-        matches = [self._history[name].eqNullSafe(wanted[name]) for name in self._key]
+        wanted = older.select(*map(in_backticks, self._key)).distinct()
+        matches = [
+            self._history[name].eqNullSafe(wanted[name]) for name in map(in_backticks, self._key)
+        ]
         both = reduce(lambda left, right: left & right, matches)
         keys = self._grouped(self._history.join(wanted, both, "left_semi"))
         held = older.join(keys, self._matches(older, keys), "inner").select(
@@ -287,28 +290,31 @@ class KeyFilter(SeamFilter):
             if kept is not None:
                 return kept
             # Rows without an event time may be in the seam, too.
-            at = F.col(self._event_time)
+            at = F.col(in_backticks(self._event_time))
             recent = self._history.where((at >= self._keys_from) | at.isNull())
             return adopt(self._folder, KEYS, write_rows(self._folder, KEYS, self._grouped(recent)))
 
     def _grouped(self, rows: DataFrame) -> DataFrame:
         """Return each key of some rows of history, renamed, with the hashes of its rows."""
-        renamed = [F.col(name).alias(f"__{name}") for name in self._key]
+        renamed = [F.col(in_backticks(name)).alias(f"__{name}") for name in self._key]
         hashes = F.collect_set(content_of(self._compared)).alias(_CONTENTS)
         return rows.groupBy(*renamed).agg(hashes)
 
     def _matches(self, rows: DataFrame, keys: DataFrame) -> Column:
-        matches = [rows[name].eqNullSafe(keys[f"__{name}"]) for name in self._key]
+        matches = [
+            rows[in_backticks(name)].eqNullSafe(keys[in_backticks(f"__{name}")])
+            for name in self._key
+        ]
         return reduce(lambda left, right: left & right, matches)
 
     def _changed(self) -> Column:
         return F.concat(F.lit("the row "), self._key_text(), F.lit(f" {_CHANGED}."))
 
     def _key_text(self) -> Column:
-        return F.to_json(F.struct(*self._key))
+        return F.to_json(F.struct(*map(in_backticks, self._key)))
 
     def _is_older(self) -> Column:
-        return F.col(self._event_time) < self._keys_from
+        return F.col(in_backticks(self._event_time)) < self._keys_from
 
     def _is_recent(self) -> Column:
         """Return true; it fails at the first new row that is older than the kept keys."""

@@ -16,6 +16,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from sources.common.sql_names import in_backticks
+
 # By default Spark leaves out null fields and cuts off microseconds.
 _AS_JSON = {
     "ignoreNullFields": "false",
@@ -33,7 +35,7 @@ def content_of(columns: Sequence[StructField]) -> Column:
     Args:
         columns: Names and types of the columns, whose order matters.
     """
-    values = [_canonical(F.col(f"`{field.name}`"), field.dataType) for field in columns]
+    values = [_canonical(F.col(in_backticks(field.name)), field.dataType) for field in columns]
     # Spark's hash skips nulls, so (1, null) and (null, 1) would have the same one.
     return F.xxhash64(F.lit(0), *values, *(value.isNull() for value in values))
 

@@ -25,6 +25,7 @@ from pyspark.errors.exceptions.captured import (
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.schema import parse_schema
+from sources.common.sql_names import in_backticks
 from sources.config.loader import LoadedPipeline
 from sources.config.user_functions import CodeLine
 from sources.errors import HybridError, InputError
@@ -146,7 +147,7 @@ def _require_table_types(loaded: LoadedPipeline, rows: DataFrame) -> None:
         seen.add(field.name.lower())
     for field in target_rows(rows, loaded.pipeline.sink).schema:
         try:
-            table_schema(rows.select(f"`{field.name}`"), ())
+            table_schema(rows.select(in_backticks(field.name)), ())
         # Whatever delta-rs makes of a type that it does not know.
         except Exception as error:
             kind = field.dataType.simpleString()

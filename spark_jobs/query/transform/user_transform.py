@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import span_ms
+from sources.common.sql_names import in_backticks
 from sources.config.loader import LoadedPipeline
 from sources.config.sql_file import read_sql
 from sources.config.transform import FunctionTransform, SqlTransform
@@ -161,7 +162,7 @@ class QueryCall:
             field = "transform.watermark.column"
             raise InputError(message, hint, field=field, column=watermark.column)
         delay = f"{span_ms(watermark.delay)} milliseconds"
-        return rows.withWatermark(watermark.column, delay)
+        return rows.withWatermark(in_backticks(watermark.column), delay)
 
 
 def load_transform(loaded: LoadedPipeline) -> UserTransform:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import type_name
+from sources.common.sql_names import in_backticks
 from sources.config.file_source import FileSource
 from sources.files.layouts import Layout
 from sources.files.schema_drift import default_of
@@ -74,15 +75,15 @@ def as_one(
     assert drift is not None
     columns = []
     for field in read:
-        value = F.col(f"`{field.name}`")
+        value = F.col(in_backticks(field.name))
         if others := drift.other_names(field.name):
-            value = F.coalesce(value, *(F.col(f"`{other}`") for other in others))
+            value = F.coalesce(value, *(F.col(in_backticks(other)) for other in others))
         default = default_of(drift, field.name, field.type)
         if default is not None:
             constant = F.lit(default).cast(type_name(field.type))
-            value = F.when(F.col(f"`{_lacking(field.name)}`"), constant).otherwise(value)
+            value = F.when(F.col(in_backticks(_lacking(field.name))), constant).otherwise(value)
         columns.append(value.alias(field.name))
-    return rows.select(*kept, *columns)
+    return rows.select(*map(in_backticks, kept), *columns)
 
 
 def _lacking(column: str) -> str:

@@ -17,6 +17,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import bounds_us
+from sources.common.sql_names import in_backticks
 from sources.config.event_time import EventTime
 from sources.config.file_source import FileSource
 from sources.files.outside_rows import ParquetRows, outside_of_parquet
@@ -34,7 +35,7 @@ _PLACE = ("path", "partition", "deleted")
 
 def counts(event_time: str) -> Column:
     """Return the condition that a row's event time is within :data:`BOUNDS`, or null."""
-    at = F.col(f"`{event_time}`")
+    at = F.col(in_backticks(event_time))
     low, high = BOUNDS.names
     return at.isNull() | F.unix_micros(at).between(F.col(low), F.col(high))
 

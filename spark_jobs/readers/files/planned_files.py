@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import bounds_us
 from sources.common.schema import ddl, parse_schema
+from sources.common.sql_names import in_backticks
 from sources.config.event_time import EventTime
 from sources.config.file_options import TimeRange
 from sources.config.file_source import FileSource
@@ -356,7 +357,7 @@ class PlannedSource:
         column = self._event_time.column
         if BOUNDS.names[0] in kept:
             rows = rows.where(counts(column)).drop(*BOUNDS.names)
-        time_range, at = self._source.time_range, F.col(f"`{column}`")
+        time_range, at = self._source.time_range, F.col(in_backticks(column))
         # A row without an event time lies in no range and must not be lost: it is kept.
         if time_range.since is not None:
             rows = rows.where(at.isNull() | (at >= F.lit(time_range.since)))

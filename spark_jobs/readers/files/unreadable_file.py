@@ -32,6 +32,14 @@ _PASSING = (
     *OF_S3,
 )
 
+# What Spark's readers raise for encodings, codecs and types that they do not have.
+_UNKNOWN = (
+    "java.lang.ClassNotFoundException",
+    "java.lang.UnsupportedOperationException",
+    "org.apache.spark.SparkUnsupportedOperationException",
+    "org.apache.spark.sql.execution.datasources.SchemaColumnConvertNotSupportedException",
+)
+
 
 def unreadable_file(error: BaseException) -> InputError | None:
     """Return the error of a file that Spark could not read, if that made a query fail.
@@ -57,6 +65,17 @@ def unreadable_file(error: BaseException) -> InputError | None:
         hint = "Run the pipeline again (`hybrid run P`) once the store answers."
         message = f"File {path} could not be read: {reason}."
         return InputError(message, hint, transient=True, file=path)
+    if any(kind in _UNKNOWN for kind in kinds):
+        message = (
+            f"File {path} is written in a way that Spark does not read: {reason}. No row of this "
+            "micro-batch was written."
+        )
+        hint = (
+            "Write the file again in a way that Spark reads, such as Parquet compressed by snappy "
+            "or zstd, with plain or dictionary encoding, then begin a new generation, which plans "
+            "it: `hybrid generation new P`."
+        )
+        return InputError(message, hint, file=path)
     message = f"File {path} is damaged or gone: {reason}. No row of this micro-batch was written."
     hint = (
         "Restore the file as it was and run the pipeline again: `hybrid run P`. If a file of "

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from sources.common.sql_names import in_backticks
 from sources.config.event_time import EventTime
 from sources.errors import InputError
 from sources.storage.folder import Folder
@@ -97,13 +98,13 @@ class EventTimeCheck:
     def _is_outside(self) -> Column:
         """Whether a row's event time is outside of the bounds; never null."""
         low, high = self.bounds_ms
-        time = F.unix_millis(F.col(self.declared.column))
+        time = F.unix_millis(F.col(in_backticks(self.declared.column)))
         return F.coalesce((time < low) | (time > high), F.lit(False))
 
     @property
     def _reason(self) -> Column:
         low, high = (F.date_format(F.timestamp_millis(bound), _SHOWN) for bound in self.bounds_ms)
-        time = F.date_format(F.col(self.declared.column), _SHOWN)
+        time = F.date_format(F.col(in_backticks(self.declared.column)), _SHOWN)
         parts = ["the event time `", self.declared.column, "` is ", time, ", but only times from "]
         return F.concat(
             *(part if isinstance(part, Column) else F.lit(part) for part in parts),

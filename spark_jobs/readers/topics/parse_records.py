@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import ddl, parse_schema, parse_type
+from sources.common.sql_names import in_backticks
 from sources.config.kafka_source import KafkaSource
 from sources.config.rules import NO_RULES, RowRules
 from sources.decoding.changes.record_keys import RecordKeys
@@ -231,27 +232,33 @@ def _parsed(
         reason = (_first_reason(wrong) if wrong else F.lit(None).cast("string")).alias(REASON)
         by_key = [KEY] if key is not None else [KEY, TIME] if tombstones is not None else []
         record = dict.fromkeys([VALUE, *by_key, *needed])
-        records = records.select(*LOG_COLUMNS, *source.record_columns, reason, *record)
+        records = records.select(
+            *LOG_COLUMNS, *map(in_backticks, source.record_columns), reason, *record
+        )
         if remove is not None:
             rows = records.mapInArrow(reporting(_chained(decode, remove)), row_ddl + extra_ddl)
-            return rows.select(*returned)
+            return rows.select(*map(in_backticks, returned))
         rows = records.mapInArrow(reporting(decode), f"{row_ddl}, `{REASON}` string{extra_ddl}")
         reason = F.col(REASON)
-        marked = _Marked(rows, {n: F.col(n) for n in kinds}, reason.isNotNull(), reason)
+        marked = _Marked(
+            rows, {n: F.col(in_backticks(n)) for n in kinds}, reason.isNotNull(), reason
+        )
     else:
         needed = RECORD if remove is not None else extra
         if tombstones is not None:
             names = [*LOG_COLUMNS, *source.record_columns, *RECORD]
-            records = records.select(*names)
+            records = records.select(*map(in_backticks, names))
             kinds_of = ((field.name, field.dataType.simpleString()) for field in records.schema)
-            returned_ddl = ", ".join(f"`{name}` {kind}" for name, kind in kinds_of)
+            returned_ddl = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds_of)
             fill = rows_as_json(tombstones, names)
             records = records.mapInArrow(reporting(fill), returned_ddl)
         marked = _parse(records, source, columns, of_value, (needed, extra))
         if remove is not None:
-            return _without_bad(marked, remove, row_ddl + extra_ddl, extra).select(*returned)
+            return _without_bad(marked, remove, row_ddl + extra_ddl, extra).select(
+                *map(in_backticks, returned)
+            )
     if source.on_bad_record == "fail":
-        return _refuse(marked, extra).select(*returned)
+        return _refuse(marked, extra).select(*map(in_backticks, returned))
     good = marked.rows.where(~marked.is_bad)
     return good.select(*LOG_COLUMNS, *(marked.columns[name].alias(name) for name in columns))
 
@@ -309,7 +316,7 @@ def _wrong(
     """
     has_none = F.col(VALUE).isNull()
     without_value = NO_ROW if source.on_tombstone == "delete" else NO_VALUE
-    keys = [F.col(name) for name in _text_keys(source, columns)]
+    keys = [F.col(in_backticks(name)) for name in _text_keys(source, columns)]
     headers = [name for name, what in source.record_columns.items() if what == "headers"]
     bad_keys = [key.isNotNull() & ~F.is_valid_utf8(key) for key in keys]
     return [
@@ -321,7 +328,7 @@ def _wrong(
 
 def _has_no_text(headers: str) -> Column:
     """Return whether a header has a name that is no UTF-8 text, which Java replaces."""
-    found = F.exists(F.col(headers), lambda header: header["key"].contains(NOT_TEXT))
+    found = F.exists(F.col(in_backticks(headers)), lambda header: header["key"].contains(NOT_TEXT))
     return F.coalesce(found, F.lit(False))
 
 
@@ -346,7 +353,7 @@ def _parse(
         needed: Those of :data:`RECORD` that rows have to have if they are bad, and if they are
             good.
     """
-    included = {name: F.col(name) for name in source.record_columns}
+    included = {name: F.col(in_backticks(name)) for name in source.record_columns}
     wrong = _wrong(source, columns)
     if source.value.parser == "none":
         values = {**included, RAW_COLUMN: F.col(VALUE)}
@@ -364,18 +371,19 @@ def _parse(
         # A bad key makes a record bad whose value may be good.
         is_whole = VALUE in of_good or (VALUE in of_bad and len(wrong) > 1)
         read = _object_reader(of_value, [*LOG_COLUMNS, *kept], is_whole=is_whole)
-        records = records.select(*LOG_COLUMNS, *kept, VALUE)
+        records = records.select(*map(in_backticks, [*LOG_COLUMNS, *kept, VALUE]))
         kinds = {
             **{field.name: field.dataType.simpleString() for field in records.schema},
             **{name: columns[name] for name in of_value.names},
             _DECIDED: "boolean",
         }
-        returned = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
+        returned = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
         records = records.mapInArrow(read, returned)
         parsed = F.when(~is_read, parsed)
         is_bad = ~is_read & (row.isNull() | row[_CORRUPT].isNotNull() | too_large) | _any_of(wrong)
         values = {
-            name: F.when(is_read, F.col(name)).otherwise(row[name]) for name in of_value.names
+            name: F.when(is_read, F.col(in_backticks(name))).otherwise(row[name])
+            for name in of_value.names
         }
     else:
         is_bad = row.isNull() | row[_CORRUPT].isNotNull() | too_large | _any_of(wrong)

@@ -11,10 +11,11 @@ from deltalake import Transaction
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from sources.common.sql_names import in_backticks
 from sources.config.sink import Sink
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.target.merging.clauses import When, column, of_source, quoted
+from spark_jobs.target.merging.clauses import When, column, of_source
 from spark_jobs.target.merging.deletes import Deletes, comparable, order
 from spark_jobs.target.merging.keys import KeyRange
 from spark_jobs.target.merging.once import merge_once
@@ -83,7 +84,7 @@ def merge_changes(  # noqa: PLR0913 - the last one is rare
             F.count_if(~is_gone),
             F.min_by(comparable(last, sink.order[0]), F.when(~is_gone, order(sink.order))),
             F.lit(0) if sink.unchanged is None else lacks_key(sink),
-            F.lit(0) if sink.unchanged is None else F.count(F.col(quoted(sink.unchanged))),
+            F.lit(0) if sink.unchanged is None else F.count(F.col(in_backticks(sink.unchanged))),
             F.lit(None) if truncation is None else truncation.last_in(),
             *keys.limits,
         ).first() or (0, 0, 0, None, 0, 0, None)
@@ -127,16 +128,16 @@ def merge_changes(  # noqa: PLR0913 - the last one is rare
 
 def _last_of_each_key(batch: DataFrame, sink: Sink) -> DataFrame:
     by = order(sink.order)
-    row = F.max_by(F.struct(*map(quoted, batch.columns)), by)
+    row = F.max_by(F.struct(*map(in_backticks, batch.columns)), by)
     if sink.unchanged is not None:
         return latest_values(batch, sink, row, by)
-    return batch.groupBy(*map(quoted, sink.key)).agg(row.alias("row")).select("row.*")
+    return batch.groupBy(*map(in_backticks, sink.key)).agg(row.alias("row")).select("row.*")
 
 
 def _is_deleted(sink: Sink) -> Column:
     if sink.deleted is None:
         return F.lit(False)
-    return F.coalesce(F.col(f"`{sink.deleted}`"), F.lit(False))
+    return F.coalesce(F.col(in_backticks(sink.deleted)), F.lit(False))
 
 
 def _clauses(sink: Sink, rows: DataFrame, *, is_complete: bool = False) -> list[When]:

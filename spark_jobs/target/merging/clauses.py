@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from sources.common.sql_names import in_backticks
+
 
 class When(NamedTuple):
     """One clause of a MERGE; of several that hold for a row, the first one acts.
@@ -38,12 +40,7 @@ def of_source(columns: Sequence[str]) -> dict[str, str]:
 
 def column(of: Literal["s", "t"], name: str) -> str:
     """Return SQL for a column of either side."""
-    return f"{of}.{quoted(name)}"
-
-
-def quoted(name: str) -> str:
-    """Return a column's name in backticks, which both dialects know."""
-    return f"`{name.replace('`', '``')}`"
+    return f"{of}.{in_backticks(name)}"
 
 
 def spark_sql(clauses: Sequence[When]) -> str:
@@ -64,5 +61,5 @@ def _action(when: When) -> str:
             pairs = (f"{column('t', name)} = {value}" for name, value in when.values.items())
             return f"UPDATE SET {', '.join(pairs)}"
         case "INSERT":
-            names = ", ".join(quoted(name) for name in when.values)
+            names = ", ".join(in_backticks(name) for name in when.values)
             return f"INSERT ({names}) VALUES ({', '.join(when.values.values())})"

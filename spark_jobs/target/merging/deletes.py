@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import TimestampType
 
+from sources.common.sql_names import in_backticks
 from sources.config.sink import Sink
 from sources.storage.delta import delta_table, is_delta_table
 from sources.storage.folder import Folder
@@ -40,7 +41,7 @@ def order(sequence: Sequence[str], of: str = "") -> Column:
         of: Prefix of each name: a DataFrame's alias with its dot, or nothing.
     """
     # Structs compare field by field, and null comes first: rows of a snapshot have no sequence.
-    return F.struct(*(F.col(f"{of}`{name}`") for name in sequence))
+    return F.struct(*(F.col(f"{of}{in_backticks(name)}") for name in sequence))
 
 
 def comparable(rows: DataFrame, name: str) -> Column:
@@ -56,7 +57,7 @@ def comparable(rows: DataFrame, name: str) -> Column:
     Returns:
         Microseconds since 1970 in UTC for a timestamp, else the column itself.
     """
-    column = F.col(f"`{name}`")
+    column = F.col(in_backticks(name))
     return F.unix_micros(column) if rows.schema[name].dataType == TimestampType() else column
 
 
@@ -106,7 +107,7 @@ class Deletes:
                 :func:`comparable` returns it; None for null, which comes first.
         """
         deletes = rows.sparkSession.read.format("delta").load(self._folder.hadoop_path)
-        first = F.col(f"`{self._sequence[0]}`")
+        first = F.col(in_backticks(self._sequence[0]))
         if (
             isinstance(lowest, int)
             and deletes.schema[self._sequence[0]].dataType == TimestampType()
@@ -116,7 +117,10 @@ class Deletes:
             # Deletes are kept as they arrive, so few files hold a later one. Statistics of other
             # types can't be trusted: Delta's Rust library rounds decimals and leaves out NaN.
             deletes = deletes.where(first >= F.lit(lowest))
-        same = [F.col(f"s.`{name}`").eqNullSafe(F.col(f"d.`{name}`")) for name in self._key]
+        same = [
+            F.col(f"s.{in_backticks(name)}").eqNullSafe(F.col(f"d.{in_backticks(name)}"))
+            for name in self._key
+        ]
         is_older = order(self._sequence, "s.") < order(self._sequence, "d.")
         return rows.alias("s").join(
             deletes.alias("d"),
@@ -131,7 +135,7 @@ class Deletes:
             rows: The deletes, with the columns of key and sequence.
             count: Number of these rows; up to 10,000 are written by the driver itself.
         """
-        kept = rows.select(*(F.col(f"`{name}`") for name in [*self._key, *self._sequence]))
+        kept = rows.select(*(F.col(in_backticks(name)) for name in [*self._key, *self._sequence]))
         if count > MOST_COLLECTED:
             kept.coalesce(1).write.format("delta").mode("append").save(self._folder.hadoop_path)
         else:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from sources.common.sql_names import in_backticks
 from spark_jobs.target.merging.clauses import column
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,7 +78,7 @@ class KeyRange:
         """
         aggregates = []
         for name, (number, _) in self._kinds.items():
-            column = number(F.col(f"`{name}`"))
+            column = number(F.col(in_backticks(name)))
             has_all = F.count_if(column.isNull()) == 0
             aggregates += [F.when(has_all, of(column)) for of in (F.min, F.max)]
         return aggregates

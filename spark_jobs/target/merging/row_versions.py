@@ -15,11 +15,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import TimestampType
 
 from sources.common.counting import counted
+from sources.common.sql_names import in_backticks
 from sources.config.sink import VALID_FROM, VALID_TO, Sink
 from sources.errors import InputError
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.target.merging.clauses import When, column, of_source, quoted
+from spark_jobs.target.merging.clauses import When, column, of_source
 from spark_jobs.target.merging.deletes import comparable, order
 from spark_jobs.target.merging.keys import KeyRange
 from spark_jobs.target.merging.once import merge_once
@@ -35,7 +36,7 @@ def with_validity(rows: DataFrame, time: str) -> DataFrame:
         rows: Rows that the transform returned.
         time: Column with the time from which a version is valid (``sink.history``).
     """
-    begin = F.col(quoted(time)).alias(VALID_FROM)
+    begin = F.col(in_backticks(time)).alias(VALID_FROM)
     return rows.select("*", begin, F.lit(None).cast(TimestampType()).alias(VALID_TO))
 
 
@@ -84,7 +85,7 @@ def merge_versions(
     Raises:
         InputError: A row has no time from which it is valid.
     """
-    identity = [*map(quoted, sink.row_key)]
+    identity = [*map(in_backticks, sink.row_key)]
     new = with_validity(batch, str(sink.history)).dropDuplicates(sink.row_key).persist()
     try:
         # Evaluate the batch even if Delta will skip the MERGE: otherwise Spark finds the state of
@@ -106,7 +107,7 @@ def merge_versions(
             allowMissingColumns=True,
         )
         later = (
-            Window.partitionBy(*map(quoted, sink.key))
+            Window.partitionBy(*map(in_backticks, sink.key))
             .orderBy(order(sink.order))
             .rowsBetween(1, Window.unboundedFollowing)
         )

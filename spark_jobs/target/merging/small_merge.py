@@ -30,10 +30,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from sources.common.sql_names import in_backticks
 from sources.storage.delta import delta_table, query_rows
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import commit_nothing, commit_once
-from spark_jobs.target.merging.clauses import When, quoted
+from spark_jobs.target.merging.clauses import When
 from spark_jobs.target.merging.keys import Match
 from spark_jobs.target.protocol import is_plain
 from spark_jobs.target.table_properties import SAME_STATISTICS, STATISTICS, with_same_statistics
@@ -68,7 +69,7 @@ def bytes_of(rows: DataFrame) -> Column:
     """Return an aggregate: the bytes of all texts and nested values; 0 without any."""
     total = F.lit(0)
     for field in rows.schema:
-        value = F.col(quoted(field.name))
+        value = F.col(in_backticks(field.name))
         match field.dataType:
             case StringType() | BinaryType():
                 length = F.octet_length(value)
@@ -163,12 +164,12 @@ def _numbers(files: pa.Table, name: str) -> pa.ChunkedArray | None:
 def _has_values(table: DeltaTable, name: str, match: Match) -> bool:
     """Return whether a column is not null in a row of the target that may be matched."""
     bounds = [
-        f"{quoted(of)} {sign} {bound}"
+        f"{in_backticks(of)} {sign} {bound}"
         for of, (low, high) in match.ranges.items()
         if pa.types.is_integer(pa.schema(table.schema().to_arrow()).field(of).type)
         for sign, bound in ((">=", low), ("<=", high))
     ]
-    condition = " AND ".join([f"{quoted(name)} IS NOT NULL", *bounds])
+    condition = " AND ".join([f"{in_backticks(name)} IS NOT NULL", *bounds])
     found = query_rows(table, f"SELECT 1 FROM target WHERE {condition} LIMIT 1")
     return bool(found.read_all().num_rows)
 
@@ -205,7 +206,7 @@ def _merge(
     )
     for each in clauses:
         condition = each.condition or None
-        values = {quoted(name): value for name, value in each.values.items()}
+        values = {in_backticks(name): value for name, value in each.values.items()}
         match each.action:
             case "UPDATE":
                 merger = merger.when_matched_update(values, condition)

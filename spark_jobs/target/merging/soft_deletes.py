@@ -9,8 +9,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from sources.common.sql_names import in_backticks
 from sources.config.sink import Sink
-from spark_jobs.target.merging.clauses import quoted
 
 SEEN = "__seen"
 """Column of a change: of a delete, the sequence of the change whose values it has got; or null."""
@@ -29,23 +29,23 @@ def with_values_before(batch: DataFrame, sink: Sink, is_gone: Column, by: Column
         The changes with one column more, :data:`SEEN`.
     """
     before = (
-        Window.partitionBy(*map(quoted, sink.key))
+        Window.partitionBy(*map(in_backticks, sink.key))
         .orderBy(by, is_gone)
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     rows = batch.withColumn(
         SEEN,
-        F.last(F.when(~is_gone, F.struct(*map(quoted, batch.columns))), ignorenulls=True).over(
-            before
-        ),
+        F.last(
+            F.when(~is_gone, F.struct(*map(in_backticks, batch.columns))), ignorenulls=True
+        ).over(before),
     )
     seen = F.col(SEEN)
     is_filled = is_gone & seen.isNotNull()
     own = {*sink.key, *sink.order, sink.deleted}
     values = [
-        F.col(f"`{name}`")
+        F.col(in_backticks(name))
         if name in own
-        else F.when(is_filled, seen[name]).otherwise(F.col(f"`{name}`")).alias(name)
+        else F.when(is_filled, seen[name]).otherwise(F.col(in_backticks(name))).alias(name)
         for name in batch.columns
     ]
     # Names that a struct without names has in Delta's Rust library, which compares them, too.

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import Record
+from sources.common.sql_names import in_backticks
 from sources.config.sink import Sink
 from sources.state.generation import Generation
 from spark_jobs.target.merging.clauses import When, column
@@ -46,7 +47,7 @@ class Truncation:
 
     def last_in(self) -> Column:
         """Return an aggregate: the position of the last TRUNCATE of a batch; null without one."""
-        return F.max(F.when(self._is_truncate(), F.col(f"`{self._sink.order[0]}`")))
+        return F.max(F.when(self._is_truncate(), F.col(in_backticks(self._sink.order[0]))))
 
     def keep(self, position: str | None) -> None:
         """Keep the position of a TRUNCATE, if it is later than the last one.
@@ -62,7 +63,7 @@ class Truncation:
         """Return the changes that are later than all TRUNCATEs, without these themselves."""
         if self._last is None:
             return changes
-        sequence = F.coalesce(F.col(f"`{self._sink.order[0]}`"), F.lit(""))
+        sequence = F.coalesce(F.col(in_backticks(self._sink.order[0])), F.lit(""))
         return changes.where((sequence > F.lit(self._last)) & ~self._is_truncate())
 
     def clauses(self, position: str | None) -> list[When]:
@@ -79,6 +80,6 @@ class Truncation:
     def _is_truncate(self) -> Column:
         without_key = reduce(
             lambda left, right: left & right,
-            (F.col(f"`{name}`").isNull() for name in self._sink.key),
+            (F.col(in_backticks(name)).isNull() for name in self._sink.key),
         )
-        return F.coalesce(F.col(f"`{self._sink.deleted}`"), F.lit(False)) & without_key
+        return F.coalesce(F.col(in_backticks(str(self._sink.deleted))), F.lit(False)) & without_key

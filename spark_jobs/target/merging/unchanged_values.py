@@ -16,10 +16,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
+from sources.common.sql_names import in_backticks
 from sources.config.sink import Sink
 from sources.errors import InputError
 from sources.storage.folder import Folder
-from spark_jobs.target.merging.clauses import of_source, quoted
+from spark_jobs.target.merging.clauses import of_source
 
 TYPE = MapType(StringType(), StringType())
 """Type of the column ``sink.unchanged``."""
@@ -50,15 +51,15 @@ def latest_values(batch: DataFrame, sink: Sink, row: Column, by: Column) -> Data
         by: What orders the changes.
     """
     unchanged, columns = str(sink.unchanged), long_columns(batch.schema, sink)
-    at = F.coalesce(F.col(f"`{sink.order[0]}`"), F.lit(""))
+    at = F.coalesce(F.col(in_backticks(sink.order[0])), F.lit(""))
     latest = [
         F.max_by(
-            F.struct(F.col(f"`{name}`").alias("value"), at.alias("at")),
-            F.when(~_lacks(F.col(f"`{unchanged}`"), name), by),
+            F.struct(F.col(in_backticks(name)).alias("value"), at.alias("at")),
+            F.when(~_lacks(F.col(in_backticks(unchanged)), name), by),
         ).alias(f"{_AT}{number}")
         for number, name in enumerate(columns)
     ]
-    found = batch.groupBy(*map(quoted, sink.key)).agg(row.alias("row"), *latest)
+    found = batch.groupBy(*map(in_backticks, sink.key)).agg(row.alias("row"), *latest)
     values = {name: F.col(f"{_AT}{number}") for number, name in enumerate(columns)}
     is_older = [
         F.struct(F.lit(name).alias("key"), value["at"].alias("value"))
@@ -109,7 +110,7 @@ def require_key(rows: DataFrame, sink: Sink, count: int, target: Folder) -> None
 
 def lacks_key(sink: Sink) -> Column:
     """Return an aggregate: the number of changes that lack the value of a column of the key."""
-    unchanged = F.col(f"`{sink.unchanged}`")
+    unchanged = F.col(in_backticks(str(sink.unchanged)))
     lacking = F.lit(False)
     for name in sink.key:
         lacking |= _lacks(unchanged, name)
@@ -138,7 +139,8 @@ class ValueByValue:
             "AS value)"
             for name in long
         )
-        of_row = f"coalesce(greatest(s.`{self._sequence}`, t.`{self._sequence}`), '')"
+        name = in_backticks(self._sequence)
+        of_row = f"coalesce(greatest(s.{name}, t.{name}), '')"
         older = f"filter(array({entries}), e -> e.value IS NULL OR e.value < {of_row})"
         self._latest[self._unchanged] = (
             f"CASE WHEN size({older}) > 0 THEN map_from_entries({older}) END" if long else "NULL"
@@ -157,7 +159,7 @@ class ValueByValue:
 
     def _at(self, of: str, name: str) -> str:
         """Return SQL for the sequence of the value that a side has in a column."""
-        kept = f"{of}.`{self._unchanged}`"
+        kept = f"{of}.{in_backticks(self._unchanged)}"
         return (
             f"CASE WHEN coalesce(map_contains_key({kept}, {_text(name)}), false) "
             f"THEN {kept}[{_text(name)}] ELSE coalesce({of}.`{self._sequence}`, '') END"
@@ -165,7 +167,7 @@ class ValueByValue:
 
     def _later_value(self, name: str) -> str:
         is_newer = f"struct({self._at('s', name)}) >= struct({self._at('t', name)})"
-        return f"CASE WHEN {is_newer} THEN s.`{name}` ELSE t.`{name}` END"
+        return f"CASE WHEN {is_newer} THEN s.{in_backticks(name)} ELSE t.{in_backticks(name)} END"
 
 
 def _text(text: str) -> str:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from sources.common.counting import counted
+from sources.common.sql_names import quoted
 from sources.errors import StateError
 from sources.storage.delta import dataset_of
 from sources.storage.folder import Folder
@@ -91,12 +92,12 @@ class VersionsReplacement(Replacement):
         # It takes long to import, and most pipelines append.
         import duckdb  # noqa: PLC0415
 
-        goes, pairs = "TRUE", [_quoted(name) for name in self.order]
+        goes, pairs = "TRUE", [quoted(name) for name in self.order]
         for name in reversed(pairs):
             is_newer = f"(m.{name} IS NOT NULL AND (h.{name} IS NULL OR m.{name} > h.{name}))"
             is_same = f"m.{name} IS NOT DISTINCT FROM h.{name}"
             goes = f"({is_newer} OR ({is_same} AND {goes}))"
-        key = (f"h.{name} IS NOT DISTINCT FROM m.{name}" for name in map(_quoted, self.key))
+        key = (f"h.{name} IS NOT DISTINCT FROM m.{name}" for name in map(quoted, self.key))
         with duckdb.connect() as connection:
             for name, rows in (("h", held.select(self._compared)), ("m", made)):
                 numbers = pa.array(range(rows.num_rows), pa.int64())
@@ -131,7 +132,3 @@ class VersionsReplacement(Replacement):
 def _marked(numbers: pa.ChunkedArray, length: int) -> pa.Array:
     """Return a boolean for each row: whether its number is among some."""
     return pc.is_in(pa.array(range(length), pa.int64()), value_set=numbers.combine_chunks())
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

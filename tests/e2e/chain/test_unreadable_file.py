@@ -51,3 +51,30 @@ def test_a_damaged_file_is_named_and_nothing_is_tried_again(
     assert (report.kind, report.transient) == ("input", False)
     assert report.fields == {"file": str(damaged)}
     assert f"File {damaged} is damaged or gone" in report.message
+
+
+def test_a_file_that_spark_has_no_decoder_for_is_named_with_what_to_do(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    (tmp_path / "transforms.py").write_text(TRANSFORMS)
+    table = pa.table(
+        {"id": [1], "at": pa.array([moment(1)], pa.timestamp("us", "UTC")), "v": [0.5]}
+    )
+    encoding = {"v": "BYTE_STREAM_SPLIT"}
+    file = tmp_path / "a.parquet"
+    pq.write_table(table, file, use_dictionary=False, column_encoding=encoding)
+    declared = {
+        "name": "events",
+        "event_time": "at",
+        "sources": [{"name": "history", "type": "files", "path": "*.parquet", "format": "parquet"}],
+        "transform": "transforms:identity",
+        "sink": {"path": "out", "mode": "append", "key": ["id"]},
+        "state": "state",
+    }
+    (tmp_path / "events.yaml").write_text(yaml.safe_dump(declared))
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever PySpark makes of it
+        run_history(spark, load_pipeline(tmp_path / "events.yaml"))
+    report = report_of(caught.value)
+    assert report.fields == {"file": str(file)}
+    assert "is written in a way that Spark does not read: Unsupported encoding" in report.message
+    assert "damaged" not in report.message

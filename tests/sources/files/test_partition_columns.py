@@ -107,3 +107,14 @@ def test_the_hint_names_a_type_by_which_both_mean_the_same(tmp_path: Path) -> No
     with pytest.raises(InputError, match=r"is 7 in a row of the file, and '07'.*string") as caught:
         read(tmp_path, "parquet", "string")
     assert "declare the column's type under `partitions`" in caught.value.hint
+
+
+@pytest.mark.parametrize("form", WRITE)
+def test_an_event_time_that_only_folders_hold_is_refused_with_what_to_declare(
+    tmp_path: Path, form: str
+) -> None:
+    write(tmp_path, form, "07", 7)
+    select = {"at": "CAST(hour AS timestamp)", "id": "hour"}
+    with pytest.raises(InputError, match="`at` is read from the partition column `hour`") as told:
+        read(tmp_path, form, select=select)
+    assert "remove it from `partitions`" in told.value.hint

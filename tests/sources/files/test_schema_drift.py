@@ -162,6 +162,17 @@ def test_names_that_can_not_be_told_apart_are_refused(tmp_path: Path) -> None:
     assert "columns `v` and `V` of its files differ only in upper" in refusal(tmp_path)
     both = refusal(tmp_path, schema_drift={"renamed": {"V": "v"}})
     assert f"{tmp_path}/a.parquet has both `v` and `V`" in both
+    alone = {"schema_drift": None}
+    assert "columns `v` and `V` of its files differ only in upper" in refusal(tmp_path, **alone)
+    found = listing(tmp_path, schema={"at": "timestamp", "v": "int"})
+    assert found.read.names == ["at", "v"]
+
+
+def test_names_that_differ_in_case_between_files_are_read_as_renamed(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, v=(1, pa.int32()))
+    write(tmp_path, "b", 1, V=(2, pa.int32()))
+    assert "`schema_drift: {renamed: {V: v}}`" in refusal(tmp_path)
+    assert listing(tmp_path, schema_drift={"renamed": {"V": "v"}}).read.names == ["v", "at"]
 
 
 @pytest.mark.parametrize("part", ["renamed", "defaults"])

@@ -1,0 +1,100 @@
+"""Reader of files whose columns Arrow knows and DuckDB does not, for the audit.
+
+Avro and ORC files, and Parquet files with times of nanoseconds, which DuckDB rounds, or columns
+without any value. Each is read as a whole, without the regions of the plan; DuckDB combines files
+of different columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from orchestration.audit.readers.drifted import Group, united
+from orchestration.audit.sql import create_empty_table, insert_arrow
+from sources.common.schema import parse_schema
+from sources.common.sql_names import quoted
+from sources.config.file_options import SchemaDrift
+from sources.config.file_source import FileSource
+from sources.files.format_registry import reader_of
+from sources.formats.base import Format
+from sources.formats.open import open_file
+from sources.formats.parquet import needs_parsing
+from sources.formats.parquet_file import parquet_file
+from sources.formats.regions import Region
+from sources.storage.stores import Stores
+
+_WHOLE_BYTES = 1 << 62
+
+
+def needs_arrow(paths: Sequence[str]) -> bool:
+    """Return whether a Parquet file has values that DuckDB does not read as they are."""
+    return any(
+        needs_parsing(kind) for path in paths for kind in parquet_file(path).schema_arrow.types
+    )
+
+
+def own_rows(
+    connection: duckdb.DuckDBPyConnection,
+    source: FileSource,
+    values: Mapping[str, Mapping[str, str]],
+    name: str,
+    stores: Stores,
+) -> str:
+    """Return a query, in brackets, of the rows of files by their own columns.
+
+    Args:
+        connection: The audit's database, which gets tables of the rows.
+        source: Declaration of the source.
+        values: Texts of the partition columns of each file, by its local path.
+        name: What the names of the tables begin with.
+        stores: Stores of the pipeline.
+
+    Raises:
+        InputError: A file can't be read.
+        duckdb.Error: The types of a column have nothing in common.
+    """
+    form = reader_of(source)
+    tables: dict[tuple[tuple[str, str], ...], str] = {}
+    groups: list[Group] = []
+    for path, constants in values.items():
+        if not Path(path).stat().st_size:
+            continue
+        columns = _columns(source, form, path, stores)
+        full = pa.schema([each for each in columns if not pa.types.is_null(each.type)])
+        nulls = [each.name for each in columns if each not in full]
+        key = tuple((each.name, str(each.type)) for each in columns)
+        rows = pa.schema([*full, *((each, pa.string()) for each in source.partitions)])
+        if key not in tables:
+            tables[key] = f"audit.{quoted(f'{name}.{len(tables)}')}"
+            create_empty_table(connection, tables[key], rows)
+            groups.append(Group(full.names, tables[key], nulls))
+        with open_file(path, form, stores) as file:
+            for batch in form.read(file, Region(path, 0, _WHOLE_BYTES, _WHOLE_BYTES), full):
+                texts = [pa.array([text] * len(batch), pa.string()) for text in constants.values()]
+                whole = pa.Table.from_arrays([*batch.columns, *texts], schema=rows)
+                insert_arrow(connection, tables[key], whole)
+    return united(connection, source, groups, source.partitions)
+
+
+def _columns(source: FileSource, form: Format, path: str, stores: Stores) -> pa.Schema:
+    """Return the columns of a file, in the types that are declared, or that they have in it."""
+    renamed = (source.schema_drift or SchemaDrift()).renamed
+    declared = parse_schema(source.columns or {})
+    with open_file(path, form, stores) as file:
+        own = form.columns(file)
+    assert own is not None
+    last = {each.name: renamed.get(each.name, each.name) for each in own}
+    return pa.schema(
+        [
+            declared.field(last[each.name]).with_name(each.name)
+            if last[each.name] in declared.names
+            else each
+            for each in own
+            if each.name not in source.partitions
+            and (not source.columns or last[each.name] in declared.names)
+        ]
+    )

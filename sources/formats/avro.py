@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,8 +26,26 @@ with needs_extra("avro", "Avro"):
 
 _BATCH_ROWS = 20_000
 _HEADER_BYTES = 1 << 16
-_SYNC_BYTES = 16
 _MAGIC = b"Obj\x01"
+# https://avro.apache.org/docs/1.12.0/specification/#object-container-files
+_FILE_HEADER = {
+    "type": "record",
+    "name": "org.apache.avro.file.Header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
+    ],
+}
+
+
+class _Header(NamedTuple):
+    """Header of an Avro file: its schema as JSON, codec, sync marker, and number of bytes."""
+
+    schema: Any
+    codec: str
+    sync: bytes
+    length: int
 
 
 @dataclass(frozen=True)
@@ -83,13 +101,13 @@ class Avro:
                 does not fit its column.
         """
         header = _header(file)
-        low, high = record_bounds(file, region, header[-_SYNC_BYTES:], len(header))
+        low, high = record_bounds(file, region, header.sync, header.length)
         if low >= high:
             return
         stored = _stored(header, columns.names)
         stream = _HeaderAndBlocks(_plain(header), file.get_stream(low, high - low))
-        rows = iter(_reader(stream))
-        while batch := list(_decoded(islice(rows, _BATCH_ROWS))):
+        rows = _decoded(stream)
+        while batch := list(islice(rows, _BATCH_ROWS)):
             values = {each.name: partial(_values, batch, each) for each in stored}
             yield in_columns(len(batch), values, columns)
 
@@ -113,7 +131,7 @@ class _HeaderAndBlocks(io.RawIOBase):
         return content
 
 
-def _header(file: pa.NativeFile) -> bytes:
+def _header(file: pa.NativeFile) -> _Header:
     """Read an Avro file up to its first block: magic bytes, metadata and sync marker.
 
     Raises:
@@ -131,35 +149,25 @@ def _header(file: pa.NativeFile) -> bytes:
             raise pa.ArrowInvalid(message)
         stream = io.BytesIO(start)
         try:
-            _reader(stream)
-        except pa.ArrowInvalid:
+            found: Any = fastavro.schemaless_reader(stream, _FILE_HEADER)
+            schema = json.loads(found["meta"]["avro.schema"])
+        # On bytes that are not Avro, fastavro raises errors of many types.
+        except Exception as error:
             if not block:
-                raise
+                raise _damaged(error) from None
             continue
-        return start[: stream.tell()]
+        codec = found["meta"].get("avro.codec", b"null").decode()
+        return _Header(schema, codec, found["sync"], stream.tell())
 
 
-def _reader(stream: Any) -> Any:
-    """Return fastavro's reader of a file, or of its header.
-
-    Raises:
-        ArrowInvalid: It is damaged.
-    """
-    try:
-        return fastavro.reader(stream)
-    # On bytes that are not Avro, fastavro raises errors of many types.
-    except Exception as error:
-        raise _damaged(error) from None
-
-
-def _decoded(rows: Iterator[Any]) -> Iterator[Any]:
-    """Yield rows as fastavro decodes them.
+def _decoded(stream: Any) -> Iterator[Any]:
+    """Yield the rows of a file as fastavro decodes them.
 
     Raises:
         ArrowInvalid: A block is damaged, or is compressed by a codec that is not installed.
     """
     try:
-        yield from rows
+        yield from fastavro.reader(stream)
     except Exception as error:
         raise _damaged(error) from None
 
@@ -170,7 +178,7 @@ def _damaged(error: Exception) -> pa.ArrowInvalid:
     )
 
 
-def _stored(header: bytes, wanted: Collection[str] | None) -> pa.Schema:
+def _stored(header: _Header, wanted: Collection[str] | None) -> pa.Schema:
     """Return the columns of a file's schema, in the types in which their values are stored.
 
     Args:
@@ -181,13 +189,16 @@ def _stored(header: bytes, wanted: Collection[str] | None) -> pa.Schema:
         InputError: A column is of a type that is not read; names the column.
         ArrowInvalid: The schema is not of type record, so that its values are not rows.
     """
-    schema = _reader(io.BytesIO(header)).writer_schema
+    try:
+        schema: Any = fastavro.schema.expand_schema(header.schema)
+    except Exception as error:
+        raise _damaged(error) from None
     if not isinstance(schema, dict) or schema["type"] != "record":
         kind = schema["type"] if isinstance(schema, dict) else schema
         message = f"its schema is of type {kind}, not of type record, so it contains no rows"
         raise pa.ArrowInvalid(message)
     fields = []
-    for field in fastavro.schema.expand_schema(schema)["fields"]:
+    for field in schema["fields"]:
         name = field["name"]
         if wanted is not None and name not in wanted:
             continue
@@ -199,13 +210,11 @@ def _stored(header: bytes, wanted: Collection[str] | None) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _plain(header: bytes) -> bytes:
-    """Return the header with a schema by which values are read as they are stored."""
-    metadata, out = _reader(io.BytesIO(header)).metadata, io.BytesIO()
-    schema = without_logical_types(json.loads(metadata["avro.schema"]))
-    codec = metadata.get("avro.codec", "null")
+def _plain(header: _Header) -> bytes:
+    """Return a header with a schema by which values are read as they are stored."""
+    schema, out = without_logical_types(header.schema), io.BytesIO()
     try:
-        fastavro.writer(out, schema, [], codec=codec, sync_marker=header[-_SYNC_BYTES:])
+        fastavro.writer(out, schema, [], codec=header.codec, sync_marker=header.sync)
     except ValueError as error:
         raise _damaged(error) from None
     return out.getvalue()

@@ -14,21 +14,11 @@ from typing import NamedTuple
 import duckdb
 import pyarrow.parquet as pq
 
-from orchestration.audit.sql import columns_of, duckdb_types, struct
+from orchestration.audit.readers.folder_values import options, with_values
+from orchestration.audit.sql import columns_of, duckdb_types
 from sources.common.sql_names import literal, quoted
 from sources.config.file_options import SchemaDrift
 from sources.config.file_source import FileSource
-
-
-def hive_options(partitions: Mapping[str, str]) -> str:
-    """Return the options of DuckDB's readers for columns that are only in folder names.
-
-    Args:
-        partitions: Partition columns and their Spark SQL types.
-    """
-    if not partitions:
-        return "hive_partitioning = false"
-    return f"hive_partitioning = true, hive_types = {struct(duckdb_types(partitions))}"
 
 
 class Group(NamedTuple):
@@ -65,11 +55,11 @@ def drifted_rows(
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for path in paths:
         groups[tuple(sorted(pq.read_schema(path).names))].append(path)
-    hive = hive_options(partitions)
 
     def reader(of: Sequence[str]) -> str:
         files = ", ".join(literal(escape(path)) for path in of)
-        return f"read_parquet([{files}], union_by_name = true, {hive})"
+        found = f"read_parquet([{files}], union_by_name = true, {options(partitions)})"
+        return with_values(found, of, [*partitions])
 
     every = [Group(names, reader(of)) for names, of in groups.items()]
     return united(connection, source, every, partitions)

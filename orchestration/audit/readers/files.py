@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from glob import escape
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
@@ -22,7 +21,8 @@ from deltalake.exceptions import DeltaError
 from orchestration.audit.event_times import bounds_of
 from orchestration.audit.proven import NotProvenError, require_proven_rules, selected_columns
 from orchestration.audit.readers.copies import MAGIC, Copies
-from orchestration.audit.readers.drifted import drifted_rows, hive_options
+from orchestration.audit.readers.drifted import drifted_rows
+from orchestration.audit.readers.folder_values import options, values_in, with_values
 from orchestration.audit.readers.lines import load_rows
 from orchestration.audit.readers.own_columns import needs_arrow, own_rows
 from orchestration.audit.rules import meeting, within_sample
@@ -139,7 +139,7 @@ class AuditFiles:
         self._tables += 1
         name = f"{source.name}.{self._tables}"
         is_lake = source.format in ("delta", "iceberg")
-        values = {} if is_lake else {path: _partition_values(path, source) for path in paths}
+        values = {} if is_lake else {path: values_in(path, partition_types) for path in paths}
         is_parquet = source.format == "parquet"
         if source.format in ("avro", "orc") or (is_parquet and needs_arrow(paths)):
             reader = own_rows(connection, source, values, name, self._loaded.pipeline.stores)
@@ -154,9 +154,9 @@ class AuditFiles:
         elif source.schema_drift is not None:
             reader = drifted_rows(connection, source, paths, partition_types)
         elif source.format in ("json", "csv"):
-            reader = load_rows(connection, source, values, hive_options(partition_types), name)
+            reader = load_rows(connection, source, values, name)
         else:
-            reader = _table_function(source, paths, partition_types)
+            reader = with_values(_table_function(source, paths), paths, [*partition_types])
         types = columns_of(connection, f"SELECT * FROM {reader}")
         partitions = duckdb_types(partition_types)
         schema = duckdb_types(source.columns) if source.columns else {}
@@ -224,20 +224,18 @@ def _matching_files(pattern: str, folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def _table_function(source: FileSource, paths: list[str], partitions: Mapping[str, str]) -> str:
+def _table_function(source: FileSource, paths: list[str]) -> str:
     """Return the call of DuckDB's table function that reads files of a source's format.
 
     Args:
         source: The source.
         paths: Local paths.
-        partitions: Partition columns and their Spark SQL types.
     """
     files = ", ".join(literal(escape(path)) for path in paths)
-    hive = hive_options(partitions)
     if source.format == "text":
         lines = "unnest(regexp_split_to_array(regexp_replace(content, '\\r?\\n$', ''), '\\r?\\n'))"
         return f"(SELECT {lines} AS value FROM read_text([{files}]))"
-    return f"read_parquet([{files}], union_by_name = true, {hive})"
+    return f"read_parquet([{files}], union_by_name = true, {options(source.partitions)})"
 
 
 def _cast(name: str, kind: str, declared: dict[str, str]) -> str:
@@ -313,9 +311,3 @@ def _path_of(location: str) -> str:
     from sources.files.iceberg.stored_files import path_of  # noqa: PLC0415 - few need it
 
     return path_of(location)
-
-
-def _partition_values(path: str, source: FileSource) -> dict[str, str]:
-    """Return the texts of a file's partition columns, from folder names like ``day=2024-01-01``."""
-    pairs = dict(part.split("=", 1) for part in Path(path).parent.parts if "=" in part)
-    return {name: unquote(pairs[name]) for name in source.partitions}

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from orchestration.audit.readers.csv_rows import csv_rows
 from orchestration.audit.readers.file_lines import NOT_TEXT, TextRow, lines_of
+from orchestration.audit.readers.folder_values import options, with_values
 from orchestration.audit.readers.topic import bad_records_table
 from orchestration.audit.readers.value_checks import (
     BEYOND_FILES,
@@ -36,8 +37,7 @@ _BATCH_LINES = 50_000
 def load_rows(
     connection: duckdb.DuckDBPyConnection,
     source: FileSource,
-    paths: Mapping[str, Mapping[str, str]],
-    hive: str,
+    paths: Mapping[str, Mapping[str, str | None]],
     name: str,
 ) -> str:
     """Load the rows of JSON lines or CSV, and return the FROM clause of them.
@@ -50,18 +50,18 @@ def load_rows(
         connection: The audit's database.
         source: The source.
         paths: By local path: the values of the file's partition columns, by name.
-        hive: Arguments of DuckDB's readers for partition columns.
         name: Part of the name of the table of the rows.
 
     Raises:
         InputError: A file can't be read, or has a bad row although such rows end a run.
     """
-    options, columns = source.csv, source.columns or {}
-    is_usual = options.is_utf8 and options.escape_character is None and len(columns) > 1
+    dialect, columns = source.csv, source.columns or {}
+    is_usual = dialect.is_utf8 and dialect.escape_character is None and len(columns) > 1
     if source.on_bad_record == "fail" and (source.format == "json" or is_usual):
         table = f"audit.{quoted(f'{name}.read')}"
         names = column_list([*columns, *source.partitions])
-        query = f"SELECT {names} FROM {_duckdb_reader(source, list(paths), hive)}"
+        reader = with_values(_duckdb_reader(source, list(paths)), [*paths], [*source.partitions])
+        query = f"SELECT {names} FROM {reader}"
         with suppress(duckdb.Error):
             connection.execute(f"CREATE TABLE {table} AS {query}")
             if source.format == "csv":
@@ -77,7 +77,7 @@ def load_rows(
 def load_lines(
     connection: duckdb.DuckDBPyConnection,
     source: FileSource,
-    paths: Mapping[str, Mapping[str, str]],
+    paths: Mapping[str, Mapping[str, str | None]],
     name: str,
     bad: str,
 ) -> str:
@@ -170,21 +170,22 @@ def _refuse_bad(connection: duckdb.DuckDBPyConnection, source: FileSource, bad: 
         raise InputError(message, hint, source=source.name, file=path)
 
 
-def _duckdb_reader(source: FileSource, paths: list[str], hive: str) -> str:
+def _duckdb_reader(source: FileSource, paths: list[str]) -> str:
     """Return the call of DuckDB's table function for JSON lines or CSV."""
+    of_rows = options(source.partitions)
     files = ", ".join(literal(escape(path)) for path in paths)
     assert source.columns is not None  # the declaration refuses it
     if source.format == "json":
         columns = struct(duckdb_types(source.columns))
-        return f"read_json([{files}], columns = {columns}, format = 'newline_delimited', {hive})"
-    options = source.csv
-    nulls = ", ".join(map(literal, options.null))
-    names = "" if options.header else f", names = [{', '.join(map(literal, source.columns))}]"
+        return f"read_json([{files}], columns = {columns}, format = 'newline_delimited', {of_rows})"
+    dialect = source.csv
+    nulls = ", ".join(map(literal, dialect.null))
+    names = "" if dialect.header else f", names = [{', '.join(map(literal, source.columns))}]"
     return (
-        f"read_csv([{files}], all_varchar = true, header = {str(options.header).lower()}, "
-        f"delim = {literal(options.delimiter)}, quote = {literal(options.quote)}, "
-        f"escape = {literal(options.quote)}, nullstr = [{nulls}], allow_quoted_nulls = false, "
-        f"auto_detect = false, union_by_name = {str(options.header).lower()}{names}, {hive})"
+        f"read_csv([{files}], all_varchar = true, header = {str(dialect.header).lower()}, "
+        f"delim = {literal(dialect.delimiter)}, quote = {literal(dialect.quote)}, "
+        f"escape = {literal(dialect.quote)}, nullstr = [{nulls}], allow_quoted_nulls = false, "
+        f"auto_detect = false, union_by_name = {str(dialect.header).lower()}{names}, {of_rows})"
     )
 
 

@@ -40,7 +40,7 @@ def needs_arrow(paths: Sequence[str]) -> bool:
 def own_rows(
     connection: duckdb.DuckDBPyConnection,
     source: FileSource,
-    values: Mapping[str, Mapping[str, str]],
+    values: Mapping[str, Mapping[str, str | None]],
     name: str,
     stores: Stores,
 ) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from orchestration.audit.readers.drifted import hive_options
 from orchestration.audit.readers.lines import load_rows
 from orchestration.audit.sql import duckdb_types, open_database
 from sources.common.schema import parse_schema
@@ -146,7 +145,7 @@ def by_audit(source: FileSource, path: Path) -> list[tuple[Any, ...]]:
     kinds = duckdb_types(source.columns or {})
     columns = ", ".join(f"CAST({name} AS {kind})" for name, kind in kinds.items())
     with open_database(path.parent / "db", "1GB") as connection:
-        rows = load_rows(connection, source, {str(path): {}}, hive_options({}), "history.1")
+        rows = load_rows(connection, source, {str(path): {}}, "history.1")
         return [*connection.execute(f"SELECT {columns} FROM {rows} ORDER BY ALL").fetchall()]
 
 

@@ -1,0 +1,66 @@
+"""Partition columns for the audit: values in folder names, next to the rows of the files there.
+
+Not by DuckDB's own partitioning by folders, which refuses files whose folders have other columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+from sources.common.sql_names import literal, quoted
+
+_PATH = "_path"
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def options(names: Collection[str]) -> str:
+    """Return the options of DuckDB's readers with which :func:`with_values` finds a row's file.
+
+    Args:
+        names: Names of the partition columns; without any, the file does not matter.
+    """
+    return f"hive_partitioning = false{f', filename = {literal(_PATH)}' if names else ''}"
+
+
+def values_in(path: str, names: Iterable[str]) -> dict[str, str | None]:
+    """Return the texts of a file's partition columns, from folder names like ``day=2024-01-01``.
+
+    Args:
+        path: Path of the file.
+        names: Names of the columns.
+
+    Raises:
+        KeyError: The path has no value for one of them.
+    """
+    pairs = dict(part.split("=", 1) for part in Path(path).parent.parts if "=" in part)
+    return {name: None if pairs[name] == _NULL else unquote(pairs[name]) for name in names}
+
+
+def with_values(reader: str, paths: Sequence[str], names: Sequence[str]) -> str:
+    """Return a query, in brackets, of the rows of files and the texts of their partition columns.
+
+    Without such columns it is the reader itself.
+
+    A column inside the files that has the name of a partition column is left out, as by Spark.
+
+    Args:
+        reader: Call of DuckDB's reader for the files, with :func:`options`.
+        paths: Paths of the files.
+        names: Names of the partition columns.
+    """
+    if not names:
+        return reader
+    rows = []
+    for path in paths:
+        texts = values_in(path, names).values()
+        values = ["NULL" if text is None else literal(text) for text in texts]
+        rows.append(f"({', '.join([literal(path), *values])})")
+    columns = ", ".join(map(quoted, [_PATH, *names]))
+    inside = ", ".join(map(literal, names))
+    return (
+        f"(SELECT r.* EXCLUDE ({_PATH}), p.* EXCLUDE ({_PATH}) FROM "
+        f"(SELECT COLUMNS(lambda c: c NOT IN ({inside})) FROM {reader}) r JOIN "
+        f"(VALUES {', '.join(rows)}) p({columns}) ON r.{_PATH} = p.{_PATH})"
+    )

@@ -13,6 +13,7 @@ from json import JSONDecoder
 import duckdb
 import pyarrow as pa
 
+from orchestration.audit.readers.number_texts import numbers_as_spark
 from orchestration.audit.sql import INSTANT, duckdb_type, json_structure
 from sources.common.sql_names import literal, quoted
 
@@ -108,6 +109,8 @@ def parse_json(
     )
     for name, kind in types.items():
         field = _json_field(name)
+        if kind == "VARCHAR":
+            numbers_as_spark(connection, rows, name, field)
         if _without_digits(kind) == "DECIMAL":
             # DuckDB gives up on an exponent such as -10000000, of which Spark makes nought.
             connection.execute(

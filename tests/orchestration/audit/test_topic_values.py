@@ -50,6 +50,17 @@ DECIMALS = {
     '"x"': BAD,
     '" 1.5"': BAD,
 }
+TEXTS = {
+    "1e22": "1.0E22",
+    "0.10": "0.1",
+    "1.0": "1.0",
+    "-1e-5": "-1.0E-5",
+    "12345678.5": "1.23456785E7",
+    "7": "7",
+    "true": "true",
+    '"1e22"': "1e22",
+    "[1, 2]": "[1,2]",
+}
 TIMES = {
     '"2024-01-01T24:00:00Z"': BAD,
     '"2024-01-01 24:00:00"': BAD,
@@ -88,7 +99,8 @@ def by_audit(folder: Path, kind: str, values: list[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "texts"), [("double", DOUBLES), ("timestamp", TIMES), ("decimal(12,2)", DECIMALS)]
+    ("kind", "texts"),
+    [("double", DOUBLES), ("timestamp", TIMES), ("decimal(12,2)", DECIMALS), ("string", TEXTS)],
 )
 def test_members(tmp_path: Path, kind: str, texts: dict[str, Any]) -> None:
     found = by_audit(tmp_path, kind, [f'{{"a": {text}}}' for text in texts])

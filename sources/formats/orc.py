@@ -8,10 +8,13 @@ import pyarrow as pa
 from pyarrow import orc
 
 from sources.common.schema import normalize_schema
+from sources.errors import InputError
 from sources.formats.arrow_columns import batch_in_columns
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
+
+_NO_NANOS = "out of range for nanosecond resolution"
 
 
 class Orc:
@@ -56,9 +59,27 @@ class Orc:
             A batch with exactly ``columns`` for each stripe of the file.
 
         Raises:
+            InputError: A time is before 1677 or after 2262.
             pyarrow.ArrowException: The file is damaged, or a column can't be cast to its type.
         """
         orc_file = orc.ORCFile(file)
         for stripe in range(orc_file.nstripes):
-            batch = orc_file.read_stripe(stripe, columns=columns.names)
+            try:
+                batch = orc_file.read_stripe(stripe, columns=columns.names)
+            except pa.ArrowException as error:
+                if _NO_NANOS not in str(error):
+                    raise
+                raise _far_time(error) from None
             yield batch_in_columns(batch, columns)
+
+
+def _far_time(error: pa.ArrowException) -> InputError:
+    message = (
+        "it has a time before 1677 or after 2262, which Arrow's reader of ORC has no value for "
+        f"({str(error).strip().removesuffix('.')})."
+    )
+    hint = (
+        "Write the files as Parquet, of which all times are read, or leave the column out: declare "
+        "a `schema` without it."
+    )
+    return InputError(message, hint)

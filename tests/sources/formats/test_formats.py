@@ -288,3 +288,18 @@ def test_orc_tells_its_columns_and_rows(tmp_path: Path) -> None:
     with LocalStorage().open(str(path)) as file:
         assert (Orc().columns(file), Orc().rows(file)) == (COLUMNS, 10_000)
     assert all_regions(path, Orc(), [], COLUMNS) == rows
+
+
+def test_orc_with_a_time_that_nanoseconds_can_t_hold_is_refused_and_read_without_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.orc"
+    rows = [{"id": 1, "name": "a", "at": datetime(9999, 12, 31, tzinfo=UTC)}]
+    orc.write_table(pa.Table.from_pylist(rows, COLUMNS), path)
+    region = Region(str(path), 0, path.stat().st_size, path.stat().st_size)
+    with pytest.raises(InputError, match=r"x\.orc: it has a time before 1677 or after") as told:
+        list(read_region(Orc(), region, COLUMNS, STORES))
+    assert "a `schema` without it" in told.value.hint
+    without = pa.schema([COLUMNS.field("id"), COLUMNS.field("name")])
+    (batch,) = read_region(Orc(), region, without, STORES)
+    assert batch.to_pylist() == [{"id": 1, "name": "a"}]

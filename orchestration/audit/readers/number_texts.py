@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 
 import duckdb
@@ -23,22 +24,31 @@ def numbers_as_spark(
         column: Name of the column.
         field: SQL of the JSON value.
     """
-    is_number = f"json_type({field}) = 'DOUBLE' AND isfinite(TRY_CAST({field} ->> '$' AS DOUBLE))"
-    query = f"SELECT DISTINCT TRY_CAST({field} ->> '$' AS DOUBLE) FROM {rows} WHERE {is_number}"
-    numbers = [number for (number,) in connection.execute(query).fetchall()]
-    if not numbers:
+    name = quoted(column)
+    # Of integers DuckDB has the digits, too, however many there are.
+    is_number = f"json_type({field}) = 'DOUBLE' AND NOT regexp_full_match({name}, '-?[0-9]+')"
+    query = f"SELECT DISTINCT {name} FROM {rows} WHERE {is_number}"
+    texts = [text for (text,) in connection.execute(query).fetchall()]
+    if not texts:
         return
-    texts = pa.table({"number": pa.array(numbers), "text": [*map(java_text, numbers)]})
-    connection.register("_texts", texts)
+    both = pa.table({"text": texts, "other": [java_text(float(text)) for text in texts]})
+    connection.register("_texts", both)
     connection.execute(
-        f"UPDATE {rows} SET {quoted(column)} = _texts.text FROM _texts "
-        f"WHERE {is_number} AND TRY_CAST({field} ->> '$' AS DOUBLE) = _texts.number"
+        f"UPDATE {rows} SET {name} = _texts.other FROM _texts "
+        f"WHERE {is_number} AND {name} = _texts.text"
     )
     connection.unregister("_texts")
 
 
 def java_text(number: float) -> str:
-    """Return a number as Java's ``Double.toString`` writes it, such as ``1.0E22`` or ``12.5``."""
+    """Return a number as Java's ``Double.toString`` writes it, such as ``1.0E22`` or ``12.5``.
+
+    One that is not finite has quotes, as Spark has it.
+    """
+    if math.isnan(number):
+        return '"NaN"'
+    if math.isinf(number):
+        return '"Infinity"' if number > 0 else '"-Infinity"'
     sign, digits, exponent = Decimal(repr(number)).as_tuple()
     minus = "-" if sign else ""
     if not number or not isinstance(exponent, int):

@@ -57,7 +57,7 @@ BEYOND_TOPICS = rf"{_BEYOND}|[^-+]INF"
 _NOT_INTEGER = "{0} NOT IN ('UBIGINT', 'BIGINT', 'HUGEINT')"
 # A text is a number only if it names one that is not finite, and a large number is not infinity.
 _NAMED = f"regexp_full_match({{2}}, '{_NOT_FINITE}')"
-_NOT_NUMBER = f"(({{0}} = 'VARCHAR' OR NOT isfinite({{1}})) AND NOT {_NAMED})"
+_NOT_NUMBER = f"(({{0}} IN ('BOOLEAN', 'VARCHAR') OR NOT isfinite({{1}})) AND NOT {_NAMED})"
 _NO_DECIMAL = f"({{0}} IN ('BOOLEAN', 'VARCHAR') AND NOT regexp_full_match({{2}}, '{_NUMBER}'))"
 _NO_TIME = "regexp_matches({2}, '[Tt ]24|:60')"
 _REFUSED_BY_SPARK = {

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.schema import ddl, parse_schema, parse_type
+from sources.common.schema import ddl, parse_schema, parse_type, type_name
 from sources.common.sql_names import in_backticks
 from sources.config.kafka_source import KafkaSource
 from sources.config.rules import NO_RULES, RowRules
@@ -59,7 +59,7 @@ from spark_jobs.readers.topics.decode_records import (
 )
 from spark_jobs.readers.topics.event_times import EventTimeCheck
 from spark_jobs.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
-from spark_jobs.readers.topics.too_large import TOO_LARGE, is_too_large
+from spark_jobs.readers.topics.too_large import TOO_LARGE, is_too_large, parsed_as
 from spark_jobs.readers.wrong_rows import RepairWatch
 
 _CORRUPT = "__corrupt"
@@ -358,11 +358,18 @@ def _parse(
     if source.value.parser == "none":
         values = {**included, RAW_COLUMN: F.col(VALUE)}
         return _Marked(records, values, _any_of(wrong), _first_reason(wrong))
-    schema = f"{ddl(of_value)}, `{_CORRUPT}` string"
+    as_parsed = pa.schema([field.with_type(parsed_as(field.type)) for field in of_value])
+    schema = f"{ddl(as_parsed)}, `{_CORRUPT}` string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = F.from_json(F.col(VALUE).cast("string"), schema, options)
     row = F.col(_ROW)
     too_large = is_too_large(row, of_value, F.col(VALUE))
+    parsed_columns = {
+        field.name: row[field.name]
+        if field.type == as_parsed.field(field.name).type
+        else row[field.name].try_cast(type_name(field.type))
+        for field in of_value
+    }
     if supports_schema(of_value) and reads_times_as_arrow(records.sparkSession):
         is_read = F.col(_DECIDED)
         wrong = _wrong(source, columns, is_read=is_read)
@@ -382,12 +389,12 @@ def _parse(
         parsed = F.when(~is_read, parsed)
         is_bad = ~is_read & (row.isNull() | row[_CORRUPT].isNotNull() | too_large) | _any_of(wrong)
         values = {
-            name: F.when(is_read, F.col(in_backticks(name))).otherwise(row[name])
-            for name in of_value.names
+            name: F.when(is_read, F.col(in_backticks(name))).otherwise(by_spark)
+            for name, by_spark in parsed_columns.items()
         }
     else:
         is_bad = row.isNull() | row[_CORRUPT].isNotNull() | too_large | _any_of(wrong)
-        values = {name: row[name] for name in of_value.names}
+        values = parsed_columns
     no_object = F.lit("the value is no JSON object with the declared columns")
     return _Marked(
         records.select("*", parsed.alias(_ROW)),

@@ -1,4 +1,7 @@
-"""Numbers of JSON that are too large for their columns, of which Spark makes infinities."""
+"""Numbers of JSON that are too large for their columns, of which Spark makes others.
+
+Of a large ``float`` or ``double`` it makes an infinity, of 128 to 255 in a ``tinyint`` -128 to -1.
+"""
 
 from __future__ import annotations
 
@@ -16,38 +19,50 @@ _LARGE = "[0-9.][eE][+]?[0-9]|[0-9]{39}"
 
 
 def is_too_large(row: Column, columns: pa.Schema, value: Column) -> Column:
-    """Return whether ``from_json`` made an infinity of a number that is too large; never null.
+    """Return whether ``from_json`` has a number that is too large for its column; never null.
 
     A record with both an infinity by its name and another number that looks large counts, too.
 
     Args:
-        row: What ``from_json`` returned.
-        columns: Its columns.
+        row: What ``from_json`` returned, with the types of :func:`parsed_as`.
+        columns: The columns, with types of their own.
         value: The JSON text, as bytes.
     """
-    infinite = _is_infinite(row, pa.struct(columns))
-    if infinite is None:
-        return F.lit(False)
-    return F.coalesce(infinite & value.cast("string").rlike(_LARGE), F.lit(False))
+    large = value.cast("string").rlike(_LARGE)
+    found = _is_other(row, pa.struct(columns), large)
+    return F.lit(False) if found is None else F.coalesce(found, F.lit(False))
 
 
-def _is_infinite(value: Column, kind: pa.DataType) -> Column | None:
-    """Return whether a value of a type has an infinite number in it; None if it can't have one.
+def parsed_as(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which Spark has to parse a column: ``smallint`` for ``tinyint``."""
+    if pa.types.is_int8(kind):
+        return pa.int16()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(parsed_as(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(parsed_as(kind.key_type), parsed_as(kind.item_type))
+    return pa.list_(parsed_as(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def _is_other(value: Column, kind: pa.DataType, large: Column) -> Column | None:
+    """Return whether a value has a number in it that is not that of the text; None if it can't.
 
     Null where the value is null.
     """
     if pa.types.is_floating(kind):
-        return F.abs(value) == F.lit(math.inf)
+        return (F.abs(value) == F.lit(math.inf)) & large
+    if pa.types.is_int8(kind):
+        return ~value.between(-128, 127)
     if pa.types.is_struct(kind):
-        parts = [_is_infinite(value[field.name], field.type) for field in kind]
+        parts = [_is_other(value[field.name], field.type, large) for field in kind]
         found = [F.coalesce(part, F.lit(False)) for part in parts if part is not None]
         return reduce(lambda left, right: left | right, found) if found else None
     if pa.types.is_map(kind):
-        return _is_infinite(F.map_values(value), pa.list_(kind.item_type))
+        return _is_other(F.map_values(value), pa.list_(kind.item_type), large)
     if pa.types.is_list(kind):
 
         def in_item(item: Column) -> Column:
-            found = _is_infinite(item, kind.value_type)
+            found = _is_other(item, kind.value_type, large)
             return F.lit(False) if found is None else found
 
         return F.exists(value, in_item)

@@ -113,6 +113,17 @@ def test_a_number_that_is_too_large_makes_a_bad_record_and_no_infinity(
         assert [*found] == [*range(len(bad), len(values))], kind
 
 
+def test_a_number_outside_of_tinyint_makes_a_bad_record_and_no_other_number(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    texts = ["127", "-128", "null", "128", "255", "-129", "256"]
+    for number, (kind, shape) in enumerate([("tinyint", "%s"), ("array<tinyint>", "[%s]")]):
+        values = [f'{{"v": {shape % text}}}'.encode() for text in texts]
+        found = read_records(spark, tmp_path / str(number), values, {"v": kind})
+        right = [127, -128, None]
+        assert found == {at: {"v": v if number == 0 else [v]} for at, v in enumerate(right)}
+
+
 @pytest.mark.kafka
 def test_times_are_spark_s_alone_where_its_session_has_another_zone(
     tmp_path: Path, servers: str, spark: SparkSession

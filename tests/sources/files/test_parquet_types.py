@@ -64,6 +64,7 @@ def parsed(folder: Path, **fields: Any) -> list[dict[str, Any]]:
         (pa.date64(), "date"),
         (pa.duration("us"), "bigint"),
         (pa.json_(), "string"),
+        (pa.uuid(), "binary"),
         (pa.decimal256(30, 2), "decimal(30,2)"),
         (pa.dictionary(pa.int32(), pa.string()), "string"),
     ],

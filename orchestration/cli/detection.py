@@ -36,6 +36,7 @@ _TYPES = {
     "TIMESTAMP_MS": "timestamp",
     "TIMESTAMP_NS": "timestamp",
     "TIMESTAMP WITH TIME ZONE": "timestamp",
+    "TIMESTAMPTZ_NS": "timestamp",
 }
 _INTEGERS = ("int", "bigint")
 # Functions of `select` by the number of their units in a second.

@@ -47,7 +47,11 @@ def test_they_are_parsed_with_drift_rules_and_bounds_of_event_times(
     case.produce(range(150, 300))
 
     def edit(document: dict[str, Any]) -> None:
-        document["event_time"] = {"column": "at", "outside": "drop", "not_after": "2100-01-01Z"}
+        document["event_time"] = {
+            "column": "at",
+            "outside": "drop",
+            "not_after": "2100-01-01T00:00:00Z",
+        }
         drift = {"renamed": {"event_id": "id"}}
         schema = {"id": "bigint", "at": "timestamp", "v": "double"}
         document["sources"][0] |= {"schema_drift": drift, "schema": schema}

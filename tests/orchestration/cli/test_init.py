@@ -60,6 +60,18 @@ def test_a_pipeline_over_files_can_be_planned_at_once(tmp_path: Path, name: str)
     assert columns == COLUMNS
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_times_of_nanoseconds_as_pandas_writes_them_are_event_times(
+    tmp_path: Path, zone: str | None
+) -> None:
+    rows = table()
+    nanos = rows["at"].cast(pa.timestamp("ns", zone))
+    write(tmp_path / "data" / "a.parquet", rows.set_column(1, "at", nanos))
+    assert call(tmp_path, "--files", "data/*")[0] == 0
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "mine.yaml"), "--json"])
+    assert json.loads(result.stdout)["files"][0]["columns"] == COLUMNS
+
+
 @pytest.mark.parametrize(
     ("unit", "function"),
     [(1, "timestamp_seconds"), (1_000, "timestamp_millis"), (1_000_000, "timestamp_micros")],

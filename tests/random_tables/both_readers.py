@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import yaml
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from hybrid_testing.chain import read_bounded
@@ -129,13 +129,16 @@ def rows_of(frame: DataFrame) -> Rows:
         frame: The rows.
     """
     # Python has no years before 1 and after 9999, which damaged values may have.
+    numbers = {"timestamp": F.unix_micros, "date": F.unix_date}
     seen = [
-        F.unix_micros(F.col(f"`{field.name}`")).alias(field.name)
-        if field.dataType.typeName() == "timestamp"
-        else F.col(f"`{field.name}`")
+        numbers.get(field.dataType.typeName(), _same)(F.col(f"`{field.name}`")).alias(field.name)
         for field in frame.schema
     ]
     return by_key(frame.select(*seen).toArrow())
+
+
+def _same(column: Column) -> Column:
+    return column
 
 
 def by_key(table: pa.Table) -> Rows:
@@ -164,6 +167,8 @@ def comparable(value: Any, kind: pa.DataType) -> Any:
         aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
         since = aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
         return since // dt.timedelta(microseconds=1)
+    if isinstance(value, dt.date):
+        return (value - dt.date(1970, 1, 1)).days
     if isinstance(value, Decimal):
         return str(value)
     if pa.types.is_map(kind):

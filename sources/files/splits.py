@@ -384,6 +384,12 @@ def _list_table(loaded: LoadedPipeline, source: FileSource, limits: TimeLimits) 
     )
     splits = within_limits(source, splits, limits, read_times)
     names = list(source.columns) if source.columns else table.columns.names
+    if absent := next((name for name in names if name not in table.columns.names), None):
+        message = (
+            f"Source `{source.name}`: its table has no column `{absent}`, which `schema` names."
+        )
+        hint = f"Correct `schema`; the table has {', '.join(table.columns.names)}."
+        raise InputError(message, hint, source=source.name, column=absent, field="schema")
     read = pa.schema([field for field in table.columns if field.name in names])
     require_names(source.name, read)
     columns = source.selection.columns(read)

@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from sources.common.select import EventColumn
+from sources.files.outside_rows import ParquetRows, outside_of_parquet
 from sources.formats.deleted_rows import deletion_vector
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
 from tests.sources.files.test_delta_table import (
     BEGIN,
     BEGIN_US,
@@ -75,6 +80,25 @@ def test_rows_of_files_that_are_older_than_the_event_time_have_none(
     assert found["nulls"].to_pylist() == [0, 2]
     # The log keeps milliseconds.
     assert found["event_max_us"].to_pylist()[0] // 1000 == (BEGIN_US + 3) // 1000
+
+
+def test_a_column_that_the_table_lacks_is_refused(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows([1]))
+    told = refusal(tmp_path, schema={"id": "bigint", "at": "timestamp", "x": "int"})
+    assert "its table has no column `x`, which `schema` names" in told
+
+
+def test_rows_whose_partition_is_a_time_that_does_not_count_are_found(tmp_path: Path) -> None:
+    table = rows([1, 2]).drop_columns(["at"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    file = ParquetRows(str(tmp_path / "a.parquet"), "at=1900-01-01T00%3A00%3A00Z")
+    bounds = (BEGIN_US, BEGIN_US + 10)
+    stores = Stores(S3Settings())
+    event = EventColumn("at", None)
+    found = [*outside_of_parquet(file, ["id", "at"], event, bounds, stores)]
+    assert [row.offset for batch in found for row in batch] == [0, 1]
+    within = ParquetRows(file.path, "at=2024-01-01T00%3A00%3A00Z")
+    assert [*outside_of_parquet(within, ["id", "at"], event, bounds, stores)] == [[]]
 
 
 def test_a_deletion_vector_that_is_gone_is_named_and_its_way_out_works(tmp_path: Path) -> None:

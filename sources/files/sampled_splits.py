@@ -141,5 +141,7 @@ def _columns_inside(
             "remove the source."
         )
         raise InputError(message, hint, source=source.name, field="schema")
-    columns = settled(source.name, columns, paths[0]) if paths else columns
+    if paths:
+        filled = filled_schema(columns, planned or pa.schema([]))
+        columns = settled(source.name, filled, paths[0])
     return Unified(columns, [], []), [None] * len(files)

@@ -188,7 +188,7 @@ def list_splits(
         splits, unified, parsed = _drifted_splits(source, event_time, files, stores, planned)
         inside, layouts, warnings = unified
     elif source.format == "parquet":
-        splits, inside, parsed = _parquet_splits(source, event_time, files, stores)
+        splits, inside, parsed = _parquet_splits(source, event_time, files, stores, planned)
     else:
         splits, unified = sampled_splits(source, event_time, files, stores, first, planned)
         inside, layouts, warnings = unified
@@ -259,7 +259,11 @@ def nothing_yet(
 
 
 def _parquet_splits(
-    source: FileSource, event_time: str, files: pa.Table, stores: Stores
+    source: FileSource,
+    event_time: str,
+    files: pa.Table,
+    stores: Stores,
+    planned: pa.Schema | None,
 ) -> tuple[pa.Table, pa.Schema, str | None]:
     declared = parse_schema(source.columns) if source.columns else None
     columns, first = declared, files["path"][0].as_py()
@@ -273,7 +277,8 @@ def _parquet_splits(
                 raise columns_differ(source.name, first, path, rows)
         chunks.append(footers.ranges)
         parsed = parsed or footers.parsed
-    found = settled(source.name, columns or pa.schema([]), first)
+    columns = filled_schema(columns or pa.schema([]), planned or pa.schema([]))
+    found = settled(source.name, columns, first)
     return assemble(files, pa.concat_tables(chunks)), found, parsed
 
 

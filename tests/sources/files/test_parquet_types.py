@@ -111,6 +111,14 @@ def test_without_another_file_it_has_the_declared_type_or_that_of_spark(tmp_path
     assert parsed(tmp_path, **declared) == [{"x": None}]
 
 
+def test_in_a_file_that_arrives_later_it_has_the_planned_type(tmp_path: Path) -> None:
+    write(tmp_path, "a", x=pa.nulls(1))
+    source, _ = listing(tmp_path)
+    files = find_files(source.name, source.patterns, tmp_path, STORES)
+    planned = pa.schema([("at", TIMESTAMP), ("x", pa.string())])
+    assert list_splits(source, "at", files, STORES, planned=planned).read == planned
+
+
 def test_files_that_are_parsed_may_differ_in_their_columns(tmp_path: Path) -> None:
     write(tmp_path, "a", old=pa.array([1], pa.int32()), seen=pa.array([1000], NANOS))
     write(tmp_path, "b", new=pa.array([2], pa.int64()), price=pa.array([Decimal("1.5")]))

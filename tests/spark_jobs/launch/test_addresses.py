@@ -67,6 +67,12 @@ def test_clusters_keep_their_addresses_and_links(tmp_path: Path) -> None:
         assert not local.keys() & {"spark.ui.killEnabled", "spark.driver.host"} & conf.keys()
 
 
+@pytest.mark.parametrize("master", ["local[2]", "spark://a:7077", "yarn"])
+def test_drivers_write_times_as_every_reader_knows_them(tmp_path: Path, master: str) -> None:
+    conf = submit.spark_conf(pipeline(tmp_path, {"master": master}), tmp_path)
+    assert conf["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
+
+
 def test_a_launch_has_a_folder_of_its_own(tmp_path: Path) -> None:
     before = os.umask(0)
     try:

@@ -17,7 +17,9 @@ def store_as_int96(table: Path) -> None:
     """Write the files of a local Delta table again in place, with their times as INT96."""
     sizes = {}
     for file in table.rglob("*.parquet"):
-        pq.write_table(pq.read_table(file), file, use_deprecated_int96_timestamps=True)
+        rows = pq.read_table(file)
+        # Without Arrow's own schema, by which readers would know the unit.
+        pq.write_table(rows, file, use_deprecated_int96_timestamps=True, store_schema=False)
         sizes[file.name] = file.stat().st_size
     for commit in (table / "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]

@@ -8,6 +8,7 @@ of different columns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -31,10 +32,15 @@ _WHOLE_BYTES = 1 << 62
 
 
 def needs_arrow(paths: Sequence[str]) -> bool:
-    """Return whether a Parquet file has values that DuckDB does not read as they are."""
-    return any(
-        needs_parsing(kind) for path in paths for kind in parquet_file(path).schema_arrow.types
-    )
+    """Return whether a Parquet file has values that DuckDB does not read as they are.
+
+    Of a file that can't be opened, whoever reads it tells.
+    """
+    for path in paths:
+        with suppress(OSError, pa.ArrowException):
+            if any(map(needs_parsing, parquet_file(path).schema_arrow.types)):
+                return True
+    return False
 
 
 def own_rows(

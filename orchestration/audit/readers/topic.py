@@ -20,6 +20,7 @@ from orchestration.audit.readers.value_checks import (
     BEYOND_TOPICS,
     parse_json,
     read_as_spark,
+    refuse_deep,
     refused_by_spark,
 )
 from orchestration.audit.rules import create_broken, meeting, within_sample
@@ -81,6 +82,7 @@ def create_topic_view(
         of_value = {name: kind for name, kind in columns.items() if name not in source.include}
         types = _duckdb_types(connection, of_value)
         read_as_spark(connection, records)
+        refuse_deep(connection, records)
         parse_json(connection, records, rows, types, refused_by_spark(types), BEYOND_TOPICS)
         connection.execute(f"DROP TABLE {records}")
     else:

@@ -6,8 +6,10 @@ form of the text decides here, so that audit and runs agree on which records are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import accumulate
 from json import JSONDecoder
 
 import duckdb
@@ -17,6 +19,7 @@ from orchestration.audit.readers.number_texts import numbers_as_spark
 from orchestration.audit.sql import INSTANT, duckdb_type, json_structure
 from sources.common.sql_names import literal, quoted
 
+_LEVELS = 1000
 _BLANKS = " \t\r\n"
 _DATE = r"\d{4}-\d\d-\d\d"
 _DAY = rf"{_DATE}([T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?Z?)?"
@@ -152,6 +155,26 @@ def read_as_spark(connection: duckdb.DuckDBPyConnection, records: str) -> None:
         "WHERE CASE WHEN _reason IS NULL AND json_valid(_value) AND json_type(_value) = 'OBJECT' "
         "THEN len(json_keys(_value)) <> len(list_distinct(json_keys(_value))) ELSE false END"
     )
+
+
+def refuse_deep(connection: duckdb.DuckDBPyConnection, records: str) -> None:
+    """Mark JSON texts as bad that are nested more deeply than Spark's parser allows.
+
+    Args:
+        connection: The audit's database.
+        records: As for :func:`read_as_spark`.
+    """
+    brackets = "length(_value) - length(replace(replace(_value, '[', ''), '{', ''))"
+    query = (
+        f"SELECT DISTINCT _value FROM {records} WHERE _reason IS NULL AND {brackets} > {_LEVELS}"
+    )
+    for (text,) in connection.execute(query).fetchall():
+        outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", text)
+        steps = ((each in "[{") - (each in "]}") for each in outside if each in "[{}]")
+        if max(accumulate(steps), default=0) > _LEVELS:
+            reason = f"the value is nested more than {_LEVELS:,} levels deep"
+            change = f"UPDATE {records} SET _reason = ? WHERE _value = ?"
+            connection.execute(change, [reason, text])
 
 
 def refused_by_spark(types: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from orchestration.audit.readers.value_checks import (
     BEYOND_TOPICS,
     parse_json,
     read_as_spark,
+    refuse_deep,
     refused_by_spark,
 )
 from orchestration.audit.sql import duckdb_types, open_database
@@ -86,6 +87,9 @@ OBJECTS = {
     '{"a": 1,}': BAD,
     "[1] x": BAD,
     '{"a": ' + "[" * 100_000: BAD,
+    '{"a": 1, "more": ' + "[" * 999 + "]" * 999 + "}": 1,
+    '{"a": 1, "more": ' + "[" * 1000 + "]" * 1000 + "}": BAD,
+    '{"a": 1, "more": "' + "[" * 2000 + '", "flat": [' + "[]," * 2000 + "[]]}": 1,
 }
 
 
@@ -97,6 +101,7 @@ def by_audit(folder: Path, kind: str, values: list[str]) -> list[Any]:
         numbered = [[number, value, None] for number, value in enumerate(values)]
         connection.executemany("INSERT INTO records VALUES (?, ?, ?)", numbered)
         read_as_spark(connection, "records")
+        refuse_deep(connection, "records")
         parse_json(connection, "records", "rows", types, refused_by_spark(types), BEYOND_TOPICS)
         found = connection.execute(
             'SELECT CASE WHEN _reason IS NULL THEN "a" END, _reason FROM rows ORDER BY number'

@@ -53,7 +53,7 @@ def parse_objects(block: bytes, columns: pa.Schema) -> pa.Table:
         arrays = [to_arrow_array(found[name], kind) for name, (_, kind) in values.items()]
     except BadValue as error:
         raise pa.ArrowInvalid(str(error)) from None
-    except (ValueError, RecursionError) as error:
+    except (ValueError, ArithmeticError, RecursionError) as error:
         message = f"it is not a JSON object: {error}"
         raise pa.ArrowInvalid(message) from None
     return pa.table(arrays, schema=columns)

@@ -83,3 +83,14 @@ def test_the_pages_are_looked_at() -> None:
         words for page in PAGES for first in ("hybrid", "make") for words in typed(page, first)
     ]
     assert len(found) > 30
+
+
+def test_what_differs_from_spark_is_short_and_held_by_tests() -> None:
+    text = (ROOT / "docs" / "values.md").read_text()
+    _, _, table = text.partition("## What differs from Spark")
+    rows = [line for line in table.splitlines() if line.startswith("| ")][2:]
+    assert 0 < len(rows) <= 30
+    for row in rows:
+        named = re.findall(r"`(tests/[^`]+)`", row.rsplit("|", 2)[1])
+        assert named, row
+        assert [name for name in named if not (ROOT / name).exists()] == [], row

@@ -1,19 +1,20 @@
 """Reader of files whose columns Arrow knows and DuckDB does not, for the audit.
 
 Avro and ORC files, and Parquet files with times of nanoseconds, which DuckDB rounds, or columns
-without any value. Each is read as a whole, without the regions of the plan; DuckDB combines files
-of different columns.
+without any value. Each is read as a whole, without the regions of the plan, and Avro in another way
+than by the runs; DuckDB combines files of different columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
+from orchestration.audit.readers.avro_rows import avro_rows
 from orchestration.audit.readers.drifted import Group, united
 from orchestration.audit.sql import create_empty_table, insert_arrow
 from sources.common.schema import parse_schema
@@ -78,12 +79,21 @@ def own_rows(
             tables[key] = f"audit.{quoted(f'{name}.{len(tables)}')}"
             create_empty_table(connection, tables[key], rows)
             groups.append(Group(full.names, tables[key], nulls))
-        with open_file(path, form, stores) as file:
-            for batch in form.read(file, Region(path, 0, _WHOLE_BYTES, _WHOLE_BYTES), full):
-                texts = [pa.array([text] * len(batch), pa.string()) for text in constants.values()]
-                whole = pa.Table.from_arrays([*batch.columns, *texts], schema=rows)
-                insert_arrow(connection, tables[key], whole)
+        for batch in _batches(source, form, path, full, stores):
+            texts = [pa.array([text] * len(batch), pa.string()) for text in constants.values()]
+            whole = pa.Table.from_arrays([*batch.columns, *texts], schema=rows)
+            insert_arrow(connection, tables[key], whole)
     return united(connection, source, groups, source.partitions)
+
+
+def _batches(
+    source: FileSource, form: Format, path: str, columns: pa.Schema, stores: Stores
+) -> Iterator[pa.Table | pa.RecordBatch]:
+    with open_file(path, form, stores) as file:
+        if source.format == "avro":
+            yield from avro_rows(path, columns)
+        else:
+            yield from form.read(file, Region(path, 0, _WHOLE_BYTES, _WHOLE_BYTES), columns)
 
 
 def _columns(source: FileSource, form: Format, path: str, stores: Stores) -> pa.Schema:

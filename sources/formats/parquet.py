@@ -43,6 +43,7 @@ PROCESS_OBJECTS = 5_000
 OBJECTS_AT_ONCE = 1_000
 """Objects that such a process is given at a time."""
 _THREADS = 16
+_CODECS_BY_ARROW_ALONE = ("BROTLI",)
 _FACTORS = {"milliseconds": 1000, "microseconds": 1}
 
 
@@ -54,8 +55,8 @@ class Footers(NamedTuple):
         schemas: Distinct schemas, each with the path of the first file that has it; one may be in
             it twice.
         schema_of: Index in ``schemas`` of each file's schema, in the order of the files.
-        parsed: Path of the first file with a column that Spark's own reader does not take as what
-            it is: of nanoseconds, or null throughout; None without any.
+        parsed: Path of the first file that Spark's own reader does not take as what it is, for a
+            column of nanoseconds, one that is null throughout, or its codec; None without any.
     """
 
     ranges: pa.Table
@@ -225,6 +226,8 @@ def _read_chunk(
                 leaves = [schema.column(leaf).path for leaf in range(len(schema))]
                 column = leaves.index(found.name)
                 factor = _factor(schema.column(column), event)
+            if parsed is None and _has_unknown_codec(metadata, column):
+                parsed = path
             known = _range(metadata, column, factor)
             ranges.append(_read_range(path, stores, event) if known is None else known)
             schema_of.append(index)
@@ -290,6 +293,14 @@ def needs_parsing(kind: pa.DataType) -> bool:
     return any(
         pa.types.is_null(leaf) or (pa.types.is_timestamp(leaf) and leaf.unit == "ns")
         for leaf in leaves(kind)
+    )
+
+
+def _has_unknown_codec(metadata: pq.FileMetaData, column: int) -> bool:
+    """Return whether a file is compressed by a codec that Spark does not come with."""
+    return bool(
+        metadata.num_row_groups
+        and metadata.row_group(0).column(column).compression in _CODECS_BY_ARROW_ALONE
     )
 
 

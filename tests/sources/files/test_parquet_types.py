@@ -87,6 +87,12 @@ def test_nanoseconds_are_cut_off_to_microseconds(tmp_path: Path) -> None:
     assert [row["each"] for row in rows] == [[first], None, [second]]
 
 
+def test_a_codec_that_spark_does_not_come_with_is_read(tmp_path: Path) -> None:
+    table = pa.table({"at": pa.array([NOON], TIMESTAMP), "x": pa.array(["a"])})
+    pq.write_table(table, tmp_path / "a.parquet", compression="brotli")
+    assert parsed(tmp_path) == [{"x": "a"}]
+
+
 def before(micros: int) -> datetime:
     return datetime(1969, 12, 31, 23, 59, 59, 1_000_000 - micros, UTC)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import yaml
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
@@ -118,7 +119,7 @@ def by_spark(
     reader = spark.read.format(dialect.format).options(**dialect.options)
     try:
         return rows_of(reader.schema(", ".join(quoted)).load([str(file.path) for file in files]))
-    except PySparkException:
+    except (PySparkException, Py4JJavaError):
         return None
 
 

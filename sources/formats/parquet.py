@@ -9,7 +9,6 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,32 +18,32 @@ from pyarrow._parquet import _reconstruct_filemetadata
 from sources.common.schema import check_event_time, leaves, normalize_schema, type_name
 from sources.common.select import EventColumn
 from sources.errors import InputError
-from sources.formats.deleted_rows import kept_rows
 from sources.formats.event_times import (
-    EVERY_TIME,
     EventTimeRange,
-    TimeLimits,
-    column_range,
     table_of_ranges,
 )
 from sources.formats.open import in_file
 from sources.formats.parquet_file import parquet_file
+from sources.formats.parquet_footer import footer_of, parse_safely, unreadable
+from sources.formats.parquet_ranges import (
+    REQUESTS,
+    THREADS,
+    factor_of,
+    range_by_footer,
+    read_range,
+)
 from sources.storage.stores import Stores
 
 _CHUNK_FILES = 500
 CHUNK_OBJECTS = 25
 """Objects of a thread at a time: while it waits for an answer, others have the core."""
-_REQUESTS = 64
-_TAIL_BYTES = 64 << 10
 PROCESS_FILES = 20_000
 """Files from which on processes read footers: they are parsed under the GIL."""
 PROCESS_OBJECTS = 5_000
 """Objects of a store from which on they do."""
 OBJECTS_AT_ONCE = 1_000
 """Objects that such a process is given at a time."""
-_THREADS = 16
 _CODECS_BY_ARROW_ALONE = ("BROTLI",)
-_FACTORS = {"milliseconds": 1000, "microseconds": 1}
 
 
 class Footers(NamedTuple):
@@ -100,8 +99,8 @@ def read_footers(
         whole = partial(_read_objects, read=read) if is_remote else read
         yield from _read_in_processes(whole, _chunks(paths, size))
     else:
-        size, threads = (CHUNK_OBJECTS, _REQUESTS) if is_remote else (_CHUNK_FILES, _THREADS)
-        yield from _read_in_threads(partial(read, parse=_parse_safely), paths, size, threads)
+        size, threads = (CHUNK_OBJECTS, REQUESTS) if is_remote else (_CHUNK_FILES, THREADS)
+        yield from _read_in_threads(partial(read, parse=parse_safely), paths, size, threads)
 
 
 def _chunks(paths: Sequence[str], size: int) -> list[Sequence[str]]:
@@ -133,7 +132,7 @@ def _read_objects(
     Raises:
         InputError: As ``read``.
     """
-    found = list(_read_in_threads(partial(read, parse=parse), paths, CHUNK_OBJECTS, _REQUESTS))
+    found = list(_read_in_threads(partial(read, parse=parse), paths, CHUNK_OBJECTS, REQUESTS))
     schemas: list[tuple[str, pa.Schema]] = []
     schema_of: list[int] = []
     for footers in found:
@@ -159,7 +158,7 @@ def _read_in_processes(
     # Not forked: librdkafka and Arrow have threads of their own by now.
     context = multiprocessing.get_context("spawn")
     done = 0
-    for parse in (_reconstruct_filemetadata, _parse_safely):
+    for parse in (_reconstruct_filemetadata, parse_safely):
         with ProcessPoolExecutor(mp_context=context) as pool:
             try:
                 for footers in pool.map(partial(read, parse=parse), chunks[done:]):
@@ -208,7 +207,7 @@ def _read_chunk(
     column, factor, index = 0, None, 0
     for path in paths:
         try:
-            metadata = _metadata(path, stores, parse)
+            metadata = footer_of(path, stores, parse)
             schema = metadata.schema
             if last is None or not schema.equals(last):
                 inside = _inside(metadata, declared)
@@ -225,53 +224,18 @@ def _read_chunk(
                 last = schema
                 leaves = [schema.column(leaf).path for leaf in range(len(schema))]
                 column = leaves.index(found.name)
-                factor = _factor(schema.column(column), event)
+                factor = factor_of(schema.column(column), event)
             if parsed is None and _has_unknown_codec(metadata, column):
                 parsed = path
-            known = _range(metadata, column, factor)
-            ranges.append(_read_range(path, stores, event) if known is None else known)
+            known = range_by_footer(metadata, column, factor)
+            ranges.append(read_range(path, stores, event) if known is None else known)
             schema_of.append(index)
         except (OSError, OverflowError, pa.ArrowException) as error:
-            raise _unreadable(path, error) from None
+            raise unreadable(path, error) from None
         except InputError as error:
             raise in_file(error, path) from None
     # Sending a table to another process is cheap, sending a list of tuples is not.
     return Footers(table_of_ranges(ranges), schemas, schema_of, parsed)
-
-
-def read_footer(path: str, stores: Stores) -> pq.FileMetaData:
-    """Return the footer of a Parquet file.
-
-    Raises:
-        InputError: The file can't be read.
-    """
-    try:
-        return _metadata(path, stores, _parse_safely)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from None
-
-
-def _metadata(
-    path: str, stores: Stores, parse: Callable[[pa.Buffer], pq.FileMetaData]
-) -> pq.FileMetaData:
-    """Read the footer of a Parquet file, from its last bytes if it is not larger than these.
-
-    The last 8 bytes of a file are the footer's length and a magic number
-    (https://parquet.apache.org/docs/file-format/).
-    """
-    storage = stores.of(path)
-    tail = storage.tail(path, _TAIL_BYTES)
-    length = int.from_bytes(tail[-8:-4], "little")
-    if tail[-4:] == b"PAR1" and length <= len(tail) - 8:
-        return parse(pa.py_buffer(tail[-8 - length : -8]))
-    with storage.open(path) as stream, parquet_file(stream) as file:
-        return file.metadata
-
-
-def _parse_safely(footer: pa.Buffer) -> pq.FileMetaData:
-    """Parse the footer of a Parquet file; a damaged one is an error."""
-    end = footer.size.to_bytes(4, "little") + b"PAR1"
-    return pq.read_metadata(pa.BufferReader(b"PAR1" + footer.to_pybytes() + end))
 
 
 def _inside(metadata: pq.FileMetaData, declared: Sequence[str] | None) -> pa.Schema:
@@ -302,158 +266,6 @@ def _has_unknown_codec(metadata: pq.FileMetaData, column: int) -> bool:
         metadata.num_row_groups
         and metadata.row_group(0).column(column).compression in _CODECS_BY_ARROW_ALONE
     )
-
-
-def _range(metadata: pq.FileMetaData, column: int, factor: int | None) -> EventTimeRange | None:
-    """Return the range of event times from the statistics of a Parquet file's row groups.
-
-    Args:
-        metadata: The footer.
-        column: Index of the event-time column.
-        factor: Microseconds in the unit of the statistics; None if they can't be used.
-
-    Returns:
-        The range; None if the statistics are missing or can't be used.
-    """
-    lows: list[int] = []
-    highs: list[int] = []
-    nulls = 0
-    for group in range(metadata.num_row_groups):
-        chunk = metadata.row_group(group).column(column)
-        statistics = chunk.statistics
-        # There are no usable statistics of nanoseconds, nor of INT96.
-        if statistics is None or factor is None or not statistics.has_null_count:
-            return None
-        nulls += statistics.null_count
-        if statistics.null_count == chunk.num_values:
-            continue
-        if not statistics.has_min_max:
-            return None
-        lows.append(statistics.min_raw * factor)
-        highs.append(statistics.max_raw * factor)
-    return EventTimeRange(
-        metadata.num_rows, min(lows, default=None), max(highs, default=None), nulls
-    )
-
-
-def _unreadable(path: str, error: Exception) -> InputError:
-    reason = str(error).strip().removesuffix(".")
-    message = f"{path} can't be read as Parquet: {reason}."
-    hint = (
-        "If the file is damaged, write it again; if it does not belong to the source, move it out "
-        "of the source's folder: its rows will be missing from the table. Then plan again "
-        "(`hybrid plan P`)."
-    )
-    return InputError(message, hint, file=path)
-
-
-def _read_range(
-    path: str,
-    stores: Stores,
-    event: EventColumn,
-    limits: TimeLimits = EVERY_TIME,
-    deleted: bytes | None = None,
-) -> EventTimeRange:
-    """Return the range of event times of a Parquet file by reading the column."""
-    with stores.of(path).open(path) as stream, parquet_file(stream) as file:
-        found = event.within(file.schema_arrow)
-        if found is None:
-            return _without_times(file.metadata.num_rows, deleted)
-        values = file.read(columns=[found.name]).column(0)
-    if deleted is not None:
-        values = values.filter(kept_rows(deleted, len(values)))
-    return column_range(values, event.unit_us, limits)
-
-
-def _without_times(rows: int, deleted: bytes | None) -> EventTimeRange:
-    """Return the range of event times of a file without that column."""
-    left = rows if deleted is None else int(np.count_nonzero(kept_rows(deleted, rows)))
-    return EventTimeRange(left, None, None, left)
-
-
-def read_event_times(
-    paths: Sequence[str],
-    event: EventColumn,
-    limits: TimeLimits,
-    stores: Stores,
-    deleted: Sequence[bytes | None] | None = None,
-) -> list[EventTimeRange]:
-    """Read the event-time column of Parquet files, and return the range within the limits of each.
-
-    Args:
-        paths: The files.
-        event: Column of the event time.
-        limits: Limits within which times count and are read.
-        stores: Storages that the files may be in.
-        deleted: Deletion vector of each file, whose rows are left out; None without any.
-
-    Raises:
-        InputError: A file can't be read.
-    """
-
-    def read(path: str, vector: bytes | None) -> EventTimeRange:
-        try:
-            return _read_range(path, stores, event, limits, vector)
-        except (OSError, pa.ArrowException) as error:
-            raise _unreadable(path, error) from None
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(read, paths, deleted or [None] * len(paths)))
-
-
-def with_unknown_ranges(
-    known: Sequence[EventTimeRange | None],
-    files: Sequence[tuple[str, bytes | None]],
-    event: EventColumn,
-    stores: Stores,
-) -> list[EventTimeRange]:
-    """Return the ranges of a table's files, those that its log does not tell from the files.
-
-    Args:
-        known: Range of each file by the log; None where it has none.
-        files: Path and deletion vector of each file.
-        event: Column of the event time inside the files.
-        stores: Storages that the files may be in.
-
-    Raises:
-        InputError: A file can't be read.
-    """
-    unknown = [at for at, found in enumerate(known) if found is None]
-
-    def read(at: int) -> EventTimeRange:
-        path, deleted = files[at]
-        try:
-            metadata = _metadata(path, stores, _parse_safely)
-            found = None if deleted is not None else _range_in(metadata, event)
-            return found or _read_range(path, stores, event, EVERY_TIME, deleted)
-        except (OSError, OverflowError, pa.ArrowException) as error:
-            raise _unreadable(path, error) from None
-
-    is_remote = any("://" in path for path, _ in files)
-    with ThreadPoolExecutor(_REQUESTS if is_remote else _THREADS) as pool:
-        ranges = dict(zip(unknown, pool.map(read, unknown), strict=True))
-    return [found or ranges[at] for at, found in enumerate(known)]
-
-
-def _range_in(metadata: pq.FileMetaData, event: EventColumn) -> EventTimeRange | None:
-    """Return the range of event times by a footer; None if the column has to be read."""
-    schema = metadata.schema
-    found = event.within(schema.to_arrow_schema())
-    if found is None:
-        return _without_times(metadata.num_rows, None)
-    leaves = [schema.column(leaf).path for leaf in range(len(schema))]
-    column = leaves.index(found.name)
-    return _range(metadata, column, _factor(schema.column(column), found))
-
-
-def _factor(column: pq.ColumnSchema, event: EventColumn) -> int | None:
-    """Return the microseconds in the unit of a Parquet column's statistics; None if unusable."""
-    if event.unit_us is not None:
-        return event.unit_us
-    kind = column.logical_type
-    if kind.type != "TIMESTAMP" or column.physical_type != "INT64":
-        return None
-    return next((by for unit, by in _FACTORS.items() if f"timeUnit={unit}" in str(kind)), None)
 
 
 def check_event_column(columns: pa.Schema, event: EventColumn, where: str) -> None:

@@ -1,4 +1,4 @@
-"""Rows of Avro files with their logical types by fastavro; the runs read what is stored as it is."""
+"""Rows of Avro files by their logical types, which the runs leave aside: they read what is stored."""
 
 from __future__ import annotations
 

@@ -1,0 +1,61 @@
+"""The footer of a Parquet file (https://parquet.apache.org/docs/file-format/)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sources.errors import InputError
+from sources.formats.parquet_file import parquet_file
+from sources.storage.stores import Stores
+
+_TAIL_BYTES = 64 << 10
+
+
+def read_footer(path: str, stores: Stores) -> pq.FileMetaData:
+    """Return the footer of a Parquet file.
+
+    Raises:
+        InputError: The file can't be read.
+    """
+    try:
+        return footer_of(path, stores, parse_safely)
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(path, error) from None
+
+
+def footer_of(
+    path: str, stores: Stores, parse: Callable[[pa.Buffer], pq.FileMetaData]
+) -> pq.FileMetaData:
+    """Read the footer of a Parquet file, from its last bytes if it is not larger than these.
+
+    The last 8 bytes of a file are the footer's length and a magic number
+    (https://parquet.apache.org/docs/file-format/).
+    """
+    storage = stores.of(path)
+    tail = storage.tail(path, _TAIL_BYTES)
+    length = int.from_bytes(tail[-8:-4], "little")
+    if tail[-4:] == b"PAR1" and length <= len(tail) - 8:
+        return parse(pa.py_buffer(tail[-8 - length : -8]))
+    with storage.open(path) as stream, parquet_file(stream) as file:
+        return file.metadata
+
+
+def parse_safely(footer: pa.Buffer) -> pq.FileMetaData:
+    """Parse the footer of a Parquet file; a damaged one is an error."""
+    end = footer.size.to_bytes(4, "little") + b"PAR1"
+    return pq.read_metadata(pa.BufferReader(b"PAR1" + footer.to_pybytes() + end))
+
+
+def unreadable(path: str, error: Exception) -> InputError:
+    """Return the error to raise for a Parquet file that Arrow can't read."""
+    reason = str(error).strip().removesuffix(".")
+    message = f"{path} can't be read as Parquet: {reason}."
+    hint = (
+        "If the file is damaged, write it again; if it does not belong to the source, move it out "
+        "of the source's folder: its rows will be missing from the table. Then plan again "
+        "(`hybrid plan P`)."
+    )
+    return InputError(message, hint, file=path)

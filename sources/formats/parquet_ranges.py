@@ -1,0 +1,170 @@
+"""The range of event times of a Parquet file: by its footer, or by reading the column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sources.common.select import EventColumn
+from sources.formats.deleted_rows import kept_rows
+from sources.formats.event_times import (
+    EVERY_TIME,
+    EventTimeRange,
+    TimeLimits,
+    column_range,
+)
+from sources.formats.parquet_file import parquet_file
+from sources.formats.parquet_footer import footer_of, parse_safely, unreadable
+from sources.storage.stores import Stores
+
+REQUESTS = 64
+"""Threads that wait for answers of a store."""
+THREADS = 16
+_FACTORS = {"milliseconds": 1000, "microseconds": 1}
+
+
+def range_by_footer(
+    metadata: pq.FileMetaData, column: int, factor: int | None
+) -> EventTimeRange | None:
+    """Return the range of event times from the statistics of a Parquet file's row groups.
+
+    Args:
+        metadata: The footer.
+        column: Index of the event-time column.
+        factor: Microseconds in the unit of the statistics; None if they can't be used.
+
+    Returns:
+        The range; None if the statistics are missing or can't be used.
+    """
+    lows: list[int] = []
+    highs: list[int] = []
+    nulls = 0
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(column)
+        statistics = chunk.statistics
+        # There are no usable statistics of nanoseconds, nor of INT96.
+        if statistics is None or factor is None or not statistics.has_null_count:
+            return None
+        nulls += statistics.null_count
+        if statistics.null_count == chunk.num_values:
+            continue
+        if not statistics.has_min_max:
+            return None
+        lows.append(statistics.min_raw * factor)
+        highs.append(statistics.max_raw * factor)
+    return EventTimeRange(
+        metadata.num_rows, min(lows, default=None), max(highs, default=None), nulls
+    )
+
+
+def read_range(
+    path: str,
+    stores: Stores,
+    event: EventColumn,
+    limits: TimeLimits = EVERY_TIME,
+    deleted: bytes | None = None,
+) -> EventTimeRange:
+    """Return the range of event times of a Parquet file by reading the column."""
+    with stores.of(path).open(path) as stream, parquet_file(stream) as file:
+        found = event.within(file.schema_arrow)
+        if found is None:
+            return _without_times(file.metadata.num_rows, deleted)
+        values = file.read(columns=[found.name]).column(0)
+    if deleted is not None:
+        values = values.filter(kept_rows(deleted, len(values)))
+    return column_range(values, event.unit_us, limits)
+
+
+def _without_times(rows: int, deleted: bytes | None) -> EventTimeRange:
+    """Return the range of event times of a file without that column."""
+    left = rows if deleted is None else int(np.count_nonzero(kept_rows(deleted, rows)))
+    return EventTimeRange(left, None, None, left)
+
+
+def read_event_times(
+    paths: Sequence[str],
+    event: EventColumn,
+    limits: TimeLimits,
+    stores: Stores,
+    deleted: Sequence[bytes | None] | None = None,
+) -> list[EventTimeRange]:
+    """Read the event-time column of Parquet files, and return the range within the limits of each.
+
+    Args:
+        paths: The files.
+        event: Column of the event time.
+        limits: Limits within which times count and are read.
+        stores: Storages that the files may be in.
+        deleted: Deletion vector of each file, whose rows are left out; None without any.
+
+    Raises:
+        InputError: A file can't be read.
+    """
+
+    def read(path: str, vector: bytes | None) -> EventTimeRange:
+        try:
+            return read_range(path, stores, event, limits, vector)
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(path, error) from None
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(read, paths, deleted or [None] * len(paths)))
+
+
+def with_unknown_ranges(
+    known: Sequence[EventTimeRange | None],
+    files: Sequence[tuple[str, bytes | None]],
+    event: EventColumn,
+    stores: Stores,
+) -> list[EventTimeRange]:
+    """Return the ranges of a table's files, those that its log does not tell from the files.
+
+    Args:
+        known: Range of each file by the log; None where it has none.
+        files: Path and deletion vector of each file.
+        event: Column of the event time inside the files.
+        stores: Storages that the files may be in.
+
+    Raises:
+        InputError: A file can't be read.
+    """
+    unknown = [at for at, found in enumerate(known) if found is None]
+
+    def read(at: int) -> EventTimeRange:
+        path, deleted = files[at]
+        try:
+            metadata = footer_of(path, stores, parse_safely)
+            found = None if deleted is not None else _range_in(metadata, event)
+            return found or read_range(path, stores, event, EVERY_TIME, deleted)
+        except (OSError, OverflowError, pa.ArrowException) as error:
+            raise unreadable(path, error) from None
+
+    is_remote = any("://" in path for path, _ in files)
+    with ThreadPoolExecutor(REQUESTS if is_remote else THREADS) as pool:
+        ranges = dict(zip(unknown, pool.map(read, unknown), strict=True))
+    return [found or ranges[at] for at, found in enumerate(known)]
+
+
+def _range_in(metadata: pq.FileMetaData, event: EventColumn) -> EventTimeRange | None:
+    """Return the range of event times by a footer; None if the column has to be read."""
+    schema = metadata.schema
+    found = event.within(schema.to_arrow_schema())
+    if found is None:
+        return _without_times(metadata.num_rows, None)
+    leaves = [schema.column(leaf).path for leaf in range(len(schema))]
+    column = leaves.index(found.name)
+    return range_by_footer(metadata, column, factor_of(schema.column(column), found))
+
+
+def factor_of(column: pq.ColumnSchema, event: EventColumn) -> int | None:
+    """Return the microseconds in the unit of a Parquet column's statistics; None if unusable."""
+    if event.unit_us is not None:
+        return event.unit_us
+    kind = column.logical_type
+    if kind.type != "TIMESTAMP" or column.physical_type != "INT64":
+        return None
+    return next((by for unit, by in _FACTORS.items() if f"timeUnit={unit}" in str(kind)), None)

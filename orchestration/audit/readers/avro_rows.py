@@ -1,4 +1,4 @@
-"""Rows of Avro files by their logical types, which the runs leave aside: they read what is stored."""
+"""Rows of Avro files by their logical types, which the runs leave aside."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ import pyarrow.json as pa_json
 
 from sources.common.schema import TIMESTAMP
 from sources.decoding.batch_cursor import Mask, as_mask, spans
-from sources.formats.decimals import SUSPECT
+from sources.formats.decimals import suspect
 from sources.formats.lines import check_precision, check_utf8
 
 _PARSED_AS_TEXT = (pa.date32(), TIMESTAMP)
@@ -35,7 +35,7 @@ _MOST_DIGITS = 300
 # Arrow accepts more of these words than Spark does.
 _NOT_FINITE = r"[:,\[\s-](Inf|NaN)"
 # Of a decimal that Arrow may not parse: at the beginning of a value, as UUIDs look alike.
-_SUSPECT = rf'[:\[,]\s*"?[-+]?[0-9.]*(?:{SUSPECT})'
+_SUSPECT = r'[:\[,]\s*"?[-+]?[0-9.]*(?:{})'
 # A batch that fails to parse is divided into this many parts, down to parts of this many values.
 _PARTS = 8
 _FEWEST = 200
@@ -72,7 +72,8 @@ def read_objects(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
     values = values.cast(pa.binary())
     candidates = _plausible(values)
     if any(map(pa.types.is_decimal, columns.types)):
-        candidates &= ~as_mask(pc.match_substring_regex(values, _SUSPECT).fill_null(False))
+        pattern = _SUSPECT.format(suspect(columns.types))
+        candidates &= ~as_mask(pc.match_substring_regex(values, pattern).fill_null(False))
     kept = values if candidates.all() else values.filter(pa.array(candidates))
     kind = pa.struct(columns)
     rows = in_parts(kept, lambda part: _parsed(part, columns), kind)

@@ -71,7 +71,7 @@ class Tombstones:
             )
             raise BadValue(reason) from None
         if self._event_time is not None:
-            fields[self._event_time] = _EPOCH + timedelta(milliseconds=timestamp_ms)
+            fields[self._event_time] = _moment(timestamp_ms)
         return fields
 
     def as_json(self, key: bytes | None, timestamp_ms: int) -> bytes:
@@ -87,8 +87,8 @@ class Tombstones:
         """Return the values of the row's key by name, as they are written.
 
         Raises:
-            ValueError: There is no key, it is null, or it is one value although the row's key has
-                more columns.
+            ValueError: There is no key, it is null or no JSON object though it begins as one, or it
+                is one value although the row's key has more columns.
         """
         if key is None:
             reason = "it is missing"
@@ -116,10 +116,23 @@ class Tombstones:
         try:
             document = key_document(key)
         except ValueError:
+            if text.lstrip().startswith("{"):
+                raise
             return text
         is_text = [*self._kinds.values()] == [pa.string()]
         # A number may be a text, too.
         return text if is_text and not isinstance(document, dict | str) else document
+
+
+def _moment(timestamp_ms: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        reason = (
+            f"the record has no value, and its timestamp {timestamp_ms} ms lies outside of the "
+            "years that a row can have"
+        )
+        raise BadValue(reason) from None
 
 
 def _parsed(value: Any, kind: pa.DataType) -> Any:

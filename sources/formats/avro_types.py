@@ -98,13 +98,15 @@ def _decimal(schema: dict[str, Any]) -> pa.DataType:
 
 
 def is_decimal(schema: Any) -> bool:
-    """Return whether values of an Avro schema are decimals."""
-    return (
-        isinstance(schema, dict)
-        and schema.get("logicalType") == "decimal"
-        and schema["type"] in ("bytes", "fixed")
-        and "precision" in schema
-    )
+    """Return whether values of an Avro schema are decimals; invalid ones are plain bytes.
+
+    https://avro.apache.org/docs/1.12.0/specification/#decimal
+    """
+    if not isinstance(schema, dict) or schema.get("logicalType") != "decimal":
+        return False
+    digits, scale = schema.get("precision"), schema.get("scale", 0)
+    is_valid = isinstance(digits, int) and isinstance(scale, int) and 0 <= scale <= digits > 0
+    return is_valid and schema["type"] in ("bytes", "fixed")
 
 
 def without_logical_types(schema: Any) -> Any:

@@ -14,7 +14,13 @@ from sources.errors import InputError
 from sources.formats.compression import UNKNOWN_BYTES, StreamedFile
 from sources.formats.csv_options import CsvOptions
 from sources.formats.csv_records import CsvRecords
-from sources.formats.csv_values import check_infinity, converted, has_infinity, parsed_as
+from sources.formats.csv_values import (
+    check_infinity,
+    converted,
+    has_infinity,
+    is_text,
+    parsed_as,
+)
 from sources.formats.lines import (
     BLOCK_BYTES,
     BYTE_ORDER_MARK,
@@ -165,8 +171,8 @@ class Csv:
         try:
             return self._typed(text, names, columns)
         except pa.ArrowInvalid:
-            # Only of a text is a quoted null a value: elsewhere it is null, as in Spark.
-            texts = [field for field in columns if pa.types.is_string(field.type)]
+            # Only of texts and bytes is a quoted null a value: elsewhere it is null, as in Spark.
+            texts = [field for field in columns if is_text(field.type)]
             others = [field for field in columns if field not in texts]
             parts = [self._typed(text, names, pa.schema(texts))] if texts else []
             parts.append(self._typed(text, names, pa.schema(others), quoted_nulls=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.formats.decimals import SUSPECT, TOO_LONG, is_too_long
+from sources.formats.decimals import suspect, why_bad
 
 _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
 _INFINITY = r"(?i)^\s*[+-]?inf(inity)?\s*$"
@@ -16,6 +16,11 @@ def parsed_as(kind: pa.DataType) -> pa.DataType:
     # It refuses timestamps without a zone, which mean UTC here, and can't parse all decimals.
     is_text = pa.types.is_timestamp(kind) or pa.types.is_decimal(kind)
     return pa.string() if is_text else kind
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether the bytes of a value are the value, so that nothing can be an empty one."""
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def converted(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
@@ -61,9 +66,10 @@ def _timestamps(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _decimals(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    suspects = values.filter(pc.match_substring_regex(values, SUSPECT))
-    if any(is_too_long(text) for text in suspects.to_pylist()):
-        raise pa.ArrowInvalid(TOO_LONG)
+    suspects = values.filter(pc.match_substring_regex(values, suspect([kind])))
+    for text in suspects.to_pylist():
+        if (reason := why_bad(text, kind)) is not None:
+            raise pa.ArrowInvalid(reason)
     found = pc.ascii_trim_whitespace(values).cast(kind)
     # Arrow counts the digits without the scale.
     found.validate(full=True)

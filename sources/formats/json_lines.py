@@ -31,6 +31,9 @@ from sources.formats.row_check import RowCheck
 _BLANK = b" \t\r\n"
 _OPEN, _CLOSE, _LINE_END, _RETURN = b"{}\n\r"
 
+_FEW_BYTES = 256 << 10
+"""Size of a block from which on Python's parser reads what Arrow's can't."""
+
 
 class JsonLines:
     """Reader of files with one JSON object per line, of which large ones are read in regions.
@@ -86,8 +89,8 @@ def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
     try:
         return _by_arrow(block, columns)
     except pa.ArrowInvalid:
-        # A block is halved until it is one line.
-        if block.count(b"\n", 0, -1):
+        # It is halved meanwhile: Arrow's reader is ten times as fast.
+        if len(block) > _FEW_BYTES and block.count(b"\n", 0, -1):
             raise
         return parse_objects(block.removeprefix(BYTE_ORDER_MARK), columns)
 

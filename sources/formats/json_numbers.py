@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sources.formats.decimals import SUSPECT, TOO_LONG, is_too_long
+from sources.common.schema import leaves
+from sources.formats.decimals import suspect, why_bad
 
-_SUSPECT = re.compile(SUSPECT.encode())
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 # Arrow accepts these words, Spark and Python do not.
 _WORD = re.compile(rb"-NaN|Inf(?!inity)")
@@ -40,19 +40,25 @@ def check_decimals(block: bytes, columns: pa.Schema) -> None:
     Raises:
         ArrowInvalid: There is one, or a line that may have one is not JSON.
     """
-    if not any(map(_has_decimals, columns.types)) or not _SUSPECT.search(block):
+    decimals = [
+        leaf for kind in columns.types for leaf in leaves(kind) if pa.types.is_decimal(leaf)
+    ]
+    if not decimals:
+        return
+    pattern = re.compile(suspect(decimals).encode())
+    if not pattern.search(block):
         return
     whole = pa.struct(columns)
     for line in block.split(b"\n"):
-        if not _SUSPECT.search(line):
+        if not pattern.search(line):
             continue
         try:
             row = json.loads(line, parse_float=str)
         except (ValueError, RecursionError) as error:
             message = f"it is not a JSON object: {error}"
             raise pa.ArrowInvalid(message) from None
-        if _has_too_long(row, whole):
-            raise pa.ArrowInvalid(TOO_LONG)
+        if (reason := _why_bad(row, whole)) is not None:
+            raise pa.ArrowInvalid(reason)
 
 
 def check_floats(rows: pa.Table, doubles: pa.Table) -> None:
@@ -111,18 +117,15 @@ def _leaves(values: pa.Array) -> Iterator[pa.Array]:
         yield values
 
 
-def _has_decimals(kind: pa.DataType) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_has_decimals(kind.field(at).type) for at in range(kind.num_fields))
-    return bool(pa.types.is_decimal(kind))
-
-
-def _has_too_long(value: Any, kind: pa.DataType) -> bool:
-    """Return whether a parsed JSON value has a too long decimal where its type has a decimal."""
+def _why_bad(value: Any, kind: pa.DataType) -> str | None:
+    """Return why a parsed JSON value has a decimal that Arrow may not parse; None if it has not."""
+    parts: list[tuple[Any, pa.DataType]] = []
     if pa.types.is_struct(kind) and isinstance(value, dict):
-        return any(_has_too_long(value.get(field.name), field.type) for field in kind)
-    if pa.types.is_map(kind) and isinstance(value, dict):
-        return any(_has_too_long(each, kind.item_type) for each in value.values())
-    if pa.types.is_list(kind) and isinstance(value, list):
-        return any(_has_too_long(each, kind.value_type) for each in value)
-    return pa.types.is_decimal(kind) and isinstance(value, str) and is_too_long(value)
+        parts = [(value.get(field.name), field.type) for field in kind]
+    elif pa.types.is_map(kind) and isinstance(value, dict):
+        parts = [(each, kind.item_type) for each in value.values()]
+    elif pa.types.is_list(kind) and isinstance(value, list):
+        parts = [(each, kind.value_type) for each in value]
+    elif pa.types.is_decimal(kind) and isinstance(value, str | int):
+        return why_bad(str(value), kind)
+    return next((reason for part in parts if (reason := _why_bad(*part)) is not None), None)

@@ -7,6 +7,7 @@ the values mean is what Spark's ``from_json`` makes of them
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -124,6 +125,8 @@ def _leaf(kind: pa.DataType) -> Callable[[Any], Any]:
         return _day
     if pa.types.is_timestamp(kind):
         return _instant
+    if pa.types.is_binary(kind):
+        return _bytes
     return lambda value: value
 
 
@@ -148,3 +151,7 @@ def _day(value: Any) -> Any:
 def _instant(value: Any) -> Any:
     is_time = isinstance(value, str) and _TIME.fullmatch(value)
     return datetime.fromisoformat(value) if is_time else value
+
+
+def _bytes(value: Any) -> Any:
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else value

@@ -86,7 +86,7 @@ def open_file(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile
             yield file
     except InputError as error:
         raise in_file(error, path) from None
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+    except (OSError, pa.ArrowException, UnicodeError) as error:
         reason = str(error).strip().removesuffix(".")
         message = f"{path} can't be read as {form.title}: {reason}."
         hint = (

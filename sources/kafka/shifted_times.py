@@ -84,10 +84,11 @@ def check_shift(
         "late, and the rows in between would be missing from the table."
     )
     hint = (
-        f"To have the times right, let `select` of all sources subtract the offset, if it is "
-        f"always the same: `{column}: CAST({column} - INTERVAL {minutes} MINUTES AS TIMESTAMP)`. "
-        "To take them as they are, declare `allowed_lateness: "
+        "To take the times as they are, declare `allowed_lateness: "
         f"{minutes + pipeline.lateness_ms // 60_000 + 1} min`, or `start: earliest` for source "
-        f"`{source.name}`; with `key`, rows that are in both come once."
+        f"`{source.name}`; with `key`, rows that are in both come once. To have them right, let "
+        "`select` of all sources subtract the offset, if it is always the same: "
+        f"`{column}: CAST({column} - INTERVAL {minutes} MINUTES AS TIMESTAMP)`; Parquet files, "
+        "whose footers have the times, have to be written again instead."
     )
     raise SeamError(message, hint, source=source.name, topic=source.subscription, column=column)

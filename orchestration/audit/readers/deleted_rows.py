@@ -59,10 +59,10 @@ class DeletedRows:
         try:
             members = self._members(key)
             row = {name: _as(members[name], kind) for name, kind in self._kinds.items()}
+            if self._event_time is not None:
+                row[self._event_time] = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
         except (ValueError, KeyError, TypeError, ArithmeticError, pa.ArrowException):
             raise BadValue(_UNREADABLE) from None
-        if self._event_time is not None:
-            row[self._event_time] = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
         return row
 
     def _members(self, key: bytes | None) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class DeletedRows:
         else:
             text = key.decode()
             try:
-                value = json.loads(text, parse_float=Decimal)
+                value = json.loads(text)
             except ValueError:
                 value = text
             if isinstance(value, dict) and set(value) == {"schema", "payload"}:
@@ -92,11 +92,17 @@ class DeletedRows:
 
 def _as(value: Any, kind: pa.DataType) -> Any:
     """Return a value of a type, exactly."""
-    if value is None or isinstance(value, float | bool):
+    is_boolean = pa.types.is_boolean(kind)
+    is_float = isinstance(value, float) and not pa.types.is_floating(kind)
+    if value is None or is_float or isinstance(value, bool) != is_boolean:
+        raise BadValue(_UNREADABLE)
+    if isinstance(value, int) and pa.types.is_temporal(kind):
         raise BadValue(_UNREADABLE)
     if isinstance(value, str) and not pa.types.is_string(kind):
         if pa.types.is_integer(kind):
             raise BadValue(_UNREADABLE)
         parse = {True: date.fromisoformat, False: datetime.fromisoformat}[pa.types.is_date(kind)]
         value = Decimal(value) if pa.types.is_decimal(kind) else parse(value)
+    elif isinstance(value, int) and pa.types.is_decimal(kind):
+        value = Decimal(value)
     return pc.cast(pa.scalar(value), kind).as_py()

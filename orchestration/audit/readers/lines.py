@@ -148,10 +148,10 @@ def load_lines(
 def _drop_quoted_nulls(
     connection: duckdb.DuckDBPyConnection, source: FileSource, table: str
 ) -> None:
-    """Make texts that mean null, quoted ones too, null in all columns but those of texts."""
+    """Make texts that mean null, quoted ones too, null in columns of neither texts nor bytes."""
     nulls = ", ".join(map(literal, source.csv.null))
     for field in parse_schema(source.columns or {}):
-        if not pa.types.is_string(field.type):
+        if not pa.types.is_string(field.type) and not pa.types.is_binary(field.type):
             column = quoted(field.name)
             connection.execute(f"UPDATE {table} SET {column} = NULL WHERE {column} IN ({nulls})")
 

@@ -286,6 +286,9 @@ def _inexact(text: str, kind: pa.DataType) -> str:
     if pa.types.is_decimal(kind):
         exact = f"TRY_CAST(trim({text}) AS DECIMAL(38, {38 - kind.precision + kind.scale}))"
         return f"{cast} IS NULL OR {cast} <> {exact}"
+    if pa.types.is_floating(kind):
+        # A number that is too large is no infinity; the names of one have no digits.
+        return f"{cast} IS NULL OR (isinf({cast}) AND regexp_matches({text}, '[0-9]'))"
     return f"{cast} IS NULL"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 from sources.common.optional import needs_extra
 from sources.config.file_source import FileSource
 from sources.errors import HybridError, InputError
@@ -16,6 +18,8 @@ with needs_extra("lake", "`format: iceberg`"):
     from sources.files.iceberg.columns import require_readable
     from sources.files.iceberg.metadata import ENDINGS, Metadata, read_metadata
     from sources.files.iceberg.stored_files import StoredFiles
+
+_UNREADABLE = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, ValidationError)
 
 
 def metadata_file_of(source: FileSource) -> str:
@@ -73,7 +77,7 @@ def open_snapshot(source: FileSource, path: str, stores: Stores) -> DataScan:
         metadata = read_metadata(place, files)
     except HybridError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+    except _UNREADABLE as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(".")
         message = f"Source `{source.name}`: {path} can't be read as an Iceberg table: {reason}."
         hint = (

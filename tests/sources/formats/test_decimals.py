@@ -33,6 +33,23 @@ TOO_LONG = [
     *["123e-10000000", "1e-77", "1e-1000", "1e-41", "-1E-77", "0.1e-60", "1.25e-99999999999999"],
     *[f"0.{'0' * 60}", f"0.{'0' * 60}1", f"-0.{'0' * 39}1"],
 ]
+# Whole digits and the scale have more than 128 bits together.
+WRAPPING = [
+    ("decimal(38,18)", "400000000000000000000"),
+    ("decimal(38,10)", "12713714019839939689741328795970264206"),
+    ("decimal(38,10)", "3.4e39"),
+    ("decimal(38,0)", "34" + "0" * 40),
+    ("decimal(38,38)", "12.5"),
+    ("decimal(38,18)", "400000000000e9"),
+    ("decimal(38,38)", "-1.0"),
+]
+LARGEST = [
+    ("decimal(38,18)", "99999999999999999999.999999999999999999"),
+    ("decimal(38,0)", "9" * 38),
+    ("decimal(38,38)", "0." + "9" * 38),
+    ("decimal(38,10)", "0001e27"),
+    ("decimal(38,38)", "0e9"),
+]
 LOSING = ["1.239", "1e-3", "1e20"]
 KINDS = ["decimal(12,2)", "decimal(38,6)"]
 
@@ -89,3 +106,31 @@ def test_records_with_them_are_not_decided_here_and_others_are(kind: str) -> Non
     assert {*values} - {*undecided} >= {values[0], values[2], values[-2]}
     assert all(any(text.encode() in value for value in undecided) for text in TOO_LONG)
     assert len(undecided) >= 2 * len(TOO_LONG)
+
+
+@pytest.mark.parametrize(("kind", "text"), WRAPPING)
+def test_a_number_that_is_too_large_becomes_no_other_one(
+    tmp_path: Path, kind: str, text: str
+) -> None:
+    columns = parse_schema({"m": kind})
+    (tmp_path / "x.csv").write_text(f"m\n{text}\n0\n")
+    (tmp_path / "x.json").write_text(f'{{"m": {text}}}\n{{"m": "{text}"}}\n{{"m": 0}}\n')
+    forms: list[tuple[str, Format, int]] = [("csv", Csv(CsvOptions()), 1), ("json", JsonLines(), 2)]
+    for name, form, count in forms:
+        rows, bad = rows_of(tmp_path / f"x.{name}", form, columns)
+        assert [row["m"] for row in rows] == [0]
+        assert len(bad) == count
+    values = pa.array([f'{{"m": {text}}}'.encode(), f'{{"m": "{text}"}}'.encode()])
+    assert read_objects(values, columns).null_count == 2
+
+
+@pytest.mark.parametrize(("kind", "text"), LARGEST)
+def test_the_largest_numbers_are_read(tmp_path: Path, kind: str, text: str) -> None:
+    columns = parse_schema({"m": kind})
+    (tmp_path / "x.csv").write_text(f"m\n{text}\n")
+    (tmp_path / "x.json").write_text(f'{{"m": "{text}"}}\n')
+    forms: list[tuple[str, Format]] = [("csv", Csv(CsvOptions())), ("json", JsonLines())]
+    for name, form in forms:
+        rows, bad = rows_of(tmp_path / f"x.{name}", form, columns)
+        assert bad == []
+        assert [row["m"] for row in rows] == [Decimal(text)]

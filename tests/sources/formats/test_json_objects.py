@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sources.common.schema import parse_schema
+from sources.formats import json_lines
 from sources.formats.json_lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open import read_region
@@ -98,3 +99,25 @@ def test_a_value_that_does_not_fit_makes_a_bad_row(
     (row,) = bad
     assert re.search(reason, row.reason)
     assert row.offset == len(f'{{"x": {good}}}\n')
+
+
+def test_bytes_are_base64(tmp_path: Path) -> None:
+    found, bad = read(tmp_path, "binary", '"AQI="', '"***"', "7")
+    assert found == [b"\x01\x02"]
+    assert len(bad) == 2
+
+
+def test_good_lines_that_python_reads_are_not_looked_for_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[int] = []
+    by_arrow = json_lines.pa_json.read_json
+
+    def counted(*arguments: Any) -> Any:
+        parsed.append(1)
+        return by_arrow(*arguments)
+
+    monkeypatch.setattr(json_lines.pa_json, "read_json", counted)
+    found, bad = read(tmp_path, "date", *['"2024-01-05T00:00:00Z"'] * 20_000)
+    assert (len(found), bad) == (20_000, [])
+    assert len(parsed) < 20

@@ -74,7 +74,7 @@ shuffled: install
 # Random tables as other tools write them, compared with Spark's readers: COUNT files, by SEED.
 tables: install
 	RANDOM_TABLES=$(or $(COUNT),10000) RANDOM_SEED=$(or $(SEED),0) \
-		$(BIN)/python -m pytest tests/random_tables -s
+		$(BIN)/python -m pytest tests/random_tables -s --timeout 0
 
 # Test data of other projects, in the folder PEERS; the last lines count what became of it.
 peers: install

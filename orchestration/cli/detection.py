@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import duckdb
+import pyarrow as pa
 
+from sources.common.schema import normalize, type_name
 from sources.common.sql_names import quoted
 from sources.errors import InputError
 
@@ -22,25 +23,10 @@ _READERS = {
     "json": "read_json(?, format = 'newline_delimited', hive_partitioning = {folders})",
     "csv": "read_csv(?, hive_partitioning = {folders})",
 }
-# Spark SQL types by DuckDB's names.
-_TYPES = {
-    "BOOLEAN": "boolean",
-    "INTEGER": "int",
-    "BIGINT": "bigint",
-    "DOUBLE": "double",
-    "VARCHAR": "string",
-    "UUID": "string",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP_S": "timestamp",
-    "TIMESTAMP_MS": "timestamp",
-    "TIMESTAMP_NS": "timestamp",
-    "TIMESTAMP WITH TIME ZONE": "timestamp",
-    "TIMESTAMPTZ_NS": "timestamp",
-}
 _INTEGERS = ("int", "bigint")
 # Functions of `select` by the number of their units in a second.
 _UNITS = {1: "timestamp_seconds", 1_000: "timestamp_millis", 1_000_000: "timestamp_micros"}
+_HEAD_BYTES = 1 << 16
 _EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
 _AHEAD = timedelta(days=366)
 
@@ -57,6 +43,7 @@ class Detected:
         instant: Function that turns the event time into a timestamp, such as
             ``timestamp_millis``; None if it is a timestamp already.
         key: Columns that identify a row.
+        csv: Options of CSV that differ from the defaults, by name.
     """
 
     format: str
@@ -65,6 +52,7 @@ class Detected:
     event_time: str
     instant: str | None
     key: list[str]
+    csv: dict[str, str] = field(default_factory=dict)
 
 
 def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
@@ -93,6 +81,7 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
         event_time=at,
         instant=None if columns[at] == "timestamp" else _instant_of(path, form, at, columns[at]),
         key=list(key) or _find_key(path, columns),
+        csv=_dialect_of(path) if form == "csv" else {},
     )
 
 
@@ -129,14 +118,17 @@ def _format_of(path: Path) -> str:
     return _FORMATS[suffixes[-1]]
 
 
-def _query(path: Path, form: str, select: str, *, folders: bool = False) -> list[tuple[Any, ...]]:
-    """Return the rows of a query over the file.
+def _query(
+    path: Path, form: str, select: str, *, folders: bool = False, rest: str = ""
+) -> pa.Table:
+    """Return the result of a query over the file.
 
     Args:
         path: The file.
         form: Its format.
         select: The query up to its FROM.
         folders: Whether names and values in folder names count as columns.
+        rest: The query after its FROM.
 
     Raises:
         InputError: The file can't be read.
@@ -145,28 +137,65 @@ def _query(path: Path, form: str, select: str, *, folders: bool = False) -> list
     try:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            rows: list[tuple[Any, ...]]
-            rows = connection.execute(f"{select} FROM {reader}", [str(path)]).fetchall()
-            return rows
+            query = f"{select} FROM {reader} {rest}"
+            return connection.sql(query, params=[str(path)]).to_arrow_table()
     except duckdb.Error as error:
-        message = f"File {path} can't be read as {form}, the format of its name: {error}"
+        (reason, *_), encoding = str(error).splitlines(), ""
+        message = f"File {path} can't be read as {form}, the format of its name: {reason}"
+        if form == "csv" and not _is_utf8(path):
+            encoding = (
+                "If it is text in another encoding, run `hybrid init` on a copy in UTF-8, and "
+                "declare the encoding afterwards, such as `csv: {encoding: latin-1}`. "
+            )
         hint = (
-            "Rename the file if it has another format; restore or remove it if it is damaged. Then "
-            "run `hybrid init` again."
+            f"{encoding}Rename the file if it has another format; restore or remove it if it is "
+            "damaged. Then run `hybrid init` again."
         )
         raise InputError(message, hint, file=str(path)) from None
 
 
+def _is_utf8(path: Path) -> bool:
+    with pa.input_stream(str(path), compression="detect") as file:
+        head = file.read(_HEAD_BYTES)
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        # The last character may be cut.
+        return error.start > len(head) - len("\U0010ffff".encode())
+    return True
+
+
 def _columns_of(path: Path, form: str, *, folders: bool) -> dict[str, str]:
     """Return names and Spark SQL types of the columns, as DuckDB detects them."""
-    found = _query(path, form, "DESCRIBE SELECT *", folders=folders)
-    return {name: _TYPES.get(kind, "string") for name, kind, *_ in found}
+    found = _query(path, form, "SELECT *", folders=folders, rest="LIMIT 0").schema
+    return {column.name: _type_of(column.type) for column in found}
+
+
+def _type_of(kind: pa.DataType) -> str:
+    try:
+        return type_name(normalize(kind))
+    except InputError:
+        # Such as times of day.
+        return "string"
+
+
+def _dialect_of(path: Path) -> dict[str, str]:
+    """Return the options of a CSV file that differ from the defaults, as DuckDB detects them."""
+    with duckdb.connect() as connection:
+        query = "SELECT Delimiter, Quote, Escape FROM sniff_csv(?)"
+        found = connection.execute(query, [str(path)]).fetchone()
+    assert found is not None
+    usual = {"delimiter": (",",), "quote": ('"', "(empty)"), "escape": ('"', "(empty)")}
+    pairs = zip(usual.items(), found, strict=True)
+    return {name: value for (name, default), value in pairs if value not in default}
 
 
 def _unit_of(path: Path, form: str, name: str) -> str | None:
     """Return the function by which all integers of a column are plausible times; None if none."""
     column = quoted(name)
-    (low, high), *_ = _query(path, form, f"SELECT min({column}), max({column})")
+    low, high = (
+        found[0].as_py() for found in _query(path, form, f"SELECT min({column}), max({column})")
+    )
     if low is None:
         return None
     latest = datetime.now(UTC) + _AHEAD

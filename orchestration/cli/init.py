@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestration.cli.detection import Detected, detect
 from sources.common.fields import check_name
+from sources.common.sql_names import in_backticks
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.storage.listing import find_files
@@ -66,6 +69,7 @@ def rows(rows: DataFrame) -> DataFrame:
     return rows
 '''
 _AUDIT = "SELECT * FROM input\n"
+_USUAL = re.compile(r"[A-Za-z_]\w*(\(\w+\))?", re.ASCII)
 EXAMPLE = Detected(
     format="parquet", columns={}, folders=[], event_time="at", instant=None, key=["id"]
 )
@@ -159,12 +163,12 @@ def write_starter(
 
 def _declaration(options: StarterOptions, found: Detected) -> str:
     """Return the content of the pipeline's file."""
-    kinds = "".join(f"      {name}: {kind}\n" for name, kind in found.columns.items())
+    kinds = "".join(f"      {_plain(name)}: {kind}\n" for name, kind in found.columns.items())
     schema, select = f"    schema:\n{kinds}", ""
     if found.instant is not None:
-        at = {found.event_time: f"{found.instant}({found.event_time})"}
-        columns = {**{name: name for name in found.columns}, **at}
-        lines = "".join(f"      {name}: {expression}\n" for name, expression in columns.items())
+        at = {found.event_time: f"{found.instant}({_column(found.event_time)})"}
+        columns = {**{name: _column(name) for name in found.columns}, **at}
+        lines = "".join(f"      {_plain(name)}: {_plain(made)}\n" for name, made in columns.items())
         select = f"    select:\n{lines}"
     topic = _TOPIC.format(
         topic=options.topic,
@@ -179,12 +183,28 @@ def _declaration(options: StarterOptions, found: Detected) -> str:
         path=options.files,
         format=found.format,
         folders=_FOLDERS.format(names=", ".join(found.folders)) if found.folders else "",
-        schema="" if found.format == "parquet" else schema,
+        schema="" if found.format == "parquet" else f"{_csv(found)}{schema}",
         select=select,
         topic=topic if options.topic else "",
-        event_time=found.event_time,
-        key=", ".join(found.key),
+        event_time=_plain(found.event_time),
+        key=", ".join(map(_plain, found.key)),
     )
+
+
+def _csv(found: Detected) -> str:
+    """Return the line with the dialect of CSV; nothing if it is the usual one."""
+    return f"    csv: {json.dumps(found.csv)}\n" if found.csv else ""
+
+
+def _plain(text: str) -> str:
+    """Return a name or a call as YAML has it: in quotes, if it is no usual one."""
+    is_usual = _USUAL.fullmatch(text) is not None
+    return text if is_usual else json.dumps(text, ensure_ascii=False)
+
+
+def _column(name: str) -> str:
+    """Return a column in Spark SQL."""
+    return name if _USUAL.fullmatch(name) else in_backticks(name)
 
 
 def first_file(folder: Path, pattern: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,58 @@ def test_nothing_that_is_there_is_written_over(tmp_path: Path) -> None:
     status, answer = call(tmp_path, "--files", "data/*")
     assert (status, "mine_audit.sql exists already" in answer["message"]) == (2, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "mine_audit.sql"]
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [
+        (
+            'id;at;name\n1;2024-01-01T00:00:00Z;"a;b"\n2;2024-01-01T00:01:00Z;x\n',
+            {"delimiter": ";"},
+        ),
+        ("id|at|name\n1|2024-01-01T00:00:00Z|x\n", {"delimiter": "|"}),
+        ("id\tat\tname\n1\t2024-01-01T00:00:00Z\tx\n", {"delimiter": "\t"}),
+        (
+            'id,at,name\n1,2024-01-01T00:00:00Z,"say \\"hi\\", twice"\n2,2024-01-01T00:01:00Z,x\n',
+            {"escape": "\\"},
+        ),
+    ],
+)
+def test_the_dialect_of_csv_is_declared(tmp_path: Path, text: str, dialect: dict[str, str]) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text(text)
+    assert call(tmp_path, "--files", "data/*")[0] == 0
+    declared = yaml.safe_load((tmp_path / "mine.yaml").read_text())["sources"][0]
+    assert declared["csv"] == dialect
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "mine.yaml"), "--json"])
+    assert result.exit_code == 0, result.output
+
+
+def test_columns_have_the_types_and_names_of_the_file(tmp_path: Path) -> None:
+    rows = table().drop(["day", "ok"])
+    rows = rows.append_column("unit.price", pa.array([Decimal("1.50")] * 2, pa.decimal128(9, 2)))
+    rows = rows.append_column("tags", pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int32())))
+    rows = rows.append_column("no", pa.array([1, 2], pa.uint64()))
+    write(tmp_path / "data" / "a.parquet", rows)
+    arguments = ["--files", "data/*", "--topic", "events", "--servers", "kafka:9092"]
+    assert call(tmp_path, *arguments)[0] == 0
+    result = CliRunner().invoke(app, ["validate", str(tmp_path / "mine.yaml"), "--json"])
+    assert result.exit_code == 0, result.output
+    (tmp_path / "other" / "data").mkdir(parents=True)
+    lines = '{"id": 1, "at": "2024-01-01T00:00:00Z", "a.b": {"c": [1.5]}}\n'
+    (tmp_path / "other" / "data" / "a.jsonl").write_text(lines)
+    assert call(tmp_path / "other", "--files", "data/*")[0] == 0
+    declared = yaml.safe_load((tmp_path / "other" / "mine.yaml").read_text())["sources"][0]
+    assert declared["schema"]["a.b"] == "struct<c:array<double>>"
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "other" / "mine.yaml"), "--json"])
+    assert result.exit_code == 0, result.output
+
+
+def test_text_in_another_encoding_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    text = "id,at,größe\n1,2024-01-01T00:00:00Z,5\n"
+    (tmp_path / "data" / "a.csv").write_bytes(text.encode("latin-1"))
+    status, answer = call(tmp_path, "--files", "data/*")
+    assert status == 2
+    assert "\n" not in answer["message"]
+    assert "csv: {encoding: latin-1}" in answer["hint"]

@@ -109,3 +109,16 @@ def _is_view(values: pa.Array) -> bool:
 
 def _mask(values: pa.Array) -> pa.Array | None:
     return values.is_null() if values.null_count else None
+
+
+def leaf_values(values: pa.Array) -> Iterator[pa.Array]:
+    """Yield the values of a column that have no parts: itself, or those of its lists and structs."""
+    if pa.types.is_struct(values.type):
+        for part in values.flatten():
+            yield from leaf_values(part)
+    elif pa.types.is_map(values.type):
+        yield from leaf_values(values.items)
+    elif pa.types.is_list(values.type):
+        yield from leaf_values(values.flatten())
+    else:
+        yield values

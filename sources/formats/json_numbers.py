@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sources.common.schema import leaves
+from sources.formats.arrow_columns import leaf_values
 from sources.formats.decimals import suspect, why_bad
 
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
@@ -100,21 +100,9 @@ def _floats(rows: pa.Table) -> list[Any]:
     return [
         leaf.drop_null().to_numpy(zero_copy_only=False)
         for column in columns
-        for leaf in _leaves(column.chunk(0) if column.num_chunks else pa.nulls(0, column.type))
+        for leaf in leaf_values(column.chunk(0) if column.num_chunks else pa.nulls(0, column.type))
         if pa.types.is_floating(leaf.type)
     ]
-
-
-def _leaves(values: pa.Array) -> Iterator[pa.Array]:
-    if pa.types.is_struct(values.type):
-        for part in values.flatten():
-            yield from _leaves(part)
-    elif pa.types.is_map(values.type):
-        yield from _leaves(values.items)
-    elif pa.types.is_list(values.type):
-        yield from _leaves(values.flatten())
-    else:
-        yield values
 
 
 def _why_bad(value: Any, kind: pa.DataType) -> str | None:

@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import orc
 
 from sources.common.schema import normalize_schema
 from sources.errors import InputError
-from sources.formats.arrow_columns import batch_in_columns
+from sources.formats.arrow_columns import batch_in_columns, leaf_values
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 
 _NO_NANOS = "out of range for nanosecond resolution"
+# 1582-10-15, in days since 1970.
+_FIRST_DAY = -141_427
+_JULIAN = (
+    "it has a date before 1582-10-15, and ORC's writers count such days by two calendars: which "
+    "one is meant is not known."
+)
+_WAY_OUT = (
+    "Write the files as Parquet, of which all times are read, or leave the column out: declare a "
+    "`schema` without it."
+)
 
 
 class Orc:
@@ -59,7 +70,7 @@ class Orc:
             A batch with exactly ``columns`` for each stripe of the file.
 
         Raises:
-            InputError: A time is before 1677 or after 2262.
+            InputError: A time is before 1677 or after 2262, or a date before 1582-10-15.
             pyarrow.ArrowException: The file is damaged, or a column can't be cast to its type.
         """
         orc_file = orc.ORCFile(file)
@@ -70,7 +81,10 @@ class Orc:
                 if _NO_NANOS not in str(error):
                     raise
                 raise _far_time(error) from None
-            yield batch_in_columns(batch, columns)
+            found = batch_in_columns(batch, columns)
+            if any(_is_julian(leaf) for column in found.columns for leaf in leaf_values(column)):
+                raise InputError(_JULIAN, _WAY_OUT)
+            yield found
 
 
 def _far_time(error: pa.ArrowException) -> InputError:
@@ -78,8 +92,12 @@ def _far_time(error: pa.ArrowException) -> InputError:
         "it has a time before 1677 or after 2262, which Arrow's reader of ORC has no value for "
         f"({str(error).strip().removesuffix('.')})."
     )
-    hint = (
-        "Write the files as Parquet, of which all times are read, or leave the column out: declare "
-        "a `schema` without it."
-    )
-    return InputError(message, hint)
+    return InputError(message, _WAY_OUT)
+
+
+def _is_julian(values: pa.Array) -> bool:
+    """Return whether dates of a column are before the first one of the Gregorian calendar."""
+    if not pa.types.is_date32(values.type):
+        return False
+    first = pc.min(values.cast(pa.int32())).as_py()
+    return first is not None and first < _FIRST_DAY

@@ -43,6 +43,13 @@ class Written(NamedTuple):
     writer: str
     rows: pa.Table
 
+    def given(self) -> Rows:
+        """The rows by their key; pandas has no other null than NaN for numbers."""
+        found = by_key(self.rows)
+        for row in found.values() if self.writer == "pandas" else []:
+            row |= {name: None for name, value in row.items() if value == "NaN"}
+        return found
+
 
 def pipeline(folder: Path, dialect: Dialect, columns: Mapping[str, Kind]) -> LoadedPipeline:
     """A pipeline over the files in ``in``, whose table has the columns as they are.

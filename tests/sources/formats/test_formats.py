@@ -8,7 +8,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -303,3 +303,17 @@ def test_orc_with_a_time_that_nanoseconds_can_t_hold_is_refused_and_read_without
     without = pa.schema([COLUMNS.field("id"), COLUMNS.field("name")])
     (batch,) = read_region(Orc(), region, without, STORES)
     assert batch.to_pylist() == [{"id": 1, "name": "a"}]
+
+
+def test_orc_with_a_date_of_the_julian_calendar_is_refused_and_read_without_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.orc"
+    days = pa.array([{"d": [date(1582, 10, 15)]}, {"d": [date(1582, 10, 14)]}])
+    orc.write_table(pa.table({"id": [1, 2], "days": days, "day": [date(1969, 1, 1)] * 2}), path)
+    region = Region(str(path), 0, path.stat().st_size, path.stat().st_size)
+    columns = parse_schema({"id": "bigint", "days": "struct<d:array<date>>", "day": "date"})
+    with pytest.raises(InputError, match=r"x\.orc: it has a date before 1582-10-15"):
+        list(read_region(Orc(), region, columns, STORES))
+    (batch,) = read_region(Orc(), region, pa.schema([columns.field(0), columns.field(2)]), STORES)
+    assert batch.to_pylist()[1] == {"id": 2, "day": date(1969, 1, 1)}

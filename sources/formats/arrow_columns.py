@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import pyarrow as pa
@@ -112,7 +112,7 @@ def _mask(values: pa.Array) -> pa.Array | None:
 
 
 def leaf_values(values: pa.Array) -> Iterator[pa.Array]:
-    """Yield the values of a column that have no parts: itself, or those of its lists and structs."""
+    """Yield the values of a column that have no parts: its own, or those inside of them."""
     if pa.types.is_struct(values.type):
         for part in values.flatten():
             yield from leaf_values(part)

@@ -9,10 +9,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.json as pa_json
 import pytest
 
 from sources.common.schema import parse_schema
-from sources.formats import json_lines
 from sources.formats.json_lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open import read_region
@@ -111,13 +111,13 @@ def test_good_lines_that_python_reads_are_not_looked_for_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed: list[int] = []
-    by_arrow = json_lines.pa_json.read_json
+    by_arrow = pa_json.read_json
 
     def counted(*arguments: Any) -> Any:
         parsed.append(1)
         return by_arrow(*arguments)
 
-    monkeypatch.setattr(json_lines.pa_json, "read_json", counted)
+    monkeypatch.setattr(pa_json, "read_json", counted)
     found, bad = read(tmp_path, "date", *['"2024-01-05T00:00:00Z"'] * 20_000)
     assert (len(found), bad) == (20_000, [])
     assert len(parsed) < 20

@@ -70,6 +70,16 @@ def expected_of(
     return found
 
 
+def is_lossy(file: Written, row: dict[str, Any]) -> bool:
+    """Whether JSON of pandas has numbers of a row with other digits, which make a bad row.
+
+    It writes decimals inside of values as doubles, and the largest double as one that is too large;
+    docs/values.md says that Spark rounds the ones and makes infinities of the others.
+    """
+    has_decimal = any("decimal" in str(kind) for kind in file.rows.schema.types)
+    return file.writer == "pandas" and (has_decimal or "inf" in str(row))
+
+
 def unequal(row: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
     """Columns that differ, with both values, but for what docs/values.md lists.
 
@@ -92,7 +102,7 @@ def differences(found: Rows, expected: Rows, files: list[Written]) -> list[str]:
     for at, file in enumerate(files):
         keys = [key for key in expected if key // APART == at]
         lost = [expected[key] for key in keys if key not in found]
-        lost = [row for row in lost if row.get(CORRUPT) is None]
+        lost = [row for row in lost if row.get(CORRUPT) is None and not is_lossy(file, row)]
         if lost:
             told.append(f"{len(lost)} of {len(keys)} rows of {file.writer} are not read: {lost[0]}")
         unlike = [unequal(found[key], expected[key]) for key in keys if key in found]

@@ -97,7 +97,7 @@ def parse_json(
         "WHERE _reason IS NULL AND CASE WHEN json_valid(_value) THEN json_type(_value) END "
         "IS DISTINCT FROM 'OBJECT'"
     )
-    outside = """regexp_replace(_value, '"(?:[^"\\\\]|\\\\.)*"', '', 'g')"""
+    outside = """regexp_replace(_value, '"(?:[^"\\\\]|\\\\.)*"', '""', 'g')"""
     connection.execute(
         f"UPDATE {records} SET _reason = 'the value is not JSON: ' || left(_value, 200) "
         f"WHERE _reason IS NULL AND regexp_matches(_value, {literal(_MAY_BE_BEYOND)}) "

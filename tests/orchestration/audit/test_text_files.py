@@ -121,6 +121,13 @@ FILES: dict[str, tuple[str, bytes, Options, dict[str, str], list[tuple[Any, ...]
         [(1, None), (2, None)],
     ),
     "deep json": ("a.json", DEEP, {}, NAMES, [(1, "a")]),
+    "json with words in texts": (
+        "a.json",
+        b'{"id": 1, "name": ["NaN", "inf"]}\n{"id": 2, "name": ["a", "information"]}\n',
+        {},
+        {"id": "bigint", "name": "array<string>"},
+        [(1, ["NaN", "inf"]), (2, ["a", "information"])],
+    ),
     "json in bz2": ("a.json.bz2", bz2.compress(b'{"id": 1}\n'), {}, NAMES, [(1, None)]),
 }
 

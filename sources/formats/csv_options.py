@@ -17,7 +17,7 @@ class CsvOptions(Declared):
         header: Whether the first line contains the column names; if not, the columns are those of
             ``schema``, in its order.
         quote: Character around values that contain a delimiter.
-        null: Texts that mean null; quoted, they are values.
+        null: Texts that mean null; in quotes, in columns of numbers, times and booleans alone.
         multiline: Whether quoted values may contain line ends; such files can't be read in regions.
         escape: Character before a quote inside of a quoted value, such as ``\`` in files that
             Spark wrote with its defaults. Without it, a quote is doubled there.

@@ -19,7 +19,7 @@ def parsed_as(kind: pa.DataType) -> pa.DataType:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether the bytes of a value are the value, so that nothing can be an empty one."""
+    """Return whether values of a type are texts or bytes, which may be empty without being null."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 

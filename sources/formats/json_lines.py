@@ -30,9 +30,8 @@ from sources.formats.row_check import RowCheck
 
 _BLANK = b" \t\r\n"
 _OPEN, _CLOSE, _LINE_END, _RETURN = b"{}\n\r"
-
+# Of a block that Arrow's parser refuses: up to this size Python's reads it.
 _FEW_BYTES = 256 << 10
-"""Size of a block from which on Python's parser reads what Arrow's can't."""
 
 
 class JsonLines:

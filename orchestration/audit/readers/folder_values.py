@@ -41,9 +41,8 @@ def values_in(path: str, names: Iterable[str]) -> dict[str, str | None]:
 def with_values(reader: str, paths: Sequence[str], names: Sequence[str]) -> str:
     """Return a query, in brackets, of the rows of files and the texts of their partition columns.
 
-    Without such columns it is the reader itself.
-
     A column inside the files that has the name of a partition column is left out, as by Spark.
+    Without partition columns the query is the reader itself.
 
     Args:
         reader: Call of DuckDB's reader for the files, with :func:`options`.

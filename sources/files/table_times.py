@@ -107,5 +107,8 @@ def _of_partition(
     values: str, rows: int, column: pa.Field, event: EventColumn, limits: TimeLimits
 ) -> EventTimeRange:
     value = typed(values_of(values)[column.name], column.type)
-    times = pa.chunked_array([pa.repeat(value, rows)], column.type)
-    return column_range(times, event.unit_us, limits)
+    # All rows have the same time, so that one tells of all.
+    one = pa.chunked_array([pa.repeat(value, min(rows, 1))], column.type)
+    found = column_range(one, event.unit_us, limits)
+    assert found.nulls is not None
+    return found._replace(rows=rows, nulls=found.nulls * rows, outside=found.outside * rows)

@@ -33,7 +33,9 @@ class BadValue(ValueError):  # noqa: N818 - a verdict on data, as `KeyError` is 
     """Verdict that a record's value can't be decoded; the text is a phrase that follows a colon."""
 
 
-def converter(kind: pa.DataType) -> Converter:
+def converter(
+    kind: pa.DataType, parsing: Callable[[pa.DataType], Converter] | None = None
+) -> Converter:
     """Return the function that converts decoded Python values to a column type, for Arrow.
 
     The function takes one value and returns what ``pyarrow.array`` takes. Only conversions that
@@ -43,17 +45,24 @@ def converter(kind: pa.DataType) -> Converter:
 
     Args:
         kind: A type that Spark has (:func:`sources.common.schema.normalize`), nested ones included.
+        parsing: Returns by type what makes of a value without parts what is converted, such as a
+            date of a text; it may raise ValueError. None if nothing is to be done before.
     """
     name = type_name(kind)
-    exact = _scalar(kind) or _nested(kind)
+    exact = _scalar(kind)
+    if exact is None:
+        exact = _nested(kind, parsing)
+    elif parsing is not None:
+        exact = _after(parsing(kind), exact)
 
     def convert(value: Any) -> Any:
         if value is None:
             return None
         try:
             return exact(value)
-        except _TypeMismatch:
-            reason = f"{short_repr(value)} is not a valid {name}"
+        except _TypeMismatch as error:
+            why = f": {error}" if str(error) else ""
+            reason = f"{short_repr(value)} is not a valid {name}{why}"
             raise BadValue(reason) from None
 
     return convert
@@ -102,6 +111,17 @@ def _scalar(kind: pa.DataType) -> Converter | None:
         pa.date32(): _exactly(date),
         pa.timestamp("us", tz="UTC"): _instant,
     }.get(kind)
+
+
+def _after(parse: Converter, exact: Converter) -> Converter:
+    def convert(value: Any) -> Any:
+        try:
+            parsed = parse(value)
+        except ValueError as error:
+            raise _TypeMismatch(str(error)) from None
+        return exact(parsed)
+
+    return convert
 
 
 def _exactly(required: type) -> Converter:
@@ -188,12 +208,14 @@ def _of_nanos(nanos: Nanos) -> datetime:
         raise _TypeMismatch from None
 
 
-def _nested(kind: pa.DataType) -> Converter:
+def _nested(
+    kind: pa.DataType, parsing: Callable[[pa.DataType], Converter] | None = None
+) -> Converter:
     if pa.types.is_list(kind):
-        return _list(converter(kind.value_type))
+        return _list(converter(kind.value_type, parsing))
     if pa.types.is_map(kind):
-        return _map(converter(kind.key_type), converter(kind.item_type))
-    return _struct({field.name: converter(field.type) for field in kind})
+        return _map(converter(kind.key_type), converter(kind.item_type, parsing))
+    return _struct({field.name: converter(field.type, parsing) for field in kind})
 
 
 def _list(item: Converter) -> Converter:

@@ -7,7 +7,7 @@ of Spark SQL (https://spark.apache.org/docs/latest/sql-ref-datatypes.html).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -193,6 +193,22 @@ def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
         yield kind
     for at in range(kind.num_fields):
         yield from leaves(kind.field(at).type)
+
+
+def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type of Spark with other types in place of those without parts.
+
+    Args:
+        kind: The type, as :func:`normalize` or :func:`parse_type` returns it.
+        change: Returns the other type of one without parts.
+    """
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(with_leaves(field.type, change)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(with_leaves(kind.key_type, change), with_leaves(kind.item_type, change))
+    if pa.types.is_list(kind):
+        return pa.list_(with_leaves(kind.value_type, change))
+    return change(kind)
 
 
 def is_open(kind: pa.DataType) -> bool:

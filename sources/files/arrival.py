@@ -24,6 +24,7 @@ from sources.errors import InputError
 from sources.files.split_table import SPLITS
 from sources.formats.event_times import TimeLimits, column_range
 from sources.formats.parquet_file import parquet_file
+from sources.formats.parquet_footer import unreadable
 from sources.formats.parquet_rows import arrival_numbers
 from sources.storage.stores import Stores
 
@@ -112,10 +113,7 @@ def _slices(
             name = (event.within(schema) or event).name
             table = file.read(columns=list(dict.fromkeys([column, name])))
     except (OSError, pa.ArrowException) as error:
-        reason = str(error).strip().removesuffix(".")
-        message = f"{path} can't be read as Parquet: {reason}."
-        hint = "Write the file again, or move it out of the source's folder; then plan again."
-        raise InputError(message, hint, file=path) from None
+        raise unreadable(path, error) from None
     if nulls := table[column].null_count:
         message = (
             f"Column `{column}`, which `order.arrival` names, is null in "

@@ -14,9 +14,10 @@ from sources.formats.base import Format
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
+from sources.formats.wrapped import WrappedFormat
 
 
-class DriftedFiles:
+class DriftedFiles(WrappedFormat):
     """Reader of files of a format whose columns differ from file to file.
 
     Implements :class:`sources.formats.base.Format`. Each file is read by its own columns.
@@ -27,25 +28,8 @@ class DriftedFiles:
     """
 
     def __init__(self, form: Format, drift: SchemaDrift) -> None:
-        self._form, self._drift = form, drift
-        self.title, self.splits, self.checks = form.title, form.splits, form.checks
-
-    def columns(self, file: pa.NativeFile) -> pa.Schema | None:
-        """Return the columns of a file, under the names that they have in it.
-
-        Raises:
-            InputError: Spark has no type for a column.
-            pyarrow.ArrowException: The file is damaged.
-        """
-        return self._form.columns(file)
-
-    def rows(self, file: pa.NativeFile) -> int | None:
-        """Return the number of rows, as :meth:`sources.formats.base.Format.rows` does.
-
-        Raises:
-            pyarrow.ArrowException: The file is damaged.
-        """
-        return self._form.rows(file)
+        super().__init__(form)
+        self._drift = drift
 
     def read(
         self,

@@ -14,15 +14,17 @@ from sources.formats.base import Format
 from sources.formats.lines import OnBad, refuse
 from sources.formats.parquet import Footers
 from sources.formats.parquet_file import parquet_file
+from sources.formats.parquet_footer import unreadable
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
+from sources.formats.wrapped import WrappedFormat
 from sources.storage.partitions import partition_of, typed, values_of
 from sources.storage.stores import Stores
 
 _THREADS = 16
 
 
-class PartitionedFiles:
+class PartitionedFiles(WrappedFormat):
     """Reader of files of a format whose folders tell values of columns.
 
     Implements :class:`sources.formats.base.Format`. Files that declare these columns themselves are
@@ -34,8 +36,8 @@ class PartitionedFiles:
     """
 
     def __init__(self, form: Format, partitions: Mapping[str, str]) -> None:
-        self._form, self._partitions = form, parse_schema(partitions)
-        self.title, self.splits, self.checks = form.title, form.splits, form.checks
+        super().__init__(form)
+        self._partitions = parse_schema(partitions)
 
     def columns(self, file: pa.NativeFile) -> pa.Schema | None:
         """Return the columns that a file declares, without partition columns.
@@ -46,14 +48,6 @@ class PartitionedFiles:
         """
         own = self._form.columns(file)
         return None if own is None else _without(own, self._partitions.names)
-
-    def rows(self, file: pa.NativeFile) -> int | None:
-        """Return the number of rows, as :meth:`sources.formats.base.Format.rows` does.
-
-        Raises:
-            pyarrow.ArrowException: The file is damaged.
-        """
-        return self._form.rows(file)
 
     def read(
         self,
@@ -112,9 +106,7 @@ def without_partitions(
             with stores.of(path).open(path) as stream, parquet_file(stream) as file:
                 table = file.read(columns=files[path])
         except (OSError, pa.ArrowException) as error:
-            message = f"{path} can't be read as Parquet: {str(error).strip().removesuffix('.')}."
-            hint = "Write the file again, or move it out of the source's folder; then plan again."
-            raise InputError(message, hint, file=path) from None
+            raise unreadable(path, error) from None
         for name in files[path]:
             for values in table[name].chunks:
                 _require_equal(path, partitions.field(name), values)

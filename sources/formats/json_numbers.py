@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sources.common.schema import leaves
+from sources.common.schema import leaves, with_leaves
 from sources.formats.arrow_columns import leaf_values
 from sources.formats.decimals import suspect, why_bad
 
@@ -84,15 +84,7 @@ def has_infinite_float(rows: pa.Table) -> bool:
 
 def with_doubles(kind: pa.DataType) -> pa.DataType:
     """Return a type with ``double`` in place of ``float``, nested ones included."""
-    if pa.types.is_float32(kind):
-        return pa.float64()
-    if pa.types.is_list(kind):
-        return pa.list_(with_doubles(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, with_doubles(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(with_doubles(field.type)) for field in kind])
-    return kind
+    return with_leaves(kind, lambda leaf: pa.float64() if pa.types.is_float32(leaf) else leaf)
 
 
 def _floats(rows: pa.Table) -> list[Any]:

@@ -11,14 +11,19 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from sources.common.conversion import BadValue, converter, short_repr, to_arrow_array
+from sources.common.conversion import (
+    BadValue,
+    Converter,
+    converter,
+    short_repr,
+    to_arrow_array,
+)
 from sources.formats.lines import check_utf8
 
 _NOT_FINITE = {
@@ -43,7 +48,7 @@ def parse_objects(block: bytes, columns: pa.Schema) -> pa.Table:
         ArrowInvalid: A line is not exactly one object, or does not fit the columns.
     """
     check_utf8(block)
-    values = {field.name: (value_of(field.type), field.type) for field in columns}
+    values = {field.name: (converter(field.type, _parsing), field.type) for field in columns}
     found: dict[str, list[Any]] = {name: [] for name in values}
     try:
         for line in block.split(b"\n"):
@@ -78,45 +83,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def value_of(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Return the function that makes of a parsed JSON value what Arrow takes for a type.
-
-    Numbers with a fraction are :class:`~decimal.Decimal`.
-
-    Args:
-        kind: The type.
-
-    Returns:
-        A function that raises :class:`~sources.common.conversion.BadValue` for a value that does
-        not fit.
-    """
-    if pa.types.is_list(kind):
-        item = value_of(kind.value_type)
-        return _where(list, kind, lambda values: [item(each) for each in values])
-    if pa.types.is_map(kind):
-        of_map = value_of(kind.item_type)
-        return _where(dict, kind, lambda values: [(k, of_map(v)) for k, v in values.items()])
-    if pa.types.is_struct(kind):
-        fields = {field.name: value_of(field.type) for field in kind}
-        return _where(
-            dict, kind, lambda row: {name: of(row.get(name)) for name, of in fields.items()}
-        )
-    before, exact = _leaf(kind), converter(kind)
-    return lambda value: exact(before(value))
-
-
-def _where(required: type, kind: pa.DataType, build: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def value(found: Any) -> Any:
-        if found is not None and not isinstance(found, required):
-            reason = f"{short_repr(found)} is not a valid {kind}"
-            raise BadValue(reason)
-        return None if found is None else build(found)
-
-    return value
-
-
-def _leaf(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Return what is done to a value that JSON has no type of its own for."""
+def _parsing(kind: pa.DataType) -> Converter:
+    """Return what makes a value of a type of what JSON has in its place."""
     if pa.types.is_floating(kind):
         return _number
     if pa.types.is_decimal(kind):

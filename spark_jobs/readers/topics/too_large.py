@@ -12,6 +12,8 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from sources.common.schema import with_leaves
+
 TOO_LARGE = "a number is too large for its column"
 """Why a record with such a number is bad."""
 # A number that is too large for `float` has an exponent, or at least as many digits as this.
@@ -37,13 +39,7 @@ def is_too_large(row: Column, columns: pa.Schema, value: Column) -> Column:
 
 def parsed_as(kind: pa.DataType) -> pa.DataType:
     """Return the type as which Spark has to parse a column: ``smallint`` for ``tinyint``."""
-    if pa.types.is_int8(kind):
-        return pa.int16()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(parsed_as(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(parsed_as(kind.key_type), parsed_as(kind.item_type))
-    return pa.list_(parsed_as(kind.value_type)) if pa.types.is_list(kind) else kind
+    return with_leaves(kind, lambda leaf: pa.int16() if pa.types.is_int8(leaf) else leaf)
 
 
 def _is_other(value: Column, kind: pa.DataType, large: Column) -> Column | None:

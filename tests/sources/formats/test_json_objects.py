@@ -76,7 +76,7 @@ def test_a_text_for_no_number_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "reason"),
     [
-        ("map<string,int>", "[1]", r"\[1\] is not a valid map<string, int32>"),
+        ("map<string,int>", "[1]", r"\[1\] is not a valid map<string,int>"),
         ("map<string,int>", '{"a": 1.5}', "is not a valid int"),
         ("map<string,int>", '{"a": 1, "a": 2}', "the member 'a' is there twice"),
         ("array<date>", '["2024-02-30"]', "day is out of range"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from examples.shop import connect, execute
-from services.connect import LocalConnect, debezium_config, mariadb_config
+from services.connect import LocalConnect, binlog_config, debezium_config
 from services.mariadb import LocalMariaDb, add_client_to_path
 from services.postgres import LocalPostgres
 from services.process import Service
@@ -203,7 +203,7 @@ class MariaDb(CapturedDatabase):
     def _connector_of(self, tables: Sequence[str]) -> dict[str, str]:
         heartbeats = {"heartbeat_interval_ms": "500", "connect_keep_alive_interval_ms": "2000"}
         more = {"snapshot_mode": "no_data", **heartbeats}
-        return mariadb_config(self._server, NAME, tables, self._servers, **more)
+        return binlog_config(self._server, NAME, tables, self._servers, **more)
 
     def _reads_from_here(self) -> Callable[[], bool]:
         with connect(self.dsn) as connection, connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Kafka Connect in one process, with Debezium's connector for PostgreSQL or for MariaDB."""
+"""Kafka Connect in one process, with Debezium's connector for one kind of database."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from services.connectors import Connectors
 from services.kraft import write_properties
-from services.mariadb import LocalMariaDb
-from services.mysql_server import USER as MARIADB_USER
+from services.mysql_server import USER as BINLOG_USER
+from services.mysql_server import MySqlServer
 from services.postgres import DATABASE, USER, LocalPostgres
 from services.process import HOST, Service, end, free_ports, is_taken, kill, spawn
 from sources.databases.mariadb.server import server_id_of
@@ -30,7 +30,8 @@ class LocalConnect(Service):
         folder: Folder of the connectors' offsets and the worker's log, which the next start finds
             again. Without one a temporary folder is used, and removed at the end.
         settings: More of Connect's worker settings; they take precedence.
-        jars: Set of jars with the connector: ``connect`` (PostgreSQL) or ``connect-mariadb``.
+        jars: Set of jars with the connector: ``connect`` (PostgreSQL), ``connect-mariadb`` or
+            ``connect-mysql``.
     """
 
     def __init__(
@@ -179,24 +180,24 @@ def debezium_config(
     return {**made, **{name.replace("_", "."): value for name, value in more.items()}}
 
 
-def mariadb_config(
-    mariadb: LocalMariaDb, prefix: str, tables: Sequence[str], servers: str, **more: str
+def binlog_config(
+    server: MySqlServer, prefix: str, tables: Sequence[str], servers: str, **more: str
 ) -> dict[str, str]:
-    """Return the settings of Debezium's MariaDB connector for some tables.
+    """Return the settings of Debezium's connector for some tables of a MariaDB or a MySQL.
 
     Args:
-        mariadb: The server, which has to run: its port is among the settings.
+        server: The server, which has to run: its port is among the settings.
         prefix: Prefix of the topics' names.
         tables: Names of the form ``database.table``.
         servers: Address of the broker, in which the connector keeps the tables' definitions.
         more: More settings, with underscores for dots; they take precedence.
     """
     made = {
-        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        "connector.class": server.connector,
         "database.hostname": HOST,
-        "database.port": str(mariadb.port),
-        "database.user": MARIADB_USER,
-        "database.password": mariadb.password,
+        "database.port": str(server.port),
+        "database.user": BINLOG_USER,
+        "database.password": server.password,
         "database.server.id": str(server_id_of(prefix)),
         "topic.prefix": prefix,
         "table.include.list": ",".join(tables),

@@ -15,6 +15,7 @@ class LocalMariaDb(MySqlServer):
     packages = MARIADB
     program = "mariadbd"
     scheme = "mariadb"
+    connector = "io.debezium.connector.mariadb.MariaDbConnector"
     own_settings = {  # noqa: RUF012 - typed by the base
         "binlog-format": "ROW",
         "log-slave-updates": "ON",

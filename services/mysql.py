@@ -24,6 +24,7 @@ class LocalMySql(MySqlServer):
     packages = MYSQL
     program = "mysqld"
     scheme = "mysql"
+    connector = "io.debezium.connector.mysql.MySqlConnector"
     own_settings = {  # noqa: RUF012 - typed by the base
         "gtid-mode": "ON",
         "enforce-gtid-consistency": "ON",

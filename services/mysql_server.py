@@ -60,6 +60,8 @@ class MySqlServer(Service):
     """Name of the server's program."""
     scheme: ClassVar[str]
     """How addresses of its databases begin."""
+    connector: ClassVar[str]
+    """Class of Debezium's connector."""
     own_settings: ClassVar[Mapping[str, str]]
     """Options that servers of this kind have besides those of all."""
 

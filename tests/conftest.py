@@ -12,6 +12,7 @@ from hypothesis import settings
 from services.azurite import LocalAzurite
 from services.connectors import Connectors
 from services.mariadb import LocalMariaDb, add_client_to_path
+from services.mysql import LocalMySql
 from services.postgres import LocalPostgres
 from sources.planning.transform_analysis import AnalysisRequest, TransformAnalysis
 from spark_jobs.launch.questions.transform_check import TransformCheck
@@ -22,6 +23,7 @@ from tests.services.shared import (
     shared,
     shared_connectors,
     shared_mariadb,
+    shared_mysql,
     shared_postgres,
 )
 from tests.services.standalone import Standalone, standalone
@@ -82,6 +84,19 @@ def mariadb() -> LocalMariaDb:
 def connect_mariadb() -> Connectors:
     """Kafka Connect with Debezium for MariaDB, which needs jars of its own."""
     return shared_connectors("connect-mariadb")
+
+
+@pytest.fixture(scope="session")
+def mysql() -> LocalMySql:
+    """A real MySQL, whose transactions have GTIDs; comparisons run MariaDB's client."""
+    add_client_to_path()
+    return shared_mysql()
+
+
+@pytest.fixture(scope="session")
+def connect_mysql() -> Connectors:
+    """Kafka Connect with Debezium for MySQL."""
+    return shared_connectors("connect-mysql")
 
 
 @pytest.fixture(scope="session")

@@ -109,6 +109,14 @@ SETS: dict[str, JarSet] = {
             "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
         ),
     ),
+    "connect-mysql": JarSet(
+        packages=(
+            "org.apache.kafka:connect-runtime:4.3.1",
+            "org.apache.kafka:connect-json:4.3.1",
+            "io.debezium:debezium-connector-mysql:3.6.1.Final",
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        ),
+    ),
 }
 
 

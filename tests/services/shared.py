@@ -23,6 +23,7 @@ from services.broker import LocalBroker
 from services.connect import LocalConnect
 from services.connectors import Connectors
 from services.mariadb import LocalMariaDb
+from services.mysql import LocalMySql
 from services.postgres import LocalPostgres
 from tests.services.hdfs_server import hdfs_server
 
@@ -59,6 +60,10 @@ class Servers:
         """Port and password of a MariaDB."""
         return cast("tuple[int, str]", self._one("mariadb", self._start_mariadb))
 
+    def mysql(self) -> tuple[int, str]:
+        """Port and password of a MySQL."""
+        return cast("tuple[int, str]", self._one("mysql", self._start_mysql))
+
     def connect(self, jars: str) -> tuple[int, Path]:
         """Port and log of a Kafka Connect with a set of jars."""
         return cast("tuple[int, Path]", self._one(jars, lambda: self._start_connect(jars)))
@@ -86,6 +91,10 @@ class Servers:
 
     def _start_mariadb(self) -> tuple[int, str]:
         server = self._stack.enter_context(LocalMariaDb())
+        return server.port, server.password
+
+    def _start_mysql(self) -> tuple[int, str]:
+        server = self._stack.enter_context(LocalMySql())
         return server.port, server.password
 
     def _start_connect(self, jars: str) -> tuple[int, Path]:
@@ -143,6 +152,13 @@ def shared_mariadb() -> LocalMariaDb:
     """The MariaDB, as a client sees it: not to be started or ended."""
     server = LocalMariaDb()
     server.port, server.password = shared().mariadb()
+    return server
+
+
+def shared_mysql() -> LocalMySql:
+    """The MySQL, as a client sees it: not to be started or ended."""
+    server = LocalMySql()
+    server.port, server.password = shared().mysql()
     return server
 
 

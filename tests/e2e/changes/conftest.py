@@ -1,4 +1,4 @@
-"""Databases whose changes are captured: the shop of the examples in PostgreSQL, and a MariaDB."""
+"""Databases whose changes are captured: the shop of the examples in PostgreSQL, MariaDB, MySQL."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from examples.shop import make_shop
 from services.connectors import Connectors
 from services.mariadb import LocalMariaDb
+from services.mysql import LocalMySql
 from services.postgres import LocalPostgres
+from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import CdcCase
-from tests.e2e.changes.mariadb_case import MariaDbCase
 
 
 @pytest.fixture
@@ -28,7 +29,16 @@ def case(
 @pytest.fixture
 def mariadb_case(
     tmp_path: Path, mariadb: LocalMariaDb, servers: str, connect_mariadb: Connectors
-) -> Iterator[MariaDbCase]:
-    made = MariaDbCase(tmp_path, mariadb, servers, connect_mariadb)
+) -> Iterator[BinlogCase]:
+    made = BinlogCase(tmp_path, mariadb, servers, connect_mariadb)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def mysql_case(
+    tmp_path: Path, mysql: LocalMySql, servers: str, connect_mysql: Connectors
+) -> Iterator[BinlogCase]:
+    made = BinlogCase(tmp_path, mysql, servers, connect_mysql)
     yield made
     made.end()

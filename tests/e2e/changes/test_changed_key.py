@@ -9,8 +9,8 @@ from orchestration.audit.compare_source import compare_with_source
 from sources.config.loader import LoadedPipeline
 from sources.planning.key_of_changes import known_key
 from tests.e2e.case import live_of
+from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import CdcCase, is_equal, take_snapshot
-from tests.e2e.changes.mariadb_case import MariaDbCase
 from tests.e2e.in_session import fails_with, run_chain, run_live
 
 pytestmark = [
@@ -32,7 +32,7 @@ OTHER_KEY = (
 
 
 def check(
-    spark: SparkSession, case: CdcCase | MariaDbCase, loaded: LoadedPipeline, drop: str
+    spark: SparkSession, case: CdcCase | BinlogCase, loaded: LoadedPipeline, drop: str
 ) -> None:
     case.execute("UPDATE parts SET pieces = pieces + 1")
     run_chain(spark, loaded, is_equal(loaded))
@@ -53,7 +53,7 @@ def test_of_postgres(case: CdcCase, spark: SparkSession) -> None:
     check(spark, case, loaded, "DROP CONSTRAINT parts_pkey")
 
 
-def test_of_mariadb(mariadb_case: MariaDbCase, spark: SparkSession) -> None:
+def test_of_mariadb(mariadb_case: BinlogCase, spark: SparkSession) -> None:
     mariadb_case.execute(*TABLE)
     mariadb_case.capture(["parts"])
     loaded = mariadb_case.pipeline("parts", LINES)

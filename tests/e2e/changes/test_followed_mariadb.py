@@ -14,8 +14,8 @@ from orchestration.audit.run import audit
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
 from tests.e2e.case import wrong
+from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, make_orders
 from tests.e2e.changes.cdc_case import is_equal, take_snapshot
-from tests.e2e.changes.mariadb_case import ORDERS, MariaDbCase, make_orders
 from tests.e2e.in_session import fails_with, run_chain, run_live
 
 pytestmark = [
@@ -27,7 +27,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def case(mariadb_case: MariaDbCase) -> MariaDbCase:
+def case(mariadb_case: BinlogCase) -> BinlogCase:
     make_orders(mariadb_case)
     return mariadb_case
 
@@ -36,7 +36,7 @@ def follow(document: dict[str, Any]) -> None:
     document["sources"][1]["on_schema_change"] = "follow"
 
 
-def test_columns_are_added_widened_and_renamed(case: MariaDbCase, spark: SparkSession) -> None:
+def test_columns_are_added_widened_and_renamed(case: BinlogCase, spark: SparkSession) -> None:
     case.capture(["orders"])
     loaded = case.pipeline("orders", ORDERS, edit=follow)
     take_snapshot(loaded)

@@ -21,8 +21,8 @@ from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from spark_jobs.launch.record import last_launch
 from tests.e2e.case import live_of, steps, wrong
+from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, Customers, make_orders
 from tests.e2e.changes.cdc_case import is_equal, take_snapshot
-from tests.e2e.changes.mariadb_case import ORDERS, Customers, MariaDbCase, make_orders
 from tests.e2e.in_session import run_chain
 from tests.services.processes import wait_for
 
@@ -35,13 +35,13 @@ pytestmark = [
 
 
 @pytest.fixture
-def case(mariadb_case: MariaDbCase) -> MariaDbCase:
+def case(mariadb_case: BinlogCase) -> BinlogCase:
     make_orders(mariadb_case)
     return mariadb_case
 
 
 def test_changes_around_an_interrupted_snapshot_are_in_the_table_once(
-    case: MariaDbCase, mariadb: LocalMariaDb, spark: SparkSession
+    case: BinlogCase, mariadb: LocalMariaDb, spark: SparkSession
 ) -> None:
     case.capture(["orders"])
     case.execute("UPDATE orders SET amount = 1 WHERE id = 1")
@@ -85,7 +85,7 @@ def test_changes_around_an_interrupted_snapshot_are_in_the_table_once(
 
 
 def test_keys_that_differ_by_case_alone_are_followed_as_they_are_written(
-    case: MariaDbCase, spark: SparkSession
+    case: BinlogCase, spark: SparkSession
 ) -> None:
     case.execute(
         "CREATE TABLE stock (sku varchar(20) PRIMARY KEY, pieces int)",
@@ -107,7 +107,7 @@ def test_keys_that_differ_by_case_alone_are_followed_as_they_are_written(
 
 
 def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(
-    case: MariaDbCase, mariadb: LocalMariaDb
+    case: BinlogCase, mariadb: LocalMariaDb
 ) -> None:
     case.capture(["orders"])
 

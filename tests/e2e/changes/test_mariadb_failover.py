@@ -12,12 +12,12 @@ import pymysql
 import pytest
 from pymysql.cursors import DictCursor
 
-from services.connect import mariadb_config
+from services.connect import binlog_config
 from services.connectors import Connectors
 from services.mariadb import LocalMariaDb
 from sources.kafka.client import KafkaLog
 from tests.e2e.case import live_of
-from tests.e2e.changes.mariadb_case import MariaDbCase
+from tests.e2e.changes.binlog_case import BinlogCase
 from tests.services.mariadb_pair import last_gtid, mariadb_pair, promote
 from tests.services.processes import wait_for
 
@@ -95,7 +95,7 @@ def test_all_changes_are_in_their_order_though_the_primary_is_killed(
     connect_mariadb: Connectors,
 ) -> None:
     primary, replica = pair
-    case = MariaDbCase(tmp_path, primary, servers, connect_mariadb)
+    case = BinlogCase(tmp_path, primary, servers, connect_mariadb)
     case.execute(
         "CREATE TABLE stock (id bigint PRIMARY KEY, pieces bigint, note text)",
         "INSERT INTO stock VALUES (-1, 0, 'counter')",
@@ -120,7 +120,7 @@ def test_all_changes_are_in_their_order_though_the_primary_is_killed(
         replica.execute(f"INSERT INTO {case.name}.stock VALUES (-2, 0, 'new primary')")
         connect_mariadb.begin_transaction_again(case.name)
         names = [f"{case.name}.stock"]
-        moved = mariadb_config(replica, case.name, names, servers, snapshot_mode="no_data", **SLOW)
+        moved = binlog_config(replica, case.name, names, servers, snapshot_mode="no_data", **SLOW)
         connect_mariadb.configure(case.name, {**moved, **FAILOVER})
         connect_mariadb.resume(case.name)
         change_all(replica, case.name, 200_000)
@@ -155,12 +155,12 @@ def test_all_changes_are_in_their_order_though_the_primary_is_killed(
 
 
 def _start_again_in_a_transaction(
-    case: MariaDbCase, server: LocalMariaDb, log: KafkaLog, connect: Connectors
+    case: BinlogCase, server: LocalMariaDb, log: KafkaLog, connect: Connectors
 ) -> None:
     begin = _written(log)
     _pause_in_a_transaction(case, server, log, connect, 1000)
     names = [f"{case.name}.stock"]
-    config = mariadb_config(server, case.name, names, case.servers, snapshot_mode="no_data", **SLOW)
+    config = binlog_config(server, case.name, names, case.servers, snapshot_mode="no_data", **SLOW)
     # Other settings, or the task would not be started again.
     connect.configure(case.name, {**config, "poll.interval.ms": "60"})
     connect.resume(case.name)
@@ -169,7 +169,7 @@ def _start_again_in_a_transaction(
 
 
 def _pause_in_a_transaction(
-    case: MariaDbCase, server: LocalMariaDb, log: KafkaLog, connect: Connectors, first: int
+    case: BinlogCase, server: LocalMariaDb, log: KafkaLog, connect: Connectors, first: int
 ) -> None:
     """Pause the connector while it writes the second half of a transaction."""
     begin = _written(log)

@@ -11,7 +11,7 @@ from sources.config.snapshot import SnapshotOptions
 from sources.errors import RunError
 from sources.kafka.client import KafkaLog
 from tests.e2e.case import live_of
-from tests.e2e.changes.mariadb_case import ORDERS, MariaDbCase, make_orders
+from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, make_orders
 from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kafka, pytest.mark.slow]
@@ -20,7 +20,7 @@ _ROWS = 2000
 
 
 def test_caught_up_reaches_to_the_end_of_the_log_and_says_what_waits_where(
-    mariadb_case: MariaDbCase, connect_mariadb: Connectors, monkeypatch: pytest.MonkeyPatch
+    mariadb_case: BinlogCase, connect_mariadb: Connectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = mariadb_case
     make_orders(case)

@@ -18,8 +18,8 @@ from orchestration.template_definitions import template_definitions
 from services.mariadb import LocalMariaDb
 from sources.config.table_template import Template
 from sources.cuts.table import Cut, list_cuts, read_cut
+from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cut_contents import content, is_torn, note
-from tests.e2e.changes.mariadb_case import MariaDbCase
 from tests.e2e.changes.tables_file import TablesFile
 from tests.services.processes import wait_for
 
@@ -34,13 +34,13 @@ CUTS = 6
 
 
 @pytest.fixture
-def case(mariadb_case: MariaDbCase) -> MariaDbCase:
+def case(mariadb_case: BinlogCase) -> BinlogCase:
     mariadb_case.execute(*MAKE_MARIADB)
     return mariadb_case
 
 
 @pytest.fixture
-def shop(case: MariaDbCase) -> Iterator[TablesFile]:
+def shop(case: BinlogCase) -> Iterator[TablesFile]:
     database = {"dsn": case.dsn, "connector": case.connector}
     made = TablesFile(case.folder, case.name, database, case.servers, schema=case.name)
     made.document["cuts"] = {"path": "cuts", "every": "1 s"}
@@ -50,7 +50,7 @@ def shop(case: MariaDbCase) -> Iterator[TablesFile]:
 
 
 def test_tables_under_transfers_end_equal_and_every_cut_is_the_database_at_one_commit(
-    case: MariaDbCase, mariadb: LocalMariaDb, shop: TablesFile
+    case: BinlogCase, mariadb: LocalMariaDb, shop: TablesFile
 ) -> None:
     heartbeats = {"heartbeat_interval_ms": "500", "connect_keep_alive_interval_ms": "2000"}
     case.capture(list(TABLES), **heartbeats)

@@ -13,8 +13,8 @@ from sources.common.schema import parse_schema
 from sources.kafka.client import KafkaLog
 from sources.storage.folder import Folder
 from tests.e2e.case import live_of
+from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import take_snapshot
-from tests.e2e.changes.mariadb_case import MariaDbCase
 from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -70,7 +70,7 @@ COLUMNS = {"id": "bigint", **{f"c{number}": kind for number, (*_, kind) in enume
 
 
 def test_a_value_is_the_same_by_snapshot_and_by_change_and_equals_the_database(
-    mariadb_case: MariaDbCase,
+    mariadb_case: BinlogCase,
 ) -> None:
     definitions = ", ".join(f"c{number} {kind}" for number, (kind, *_) in enumerate(TYPES))
     mariadb_case.execute(f"CREATE TABLE types (id bigint PRIMARY KEY, {definitions})")

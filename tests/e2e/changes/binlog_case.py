@@ -1,4 +1,4 @@
-"""A MariaDB database of its own, its connector, and a pipeline that takes a table over."""
+"""A database of its own in MariaDB or MySQL, its connector, and a pipeline of a table of it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import yaml
 from pymysql.err import IntegrityError, OperationalError
 
 from services.broker import create_topic
-from services.connect import mariadb_config
+from services.connect import binlog_config
 from services.connectors import Connectors
-from services.mariadb import LocalMariaDb
+from services.mysql_server import MySqlServer
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.mariadb.connector import ReadUpTo, ask_connector
 from tests.e2e.case import SMALL, TRANSFORMS
@@ -25,33 +25,33 @@ from tests.services.processes import wait_for
 INCLUDE = {"_position": "position", "_committed_at": "committed_at", "_deleted": "deleted"}
 
 
-class MariaDbCase:
+class BinlogCase:
     """One database, with topics of its own.
 
     Args:
         folder: Where the pipelines are.
-        mariadb: The server.
+        server: The server.
         servers: The broker.
         connect: Where the connectors run.
     """
 
     def __init__(
-        self, folder: Path, mariadb: LocalMariaDb, servers: str, connect: Connectors
+        self, folder: Path, server: MySqlServer, servers: str, connect: Connectors
     ) -> None:
         self.folder = folder
         self.name = f"shop_{uuid.uuid4().hex[:8]}"
-        self._mariadb = mariadb
+        self._server = server
         self.servers = servers
         self._connect = connect
         self._has_connector = False
-        os.environ["MYSQL_PWD"] = mariadb.password
-        mariadb.execute(f"CREATE DATABASE {self.name} CHARACTER SET utf8mb4")
-        self.dsn = mariadb.dsn(self.name)
+        os.environ["MYSQL_PWD"] = server.password
+        server.execute(f"CREATE DATABASE {self.name} CHARACTER SET utf8mb4")
+        self.dsn = server.dsn(self.name)
         (folder / "transforms.py").write_text(TRANSFORMS)
 
     def execute(self, *statements: str) -> None:
         """Each in a transaction of its own."""
-        with self._mariadb.connect(self.name) as connection, connection.cursor() as cursor:
+        with self._server.connect(self.name) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
 
@@ -61,7 +61,7 @@ class MariaDbCase:
             create_topic(self.servers, self.topic(table), 3, {"retention.ms": "-1"})
         names = [f"{self.name}.{table}" for table in tables]
         more = {"snapshot_mode": "no_data", **more}
-        config = mariadb_config(self._mariadb, self.name, names, self.servers, **more)
+        config = binlog_config(self._server, self.name, names, self.servers, **more)
         self._connect.create(self.name, config)
         self._has_connector = True
         wait_for(self.is_read, "the connector to read the binary log", 60)
@@ -69,7 +69,7 @@ class MariaDbCase:
     def is_read(self) -> bool:
         """Whether a connector reads the server's binary log."""
         query = "SELECT 1 FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
-        with self._mariadb.connect() as connection, connection.cursor() as cursor:
+        with self._server.connect() as connection, connection.cursor() as cursor:
             return bool(cursor.execute(query))
 
     def wait_until_confirmed(self) -> None:
@@ -152,26 +152,32 @@ ORDERS = {
     "paid": "boolean",
     "receipt": "binary",
 }
+# As both servers understand it.
+_NUMBERS = (
+    "WITH RECURSIVE numbers(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM numbers "
+    "WHERE seq < {last}) SELECT"
+)
 _ORDERS = (
     "CREATE TABLE orders (id bigint PRIMARY KEY, customer varchar(99), amount decimal(12,2), "
     "placed datetime(6), paid boolean, receipt varbinary(64))",
-    "INSERT INTO orders SELECT seq, concat('c', seq % 97), seq / 100, '2024-01-01' + INTERVAL seq "
-    "SECOND, seq % 2, unhex(md5(seq)) FROM seq_1_to_1000",
+    f"INSERT INTO orders {_NUMBERS.format(last=1000)} seq, concat('c', seq % 97), seq / 100, "
+    "'2024-01-01' + INTERVAL seq SECOND, seq % 2, unhex(md5(seq)) FROM numbers",
 )
 # {a} and {b} are random numbers.
 _CHANGES = (
-    "INSERT INTO orders SELECT {a} * 1000 + seq, 'new', rand() * 1000, now(6), NULL, NULL "
-    "FROM seq_1_to_20",
+    f"INSERT INTO orders {_NUMBERS.format(last=20)} {{a}} * 1000 + seq, 'new', rand() * 1000, "
+    "now(6), NULL, NULL FROM numbers",
     "UPDATE orders SET amount = amount + 1, customer = 'é,\\'\\n' "
     "WHERE id BETWEEN {b} AND {b} + 20",
     "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + 4",
     "UPDATE orders SET id = id + {a} * 1000 WHERE id BETWEEN {b} AND {b} + 3",
     "UPDATE orders SET id = id + 1 WHERE id BETWEEN {b} AND {b} + 3 ORDER BY id DESC",
-    "REPLACE INTO orders SELECT {b} + seq, 'again', 1, now(6), false, x'00ff' FROM seq_1_to_6",
+    f"REPLACE INTO orders {_NUMBERS.format(last=6)} {{b}} + seq, 'again', 1, now(6), false, "
+    "x'00ff' FROM numbers",
 )
 
 
-def make_orders(case: MariaDbCase) -> None:
+def make_orders(case: BinlogCase) -> None:
     """Create a table of 1,000 rows."""
     case.execute(*_ORDERS)
 
@@ -180,13 +186,13 @@ class Customers:
     """Threads that change the orders all the time, in transactions of several statements.
 
     Args:
-        mariadb: The server.
+        server: The server.
         database: Name of the database.
         threads: Number of threads.
     """
 
-    def __init__(self, mariadb: LocalMariaDb, database: str, threads: int) -> None:
-        self._mariadb = mariadb
+    def __init__(self, server: MySqlServer, database: str, threads: int) -> None:
+        self._server = server
         self._database = database
         self._stop = threading.Event()
         self._threads = [
@@ -207,7 +213,7 @@ class Customers:
 
     def _change(self, seed: int) -> None:
         numbers = random.Random(seed)
-        with self._mariadb.connect(self._database) as connection, connection.cursor() as cursor:
+        with self._server.connect(self._database) as connection, connection.cursor() as cursor:
             while not self._stop.wait(0.1):
                 cursor.execute("BEGIN")
                 for _ in range(numbers.randint(1, 3)):

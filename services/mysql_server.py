@@ -175,8 +175,9 @@ class MySqlServer(Service):
             self._process = None
 
     def _start(self, programs: Programs, folder: Path) -> None:
-        data, log = folder / "data", folder / "server.log"
+        data, log, temporary = folder / "data", folder / "server.log", folder / "tmp"
         log.touch()
+        temporary.mkdir(exist_ok=True)
         if not data.exists():
             self._create(programs, data)
         user = f"{USER}@'{HOST}'"
@@ -187,6 +188,7 @@ class MySqlServer(Service):
         options = [f"--{name}={value}" for name, value in self._settings.items()]
         options += [
             f"--datadir={data}",
+            f"--tmpdir={temporary}",
             f"--socket={folder / 'server.sock'}",
             f"--pid-file={data / 'server.pid'}",
             f"--init-file={init}",
@@ -249,13 +251,15 @@ def create_data(name: str, command: Sequence[str], data: Path) -> None:
     Raises:
         RunError: The command failed; carries its output.
     """
-    done = subprocess.run(
-        [*as_nobody(), *command],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        cwd="/",
-    )
+    # One of its own, as each server removes the temporary tables that it finds at its start.
+    with tempfile.TemporaryDirectory(prefix="hybrid-tmp-") as own:
+        done = subprocess.run(
+            [*as_nobody(), *command, f"--tmpdir={own}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            cwd="/",
+        )
     if done.returncode:
         message = (
             f"{name}'s data folder {data} can't be created. The end of what "

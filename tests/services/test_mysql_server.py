@@ -66,6 +66,12 @@ def test_a_folder_keeps_its_data_also_through_a_kill(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_no_other_server_removes_its_temporary_tables_at_a_start(kind: type[MySqlServer]) -> None:
+    with kind() as first, kind() as second:
+        assert ask(first, "SELECT @@tmpdir") != ask(second, "SELECT @@tmpdir")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_it_ends_with_the_process_that_started_it(kind: type[MySqlServer]) -> None:
     root = Path(__file__).parents[2]
     program = OWNER.format(module=kind.__module__.partition(".")[2], kind=kind.__name__)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sources.config.loader import LoadedPipeline
+from sources.config.reserved_names import require_free_names
 from sources.config.sql_file import read_sql
 from sources.config.transform import FunctionTransform
 from sources.errors import InputError
@@ -45,8 +46,10 @@ def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[An
 
     Raises:
         InputError: The module can't be imported (or raises while it is), it has no attribute of
-            this name, or the attribute is not callable.
+            this name, or the attribute is not callable. Or a module next to the pipeline's file
+            has the name of one of this distribution's packages.
     """
+    require_free_names(loaded.code, loaded.pipeline.name)
     module_name, function_name = name.split(":")
     try:
         with _own_first(loaded, module_name.split(".")[0]):
@@ -143,10 +146,12 @@ def require_transform(loaded: LoadedPipeline) -> None:
 
     Raises:
         InputError: The function can't be imported, or is not callable; or the file of the query
-            can't be read.
+            can't be read. Or a module next to the pipeline's file has a reserved name.
     """
     declared = loaded.pipeline.transform
     if isinstance(declared, FunctionTransform):
         load_function(loaded, "transform", declared.function)
     else:
+        # Spark's workers look for modules in the pipeline's folder all the same.
+        require_free_names(loaded.code, loaded.pipeline.name)
         read_sql(loaded.own_file(declared.sql), "transform.sql", declared.sql)

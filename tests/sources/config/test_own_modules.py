@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from sources.config.loader import LoadedPipeline
 from sources.config.own_modules import OwnModules
+from sources.config.reserved_names import RESERVED
 from sources.config.user_functions import load_function
+from sources.errors import InputError
 from tests.spark_jobs.launch.test_launchers import pipeline
 
 CODE = """
@@ -56,6 +62,41 @@ def test_each_pipeline_has_its_own_modules_of_a_name(tmp_path: Path) -> None:
     # Loaded once, so that what a module keeps is kept.
     assert functions[0] is functions[2]
     assert not {"transforms", "helper", "parts", "parts.part"} & (set(sys.modules) - before)
+
+
+@pytest.mark.parametrize("modules", [OwnModules(), None], ids=["several", "one"])
+@pytest.mark.parametrize("name", RESERVED)
+def test_a_module_with_the_name_of_one_of_ours_is_refused_by_name(
+    tmp_path: Path, name: str, modules: OwnModules | None
+) -> None:
+    loaded = replace(declared(tmp_path, "one"), modules=modules)
+    # A folder of data hides no package.
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "day.csv").touch()
+    ours = sys.modules.get(name)
+    assert load_transform(loaded)(1)[0] == "one"
+    (tmp_path / f"{name}.py").write_text("WORD = 'mine'\n")
+    with pytest.raises(InputError, match=rf"{name}\.py has the name of the package `{name}`"):
+        load_transform(loaded)
+    assert sys.modules.get(name) is ours
+
+
+def test_the_reserved_names_are_those_that_are_installed() -> None:
+    text = (Path(__file__).parents[3] / "pyproject.toml").read_text()
+    packages = tomllib.loads(text)["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert [name.removesuffix("*") for name in packages] == list(RESERVED)
+
+
+@pytest.mark.parametrize("name", ["sources", "spark_jobs", "feeds", "services"])
+def test_the_first_import_says_where_another_package_of_one_of_our_names_is(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / f"{name}.py").touch()
+    command = [sys.executable, "-m", "orchestration.cli.main", "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"ImportError: The package `{name}` of hybrid")
+    assert str(tmp_path / f"{name}.py") in done.stderr
 
 
 def test_a_later_run_gets_what_the_file_is_by_then(tmp_path: Path) -> None:

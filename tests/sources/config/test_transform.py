@@ -91,6 +91,14 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     require_transform(loaded)
 
 
+def test_a_module_that_workers_would_import_in_place_of_ours_is_refused(tmp_path: Path) -> None:
+    loaded = declared(tmp_path, {"sql": "f.sql"})
+    (tmp_path / "f.sql").write_text("SELECT * FROM input")
+    (tmp_path / "sources.py").touch()
+    with pytest.raises(InputError, match=r"has the name of the package `sources`"):
+        require_transform(loaded)
+
+
 def test_an_audit_without_a_query_needs_one_in_the_transform(tmp_path: Path) -> None:
     tolerance = {"tolerance": {"amount": 1e-9}}
     assert declared(tmp_path, {"sql": "f.sql"}, audit=tolerance).pipeline.audit_sql is None

@@ -16,12 +16,27 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 install: $(VENV)/installed
 
-# In the versions that were tested: `constraints.txt` has one for each package.
-$(VENV)/installed: pyproject.toml constraints.txt
+# In the versions that were tested: `constraints.txt` has one for each package. uv is quicker than pip, which
+# takes over where uv can't be had, or does not find the packages where pip is told to look.
+comma := ,
+LOCKED := --quiet --constraint $(VENV)/constraints.txt
+define install_with
 	$(PYTHON) -m venv $(VENV)
 	$(if $(SPARK),sed 's/^pyspark==.*/pyspark==$(SPARK).*/',cat) constraints.txt > $(VENV)/constraints.txt
-	$(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt --editable '.[all,dev]'
+	-$(BIN)/python -m pip install $(LOCKED) uv
+	$(BIN)/uv pip install $(LOCKED) --editable '.[$(1)]' || \
+	  $(BIN)/python -m pip install $(LOCKED) --editable '.[$(1)]'
 	touch $@
+endef
+# What is downloaded is kept once, in the environment, unless this is set to 0.
+export UV_NO_CACHE ?= 1
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(call install_with,all$(comma)dev)
+
+# What the first demo takes, half of the rest; `make install` adds that later.
+$(VENV)/demo: pyproject.toml constraints.txt
+	$(call install_with,demo)
 
 # Updates constraints.txt after a change of the dependencies in pyproject.toml and leaves all other
 # versions alone; `make lock LOCK=--upgrade` takes the newest ones. Run `make test-all` afterwards.
@@ -31,7 +46,7 @@ lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-annotate \
 	  --custom-compile-command 'make lock' $(LOCK) --output-file constraints.txt pyproject.toml
 
-demo: install
+demo: $(VENV)/demo
 	$(BIN)/python -m examples.demo
 
 # The same with nothing on a shared disk; `LAKE=s3://bucket/prefix` takes a store of one's own.
@@ -47,7 +62,7 @@ demo-cdc: install
 demo-features: install
 	$(BIN)/python -m examples.demo_features
 
-ui: install
+ui: $(VENV)/demo
 	$(BIN)/python -m examples.demo --ui
 
 # What runs where, and why: tests/sets.toml.

@@ -7,60 +7,112 @@ used if it is not set.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import dagster as dg
 
+from orchestration.defs.unreadable_file import UnreadableFile, unreadable_definitions
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.template_definitions import template_definitions
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table_template import Template, is_template
+from sources.errors import InputError
 
 _EXAMPLES = Path(__file__).parent.parent / "examples"
 _PLACES = os.environ.get("HYBRID_PIPELINES") or str(_EXAMPLES)
 
 
-def find_pipelines(places: Iterable[Path]) -> tuple[list[LoadedPipeline], list[Template]]:
+class Declared(NamedTuple):
+    """What is declared in some files.
+
+    Attributes:
+        pipelines: The pipelines.
+        templates: The files with `tables`, whose pipelines are not among the former.
+        unreadable: The files that can't be loaded, and why.
+    """
+
+    pipelines: list[LoadedPipeline]
+    templates: list[Template]
+    unreadable: list[UnreadableFile]
+
+
+def find_pipelines(places: Iterable[Path]) -> Declared:
     """Return what is declared in these files, and in ``*.yaml`` of these folders.
 
     Args:
         places: Files and folders; folders below a folder are not searched.
-
-    Returns:
-        The pipelines, and the files with `tables`, whose pipelines are not among the former.
-
-    Raises:
-        InputError: A file can't be read or is invalid; the message names it.
     """
     files = [
         file.absolute()
         for place in places
         for file in (sorted(place.glob("*.yaml")) if place.is_dir() else [place])
     ]
-    templates = [Template(file) for file in files if is_template(file)]
-    made = {each.file_of(table) for each in templates for table in each.tables()}
-    plain = [file for file in files if file not in made and not is_template(file)]
-    return [load_pipeline(file) for file in plain], templates
+    found = Declared([], [], [])
+    made, plain = set[Path](), list[Path]()
+    for file in files:
+        with _apart(file, found.unreadable):
+            if is_template(file):
+                template = Template(file)
+                made.update(template.file_of(table) for table in template.tables())
+                found.templates.append(template)
+            else:
+                plain.append(file)
+    for file in plain:
+        if file not in made:
+            with _apart(file, found.unreadable):
+                found.pipelines.append(load_pipeline(file))
+    return found
 
 
 def find_definitions(places: Iterable[Path]) -> dg.Definitions:
     """Return what Dagster shows of all pipelines in these files and folders.
 
+    A file that can't be loaded is shown with the reason, and holds up no other.
+
     Args:
         places: Files and folders, as of :func:`find_pipelines`.
-
-    Raises:
-        InputError: A file can't be read or is invalid; the message names it.
-        StateError: The file of a table's pipeline can't be written.
     """
-    pipelines, templates = find_pipelines(places)
+    pipelines, templates, unreadable = find_pipelines(places)
+    made: list[dg.Definitions] = []
+    files: dict[str, Path] = {}
+    for loaded in pipelines:
+        with _apart(loaded.path, unreadable):
+            _require_new(loaded.pipeline.name, loaded.path, files)
+            made.append(pipeline_definitions(loaded))
+    for template in templates:
+        with _apart(template.path, unreadable):
+            _require_new(template.declared.name, template.path, files)
+            made.append(template_definitions(template))
     return dg.Definitions.merge(
-        *map(pipeline_definitions, pipelines),
-        *map(template_definitions, templates),
+        *made,
+        *(unreadable_definitions(each, number) for number, each in enumerate(unreadable)),
         # The steps of a chain run one after another: a process for each would only cost its start.
         dg.Definitions(executor=dg.in_process_executor),
     )
+
+
+@contextmanager
+def _apart(file: Path, unreadable: list[UnreadableFile]) -> Iterator[None]:
+    """Keep what is wrong with one file from all others."""
+    try:
+        yield
+    except Exception as error:
+        unreadable.append(UnreadableFile(file, error))
+
+
+def _require_new(name: str, file: Path, files: dict[str, Path]) -> None:
+    """Refuse a name that another file has taken.
+
+    Raises:
+        InputError: Names the other file.
+    """
+    if (other := files.setdefault(name, file)) != file:
+        message = f"The name `{name}` is also that of {other}."
+        hint = "Give one of them another `name`, or leave its file out of `HYBRID_PIPELINES`."
+        raise InputError(message, hint, pipeline=name, file=str(file), field="name")
 
 
 defs = find_definitions([Path(place) for place in _PLACES.split(os.pathsep)])

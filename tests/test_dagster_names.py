@@ -131,7 +131,8 @@ def filled(name: str, words: Words) -> str:
 
 def declared(places: list[Path]) -> Iterator[tuple[Words, dict[str, list[Words]]]]:
     """Of each pipeline and each file with `tables`: words, and how often it has a thing."""
-    pipelines, templates = find_pipelines(places)
+    pipelines, templates, unreadable = find_pipelines(places)
+    assert not unreadable
     made = [each.load(table) for each in templates for table in each.tables()]
     for loaded in [*pipelines, *made]:
         name, group = loaded.pipeline.name, loaded.pipeline.about.group

@@ -1,0 +1,69 @@
+"""What Dagster shows of a pipeline's file that can't be loaded: one asset, red, with the reason."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import dagster as dg
+
+from sources.errors import HybridError
+
+LOADED = "loaded"
+"""Name of the check."""
+_DESCRIPTION = "The file can be loaded, so that its pipeline is shown, supervised and restarted."
+
+
+class UnreadableFile(NamedTuple):
+    """File whose pipeline can't be shown.
+
+    Attributes:
+        path: The file.
+        error: Why not.
+    """
+
+    path: Path
+    error: Exception
+
+
+def unreadable_definitions(failed: UnreadableFile, number: int) -> dg.Definitions:
+    """Return the asset of a file that can't be loaded, its check, and the sensor that reports it.
+
+    Both say what was wrong when the code location was loaded.
+
+    Args:
+        failed: The file.
+        number: Its number among those that can't be loaded, from 0, for names that differ.
+    """
+    path = failed.path
+    name = re.sub(r"\W", "_", path.stem, flags=re.ASCII) + (f"_{number}" if number else "")
+    spec = dg.AssetSpec(
+        [name, "file"], group_name=name, kinds={"yaml"}, description=f"`{path}`: {_DESCRIPTION}"
+    )
+
+    error = failed.error
+    told = str(error) if isinstance(error, HybridError) else f"{type(error).__name__}: {error}"
+    text = (
+        f"`{path}` can't be loaded, so its pipeline is neither shown nor supervised. {told} Then "
+        "reload the code location."
+    )
+
+    @dg.asset_check(asset=spec.key, name=LOADED, description=_DESCRIPTION)
+    def loaded() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=False, description=text)
+
+    @dg.sensor(
+        name=f"{name}_file",
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Reports what is wrong in `{path.name}`.",
+    )
+    def report(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        if context.cursor == text:
+            return dg.SkipReason(text)
+        event = dg.AssetCheckEvaluation(
+            asset_key=spec.key, check_name=LOADED, passed=False, description=text
+        )
+        return dg.SensorResult(asset_events=[event], cursor=text)
+
+    return dg.Definitions(assets=[spec], asset_checks=[loaded], sensors=[report])

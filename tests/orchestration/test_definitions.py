@@ -1,0 +1,89 @@
+"""Files that can't be loaded hold up no other pipeline, and are red in Dagster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from orchestration.definitions import find_definitions
+from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.test_template_definitions import made
+from tests.sources.config.test_table_template import template
+
+NOT_YAML = "name: [shop"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a pipeline that can be loaded."""
+    GenerationCase(tmp_path).write()
+    return tmp_path
+
+
+def job_names(defs: dg.Definitions) -> set[str]:
+    return {job.name for job in defs.jobs or []}
+
+
+def told(defs: dg.Definitions, sensor: str) -> str:
+    """What a sensor reports as failed at its first tick, and no more at the second one."""
+    [found] = [each for each in defs.sensors or [] if each.name == sensor]
+    assert isinstance(found, dg.SensorDefinition)
+    assert found.default_status is dg.DefaultSensorStatus.RUNNING
+    with dg.build_sensor_context() as context:
+        first = found.evaluate_tick(context)
+    [event] = first.asset_events
+    assert isinstance(event, dg.AssetCheckEvaluation)
+    assert event.passed is False
+    with dg.build_sensor_context(cursor=first.cursor) as context:
+        assert found.evaluate_tick(context).asset_events == []
+    assert event.description is not None
+    return event.description
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (NOT_YAML, "Correct the line that the message names"),
+        ("name: shop", "sources: this field is needed"),
+        ("name: shop\ntables: 5", "tables"),
+        ("services: {db: {image: postgres}}", "services: unknown field"),
+    ],
+)
+def test_a_file_that_is_invalid_is_red_and_the_others_are_shown(
+    folder: Path, text: str, reason: str
+) -> None:
+    alone = job_names(find_definitions([folder]))
+    (folder / "my shop.yaml").write_text(text)
+    found = find_definitions([folder])
+    assert job_names(found) == alone != set()
+    dg.Definitions.validate_loadable(found)
+    description = told(found, "my_shop_file")
+    assert str(folder / "my shop.yaml") in description
+    assert reason in description
+
+
+def test_tables_of_a_template_that_became_invalid_are_pipelines_as_before(tmp_path: Path) -> None:
+    before = job_names(made(tmp_path))
+    file = template(tmp_path).path
+    file.write_text(NOT_YAML)
+    found = find_definitions([tmp_path])
+    assert before - job_names(found) == {"shop"}
+    assert "Correct the line" in told(found, f"{file.stem}_file")
+
+
+def test_of_two_files_with_one_name_the_second_is_red(folder: Path) -> None:
+    [file] = folder.glob("*.yaml")
+    alone = job_names(find_definitions([folder]))
+    (folder / "zz.yaml").write_text(file.read_text())
+    found = find_definitions([folder])
+    assert job_names(found) == alone
+    assert f"is also that of {file}" in told(found, "zz_file")
+
+
+def test_a_file_that_is_not_there_is_red(folder: Path) -> None:
+    found = find_definitions([folder, folder / "gone.yaml", folder / "more" / "gone.yaml"])
+    dg.Definitions.validate_loadable(found)
+    assert "gone.yaml" in told(found, "gone_file")
+    assert str(folder / "more") in told(found, "gone_1_file")

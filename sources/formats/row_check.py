@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from sources.common.schema import with_leaves
 from sources.formats.lines import BadRow, OnBad
 from sources.formats.regions import Region
 
@@ -74,12 +75,13 @@ class RowCheck:
 def as_json(rows: pa.Table) -> list[bytes]:
     """Return rows as JSON objects; values that JSON does not have are texts."""
     # Python has no years after 9999, which wrong units make.
-    shown = [
-        field.with_type(pa.string()) if pa.types.is_temporal(field.type) else field
-        for field in rows.schema
-    ]
+    shown = [field.with_type(with_leaves(field.type, _as_shown)) for field in rows.schema]
     rows = rows.cast(pa.schema(shown))
     return [json.dumps(row, default=str).encode() for row in rows.to_pylist()]
+
+
+def _as_shown(leaf: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_temporal(leaf) else leaf
 
 
 def _lines(offset: int, block: bytes, blanks: bytes) -> list[tuple[int, bytes]]:

@@ -27,7 +27,7 @@ from sources.files.outside_rows import (
 from sources.formats.lines import BadRow
 from sources.formats.open import read_region
 from sources.formats.regions import Region, cut_regions
-from sources.formats.row_check import RowCheck
+from sources.formats.row_check import RowCheck, as_json
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.properties import examples
@@ -149,3 +149,11 @@ def test_outside_rows_of_parquet_are_those_of_the_raw_files(tmp_path: Path) -> N
     assert [content["id"] for _, content in found] == expected
     assert {content["day"] for _, content in found} == {"1"}
     assert [row.offset for row, _ in found] == [1, 0, 2, 3, 4]
+
+
+def test_times_that_python_has_not_are_texts_in_nested_columns_too() -> None:
+    far = pa.array([300_000_000_000_000_000], pa.timestamp("us", "UTC"))
+    inside = pa.StructArray.from_arrays([far], ["when"])
+    (content,) = as_json(pa.table({"inside": inside, "each": far}))
+    told = json.loads(content)
+    assert told["each"] == told["inside"]["when"] == "11476-08-15 05:20:00.000000Z"

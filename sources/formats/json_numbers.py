@@ -13,7 +13,9 @@ from sources.common.schema import leaves, with_leaves
 from sources.formats.arrow_columns import leaf_values
 from sources.formats.decimals import suspect, why_bad
 
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
+TEXT = r'"(?:[^"\\]|\\.)*+"'
+"""Pattern of a text of JSON with its quotes; in what is left without texts, all are numbers."""
+_TEXT = re.compile(TEXT.encode())
 # Arrow accepts these words, Spark and Python do not.
 _WORD = re.compile(rb"-NaN|Inf(?!inity)")
 

@@ -19,6 +19,7 @@ from sources.common.positions import HeldOffsets, TopicPartition
 from sources.errors import InputError
 from sources.files.named_ranges import Ints, Merged, judge, merge
 from sources.formats.parquet_file import parquet_file
+from sources.formats.parquet_footer import unreadable
 
 _WORKERS = 8
 BATCH_ROWS = 1 << 18
@@ -246,13 +247,7 @@ def _read_batches(path: str, columns: tuple[str, str]) -> Iterator[list[Ints]]:
                 if not any(nulls.values()):
                     yield [_numbers(path, batch, column) for column in columns]
     except (OSError, pa.ArrowException) as error:
-        reason = str(error).strip().removesuffix(".")
-        message = f"File {path} can't be read as Parquet: {reason}."
-        hint = (
-            "Repair the file, or move it out of the source's folder (its rows will then be missing "
-            "from history); then plan again."
-        )
-        raise InputError(message, hint, file=path) from None
+        raise unreadable(path, error) from None
     for column, count in nulls.items():
         if count:
             message = f"Column `{column}` is null in {counted(count, 'row')} of {path}."

@@ -18,6 +18,7 @@ from sources.formats.deleted_rows import kept_rows
 from sources.formats.event_times import is_outside, microseconds
 from sources.formats.lines import BadRow
 from sources.formats.parquet_file import parquet_file
+from sources.formats.parquet_footer import unreadable
 from sources.formats.row_check import Find, as_json
 from sources.storage.partitions import typed, values_of
 from sources.storage.stores import Stores
@@ -150,9 +151,8 @@ def outside_of_parquet(
                 ]
                 first += batch.num_rows
     except (OSError, pa.ArrowException) as error:
-        message = f"{path} can't be read as Parquet: {str(error).strip().removesuffix('.')}."
         hint = "Restore the file as it was planned, then run the pipeline again (`hybrid run P`)."
-        raise InputError(message, hint, file=path) from None
+        raise unreadable(path, error, hint) from None
 
 
 def _reason(micros: int, bounds: tuple[int, int]) -> str:

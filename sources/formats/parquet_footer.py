@@ -12,6 +12,11 @@ from sources.formats.parquet_file import parquet_file
 from sources.storage.stores import Stores
 
 _TAIL_BYTES = 64 << 10
+_NOT_READ = (
+    "If the file is damaged, write it again; if it does not belong to the source, move it out of "
+    "the source's folder: its rows will be missing from the table. Then plan again (`hybrid plan "
+    "P`)."
+)
 
 
 def read_footer(path: str, stores: Stores) -> pq.FileMetaData:
@@ -49,13 +54,13 @@ def parse_safely(footer: pa.Buffer) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(b"PAR1" + footer.to_pybytes() + end))
 
 
-def unreadable(path: str, error: Exception) -> InputError:
-    """Return the error to raise for a Parquet file that Arrow can't read."""
+def unreadable(path: str, error: Exception, hint: str = _NOT_READ) -> InputError:
+    """Return the error to raise for a Parquet file that Arrow can't read.
+
+    Args:
+        path: The file.
+        error: What Arrow says.
+        hint: What to do; by default about a file that is not planned yet.
+    """
     reason = str(error).strip().removesuffix(".")
-    message = f"{path} can't be read as Parquet: {reason}."
-    hint = (
-        "If the file is damaged, write it again; if it does not belong to the source, move it out "
-        "of the source's folder: its rows will be missing from the table. Then plan again "
-        "(`hybrid plan P`)."
-    )
-    return InputError(message, hint, file=path)
+    return InputError(f"{path} can't be read as Parquet: {reason}.", hint, file=path)

@@ -39,7 +39,7 @@ from sources.files.split_table import (
     selected,
     settled,
 )
-from sources.files.table_files import TableFiles, require_names
+from sources.files.table_files import TableFiles, require_declared, require_names
 from sources.files.table_times import times_within
 from sources.files.time_range import in_range, in_range_by_folder, time_limits, within_limits
 from sources.formats.event_times import (
@@ -255,7 +255,10 @@ def nothing_yet(
         check_names(source.name, inside, source.schema_drift)
     read, columns = selected(source, event_time, inside)
     partitions = list(source.partitions)
-    return FileListing(SPLITS.empty_table(), read, columns, partitions, exact=True, limits=limits)
+    # Nothing is known of the files to come, so that tasks parse them, whoever writes them.
+    parsed = source.patterns[0] if source.format == "parquet" else None
+    none = SPLITS.empty_table()
+    return FileListing(none, read, columns, partitions, exact=True, limits=limits, parsed=parsed)
 
 
 def _parquet_splits(
@@ -318,7 +321,8 @@ def _footers(
     """Yield what the footers of Parquet files say, without partition columns that they hold."""
     paths = files["path"].to_pylist()
     first = 0
-    for footers in read_footers(paths, event, source.names_inside, stores):
+    is_growing = source.discovery_interval is not None
+    for footers in read_footers(paths, event, source.names_inside, stores, is_growing=is_growing):
         own = paths[first : first + len(footers.schema_of)]
         first += len(own)
         yield without_partitions(footers, own, parse_schema(source.partitions), stores)
@@ -389,12 +393,7 @@ def _list_table(loaded: LoadedPipeline, source: FileSource, limits: TimeLimits) 
     )
     splits = within_limits(source, splits, limits, read_times)
     names = list(source.columns) if source.columns else table.columns.names
-    if absent := next((name for name in names if name not in table.columns.names), None):
-        message = (
-            f"Source `{source.name}`: its table has no column `{absent}`, which `schema` names."
-        )
-        hint = f"Correct `schema`; the table has {', '.join(table.columns.names)}."
-        raise InputError(message, hint, source=source.name, column=absent, field="schema")
+    require_declared(source, table.columns)
     read = pa.schema([field for field in table.columns if field.name in names])
     require_names(source.name, read)
     columns = source.selection.columns(read)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sources.common.schema import differences, parse_schema
 from sources.common.select import EventColumn
+from sources.common.sql_names import in_backticks
+from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.mapped_columns import MappedColumns
 from sources.formats.event_times import EventTimeRange
@@ -43,6 +46,38 @@ def require_names(source: str, columns: Iterable[pa.Field], above: str = "") -> 
             raise InputError(message, hint, source=source, column=name)
         inner = [field.type.field(at) for at in range(field.type.num_fields)]
         require_names(source, inner, f"{name}.")
+
+
+def require_declared(source: FileSource, columns: pa.Schema) -> None:
+    """Refuse a ``schema`` with a column that the table does not have, or has of another type.
+
+    Args:
+        source: Declaration of the source.
+        columns: Columns of the table, in types that Spark has.
+
+    Raises:
+        InputError: Names the column, and both types.
+    """
+    if not source.columns:
+        return
+    declared = parse_schema(source.columns)
+    present = pa.schema([field for field in columns if field.name in declared.names])
+    for name, wanted, found in differences(declared, present):
+        if name not in present.names:
+            message = (
+                f"Source `{source.name}`: its table has no column `{name}`, which `schema` names."
+            )
+            hint = f"Correct `schema`; the table has {', '.join(columns.names)}."
+        else:
+            message = (
+                f"Source `{source.name}`: column `{name}` is {found} in its table, and `schema` "
+                f"declares {wanted}."
+            )
+            hint = (
+                f"Write `{name}: {found}` in `schema`, and convert the column in `select`, such as "
+                f"`{name}: CAST({in_backticks(name)} AS {wanted})`."
+            )
+        raise InputError(message, hint, source=source.name, column=name, field="schema")
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ PROCESS_OBJECTS = 5_000
 OBJECTS_AT_ONCE = 1_000
 """Objects that such a process is given at a time."""
 _CODECS_BY_ARROW_ALONE = ("BROTLI",)
+# What `created_by` begins with: Arrow and pandas, and Polars.
+_WRITERS_OF_NO_TYPE = ("parquet-cpp", "Polars")
 
 
 class Footers(NamedTuple):
@@ -55,7 +57,9 @@ class Footers(NamedTuple):
             it twice.
         schema_of: Index in ``schemas`` of each file's schema, in the order of the files.
         parsed: Path of the first file that Spark's own reader does not take as what it is, for a
-            column of nanoseconds, one that is null throughout, or its codec; None without any.
+            column of nanoseconds, one that is null throughout, or its codec; in a folder that keeps
+            growing, also of one whose writer gives a column without any value no type, as the next
+            file may have such a column. None without any.
     """
 
     ranges: pa.Table
@@ -65,7 +69,12 @@ class Footers(NamedTuple):
 
 
 def read_footers(
-    paths: Sequence[str], event: EventColumn, declared: Sequence[str] | None, stores: Stores
+    paths: Sequence[str],
+    event: EventColumn,
+    declared: Sequence[str] | None,
+    stores: Stores,
+    *,
+    is_growing: bool = False,
 ) -> Iterator[Footers]:
     """Read event-time ranges and schemas of Parquet files, to plan them without reading their rows.
 
@@ -81,6 +90,7 @@ def read_footers(
         declared: Columns that the source declares, to which the schemas are cut down; None for all
             of a file's columns.
         stores: Storages that the files may be in.
+        is_growing: Whether further files arrive in their folder.
 
     Yields:
         One :class:`Footers` for each 500 files, in the order of ``paths``, or for fewer objects of
@@ -92,7 +102,9 @@ def read_footers(
             contains the first and the last file of the 500 that were read together, since the one
             that crashed it is unknown.
     """
-    read = partial(_read_chunk, event=event, declared=declared, stores=stores)
+    read = partial(
+        _read_chunk, event=event, declared=declared, stores=stores, is_growing=is_growing
+    )
     is_remote = any("://" in path for path in paths)
     if len(paths) >= (PROCESS_OBJECTS if is_remote else PROCESS_FILES):
         size = OBJECTS_AT_ONCE if is_remote else _CHUNK_FILES
@@ -185,6 +197,7 @@ def _read_chunk(
     event: EventColumn,
     declared: Sequence[str] | None,
     stores: Stores,
+    is_growing: bool,
     parse: Callable[[pa.Buffer], pq.FileMetaData],
 ) -> Footers:
     """Read the footers of some Parquet files, one after the other.
@@ -194,6 +207,7 @@ def _read_chunk(
         event: Column of the event time.
         declared: Columns to look at; None for all of them.
         stores: Storages that the files may be in.
+        is_growing: Whether further files arrive in their folder.
         parse: Parses one footer, without length and magic number at its end.
 
     Raises:
@@ -225,7 +239,10 @@ def _read_chunk(
                 leaves = [schema.column(leaf).path for leaf in range(len(schema))]
                 column = leaves.index(found.name)
                 factor = factor_of(schema.column(column), event)
-            if parsed is None and _has_unknown_codec(metadata, column):
+            if parsed is None and (
+                _has_unknown_codec(metadata, column)
+                or (is_growing and str(metadata.created_by).startswith(_WRITERS_OF_NO_TYPE))
+            ):
                 parsed = path
             known = range_by_footer(metadata, column, factor)
             ranges.append(read_range(path, stores, event) if known is None else known)

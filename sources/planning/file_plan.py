@@ -60,7 +60,8 @@ class FoundFiles(Part):
             declared. A split's ``layout`` is its index in it.
         mapping: Names of the columns inside the files of a table; None if they are the same.
         parsed: Path of the first Parquet file that Spark's own reader does not take, so that tasks
-            of this project parse all of them; None if there is none.
+            of this project parse all of them; of a growing folder without files, its pattern. None
+            if there is none.
     """
 
     source: str

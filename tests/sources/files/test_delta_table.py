@@ -249,3 +249,17 @@ def test_files_that_can_not_be_read_as_they_are_are_refused(tmp_path: Path) -> N
     rewritten(tmp_path / "t", lambda action: with_features(action, ["variantType"]))
     assert DeltaTable(tmp_path / "t").protocol().reader_features == ["variantType"]
     assert "can't be read, as the table uses variantType" in refusal(tmp_path)
+
+
+def test_a_declared_type_is_that_of_the_table_and_its_way_out_works(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows([1]))
+    kinds = {"id": "string", "at": "timestamp"}
+    told = refusal(tmp_path, schema=kinds)
+    assert "column `id` is bigint in its table, and `schema` declares string" in told
+    assert "`id: CAST(`id` AS string)`" in told
+    select = {"id": "CAST(`id` AS string)", "at": "at"}
+    found = listed(tmp_path, schema={**kinds, "id": "bigint"}, select=select)
+    assert names_and_types(found.columns) == kinds
+    assert "its table has no column `x`" in refusal(
+        tmp_path, schema={"at": "timestamp", "x": "int"}
+    )

@@ -25,6 +25,7 @@ from sources.planning.discovery import GrowingFolder
 from sources.planning.file_plan import FoundFiles, read_splits
 from sources.planning.plan import make_plan
 from spark_jobs.driver.discoverer import Discoverer
+from spark_jobs.readers.files.planned_files import PlannedSource
 from tests.properties import examples
 from tests.services.processes import wait_for
 
@@ -264,3 +265,22 @@ def test_what_goes_wrong_in_a_listing_reaches_the_run(tmp_path: Path) -> None:
         pytest.raises(InputError, match=r"a\.parquet"),
     ):
         wait_for(lambda: discoverer.take() is not None, "what went wrong")
+
+
+@pytest.mark.parametrize("first", [1, 0], ids=["to files of types", "to none"])
+def test_a_column_without_any_value_may_arrive_without_a_type(tmp_path: Path, first: int) -> None:
+    write(tmp_path / "old", "a.parquet", note=["x"])
+    for number in range(first):
+        write(tmp_path / "new", f"{number}.parquet", 1, note=["y"])
+    loaded = pipeline(tmp_path, history(), inbox())
+    plan = make_plan(loaded)
+    assert plan.folder is not None
+    write(tmp_path / "new", "later.parquet", 2, note=pa.nulls(1))
+    folder = folder_of(loaded)
+    assert names(loaded, folder.discover()) == ["later.parquet"]
+    source = loaded.pipeline.growing_folder
+    assert source is not None
+    generation, event_time = loaded.require_generation(), loaded.pipeline.event_time
+    # Files that Spark's own reader takes would be refused here.
+    stores = loaded.pipeline.stores
+    assert PlannedSource(source, folder.parts, generation, event_time, stores).entries

@@ -277,3 +277,9 @@ def test_json_that_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.metadata.json").write_text(json.dumps([1]))
     told = refusal(lambda: listed(tmp_path, tmp_path / "x.metadata.json"))
     assert "can't be read as an Iceberg table" in told
+
+
+def test_a_declared_type_that_is_not_that_of_the_table_is_refused(tmp_path: Path) -> None:
+    table = made(tmp_path, rows([1]))
+    told = refusal(lambda: listed(tmp_path, table, schema={"id": "int", "at": "timestamp"}))
+    assert "column `id` is bigint in its table, and `schema` declares int" in told

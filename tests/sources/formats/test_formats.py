@@ -317,3 +317,15 @@ def test_orc_with_a_date_of_the_julian_calendar_is_refused_and_read_without_it(
         list(read_region(Orc(), region, columns, STORES))
     (batch,) = read_region(Orc(), region, pa.schema([columns.field(0), columns.field(2)]), STORES)
     assert batch.to_pylist()[1] == {"id": 2, "day": date(1969, 1, 1)}
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_zeros_of_orc_have_the_signs_that_the_file_has(tmp_path: Path, kind: pa.DataType) -> None:
+    zeros = pa.array([-0.0, 0.0], kind)
+    path = str(tmp_path / "x.orc")
+    orc.write_table(pa.table({"v": zeros}), path, compression="uncompressed")
+    # IEEE 754, one value after the other.
+    assert zeros.buffers()[1].to_pybytes()[: kind.bit_width // 4] in Path(path).read_bytes()
+    region = Region(path, 0, 1 << 62, 1 << 62)
+    (batch,) = read_region(Orc(), region, pa.schema([("v", kind)]), STORES)
+    assert list(map(repr, batch["v"].to_pylist())) == ["-0.0", "0.0"]

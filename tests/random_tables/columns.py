@@ -145,6 +145,10 @@ NESTED = [
     _struct(a=INT, b=STRING), _struct(when=TIMESTAMP, n=_decimal(9, 2)),
     _array(_struct(x=DOUBLE, y=DATE)),
 ]  # fmt: skip
+_NEAR_TIME = TIMESTAMP._replace(draw=_usual_moment)
+_NEAR_DAY = DATE._replace(draw=_one_of(date(1582, 10, 15), date(1969, 12, 31), date(9999, 12, 31)))
+NEAR = [_NEAR_TIME, _NEAR_DAY, _array(_NEAR_TIME), _struct(when=_NEAR_TIME, day=_NEAR_DAY)]
+"""Times of the years that nanoseconds have, and days of the Gregorian calendar."""
 NAMES = [
     "plain", "UPPER", "with space", "dot.ted", "dash-ed", "ünïcode", "select", "_hidden", "1st",
     "semi;colon", "comma,ed", "quo'te", "per%cent", "日本",

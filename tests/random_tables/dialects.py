@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from tests.random_tables import writers as w
-from tests.random_tables.columns import BINARY, NAMES, NESTED, PLAIN, Kind
+from tests.random_tables.columns import BINARY, NAMES, NEAR, NESTED, PLAIN, Kind
+from tests.random_tables.polars_writers import of_polars
 
-_AVRO_NAMES = ["plain", "UPPER", "select", "_hidden", "camelCase", "n1", "x_y"]
+_FAR = ("timestamp", "date")
+AVRO_NAMES = ["plain", "UPPER", "select", "_hidden", "camelCase", "n1", "x_y"]
 
 
 class Dialect(NamedTuple):
@@ -51,6 +53,7 @@ def dialects(spark: SparkSession) -> list[Dialect]:
                 "pandas": w.parquet_of_pandas,
                 "DuckDB": w.parquet_of_duckdb,
                 "Spark": w.of_spark(spark, "parquet"),
+                **of_polars("parquet"),
             },
             whole,
             NAMES,
@@ -62,7 +65,7 @@ def dialects(spark: SparkSession) -> list[Dialect]:
             ".orc",
             {"Arrow": w.orc_of_arrow, "Spark": w.of_spark(spark, "orc")},
             # Far times and dates are refused, as docs/values.md says.
-            [each for each in whole if "timestamp" not in each.name and "date" not in each.name],
+            [each for each in whole if not any(kind in each.name for kind in _FAR)] + NEAR,
             NAMES,
         ),
         Dialect(
@@ -71,7 +74,7 @@ def dialects(spark: SparkSession) -> list[Dialect]:
             ".avro",
             {"fastavro": w.avro_of_fastavro},
             whole,
-            _AVRO_NAMES,
+            AVRO_NAMES,
         ),
         Dialect(
             "csv",
@@ -82,6 +85,7 @@ def dialects(spark: SparkSession) -> list[Dialect]:
                 "pandas": w.csv_of_pandas,
                 "Arrow": w.csv_of_arrow,
                 "DuckDB": w.csv_of_duckdb,
+                **of_polars("csv"),
             },
             PLAIN,
             NAMES,
@@ -97,6 +101,7 @@ def dialects(spark: SparkSession) -> list[Dialect]:
                 "pandas": w.json_of_pandas,
                 "DuckDB": w.json_of_duckdb,
                 "Spark": w.of_spark(spark, "json"),
+                **of_polars("json"),
             },
             [*PLAIN, *NESTED],
             NAMES,

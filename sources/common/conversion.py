@@ -24,7 +24,8 @@ _SHORT_CHARACTERS = 60
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _INTEGERS = (int, Nanos)
-_FLOAT_MAX = 3.4028234663852886e38
+# From here on numbers round to infinity as `float`; the largest one's digits are 3.4028235e38.
+_ABOVE_FLOATS = 2.0**128 - 2.0**103
 # Wide enough for any number of Spark's decimals times any scale.
 _EXACT = Context(prec=128, traps=[Inexact, InvalidOperation])
 
@@ -101,7 +102,7 @@ def _scalar(kind: pa.DataType) -> Converter | None:
     if pa.types.is_integer(kind):
         return _integer(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1))
     if pa.types.is_floating(kind):
-        return _floating(_FLOAT_MAX if kind.bit_width == 32 else math.inf)
+        return _floating(_ABOVE_FLOATS if kind.bit_width == 32 else math.inf)
     if pa.types.is_decimal(kind):
         return _decimal(kind.precision, kind.scale)
     return {
@@ -142,16 +143,16 @@ def _integer(low: int, above: int) -> Converter:
     return convert
 
 
-def _floating(highest: float) -> Converter:
+def _floating(above: float) -> Converter:
     def convert(value: Any) -> float:
         if type(value) is not float:
-            if type(value) is not int or abs(value) > highest:
+            if type(value) is not int or abs(value) >= above:
                 raise _TypeMismatch
             try:
                 return float(value)
             except OverflowError:
                 raise _TypeMismatch from None
-        if abs(value) > highest and not math.isinf(value):
+        if abs(value) >= above and not math.isinf(value):
             raise _TypeMismatch
         return value
 

@@ -9,29 +9,33 @@ from typing import Any
 
 from pymysql.constants import COMMAND
 
-from services.mariadb import LocalMariaDb
+from services.mysql_server import MySqlServer
 from tests.services.processes import wait_for
 
 _SERVER_ID = 4711
 
 
 @contextmanager
-def binlog_reader(mariadb: LocalMariaDb) -> Iterator[None]:
+def binlog_reader(server: MySqlServer) -> Iterator[None]:
     """Ask for the binary log from its end on; the server shows a thread ``Binlog Dump``."""
     # Its own methods are the only way to send such a command.
-    connection: Any = mariadb.connect()
+    connection: Any = server.connect()
     try:
         with connection.cursor() as cursor:
-            cursor.execute("SET @master_binlog_checksum = @@global.binlog_checksum")
-            cursor.execute("SET @mariadb_slave_capability = 4")
-            cursor.execute("SHOW MASTER STATUS")
+            if server.scheme == "mysql":
+                cursor.execute("SET @source_binlog_checksum = @@global.binlog_checksum")
+                cursor.execute("SHOW BINARY LOG STATUS")
+            else:
+                cursor.execute("SET @master_binlog_checksum = @@global.binlog_checksum")
+                cursor.execute("SET @mariadb_slave_capability = 4")
+                cursor.execute("SHOW MASTER STATUS")
             [(file, position, *_)] = cursor.fetchall()
         asked = struct.pack("<IHI", position, 0, _SERVER_ID) + file.encode()
         connection._execute_command(COMMAND.COM_BINLOG_DUMP, asked)
 
         def is_read() -> bool:
             query = "SELECT 1 FROM information_schema.processlist WHERE command = 'Binlog Dump'"
-            with mariadb.connect() as other, other.cursor() as found:
+            with server.connect() as other, other.cursor() as found:
                 return bool(found.execute(query))
 
         wait_for(is_read, "the reader of the binary log", 30)

@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.optional import needs_extra
 from sources.databases.captured_table import CapturedTable, Misfit, QueryError
-from sources.databases.mariadb.checks import ask_with_right, is_mariadb, mysql_status
+from sources.databases.mariadb.checks import is_mariadb, mysql_status
 from sources.databases.mariadb.gtid import ONE_DOMAIN, only_gtid
-from sources.databases.mariadb.server import Address, ask, connect, connect_raw
+from sources.databases.mariadb.read_lock import read_lock
+from sources.databases.mariadb.server import Address, ask, connect_raw
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
@@ -19,7 +20,6 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
 
 # Attempts to begin all snapshots between two commits.
 _ATTEMPTS = 20
-_LOCK_WAIT_S = 30
 Begun = tuple[BinlogSnapshot, "Connection[Cursor]"]
 """A snapshot, and the connection whose transaction sees it."""
 
@@ -47,7 +47,8 @@ def begin(
         The snapshots, the one with the earliest position first.
 
     Raises:
-        InputError: The server has GTIDs of several domains, or lacks a right.
+        InputError: The server has GTIDs of several domains; or its user lacks a right, or can't
+            lock commits.
         pymysql.MySQLError: The server refuses, or a connection ended.
     """
     made = [opened.enter_context(connect_raw(address)) for _ in range(count)]
@@ -127,13 +128,10 @@ def _begin_mysql(
     variables: Mapping[str, str],
 ) -> list[BinlogSnapshot]:
     """Begin a snapshot on each connection while no transaction can commit."""
-    with connect(address, table.source) as lock:
-        ask(lock, f"SET SESSION lock_wait_timeout = {_LOCK_WAIT_S}")
-        ask_with_right(lock, "FLUSH TABLES WITH READ LOCK", table, "RELOAD")
+    with read_lock(table, address) as lock:
         for connection in made:
             ask(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         [(file, offset, *_)] = ask(lock, mysql_status(variables["version"]))
-        ask(lock, "UNLOCK TABLES")
     snapshot = BinlogSnapshot(
         file=file_number(file),
         offset=int(offset),

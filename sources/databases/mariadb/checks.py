@@ -9,18 +9,21 @@ from sources.common.optional import needs_extra
 from sources.common.schema import parse_type
 from sources.databases.captured_table import CapturedTable, Misfit
 from sources.databases.mariadb.columns import Column, quoted, require_type
-from sources.databases.mariadb.server import ask, text_of
+from sources.databases.mariadb.keys import require_key
+from sources.databases.mariadb.references import NATIVE, check_references
+from sources.databases.mariadb.replicas import LOGGING, check_replica
+from sources.databases.mariadb.rights import ask_with_right
+from sources.databases.mariadb.server import ask
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
-    from pymysql import Connection, MySQLError
-    from pymysql.constants import ER
+    from pymysql import Connection
     from pymysql.cursors import Cursor
 
 _AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
 _VARIABLES = (
     *("version", "log_bin", "binlog_format", "binlog_row_image", "log_bin_compress"),
-    *("log_slave_updates", "gtid_slave_pos", "gtid_binlog_pos", "gtid_domain_id", "server_id"),
+    *(*LOGGING, NATIVE, "gtid_slave_pos", "gtid_binlog_pos", "gtid_domain_id", "server_id"),
 )
 # Value that a variable must have, and why. One that a server does not have is fine.
 _NEEDED = {
@@ -29,8 +32,6 @@ _NEEDED = {
     "binlog_row_image": ("FULL", "changes lack columns that they leave as they were"),
     "log_bin_compress": ("OFF", "Debezium skips compressed changes without an error"),
 }
-_DENIED = {ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR}
-_REFERENTIAL = "('CASCADE', 'SET NULL', 'SET DEFAULT')"
 
 
 def server_variables(connection: Connection[Cursor]) -> dict[str, str]:
@@ -79,22 +80,18 @@ def check_log(
                 f"connector again; {_AGAIN}"
             )
             raise InputError(message, hint, source=table.source, table=table.name, value=name)
-    if variables.get("log_slave_updates") == "OFF" and variables.get("gtid_slave_pos"):
-        message = (
-            "The database server is a replica with `log_slave_updates=OFF`: its binary log lacks "
-            "the changes that it replicates."
-        )
-        hint = f"Set `log_slave_updates=ON` and restart it, or name its primary in `dsn`; {_AGAIN}"
-        raise InputError(message, hint, source=table.source, table=table.name)
+    check_replica(connection, table, variables, is_mariadb=is_mariadb(variables))
     schema, _ = table.parts
-    status = "SHOW MASTER STATUS" if is_mariadb(variables) else mysql_status(variables["version"])
-    for _, _, included, excluded, *_ in ask_with_right(connection, status, table, "BINLOG MONITOR"):
+    status, right = "SHOW MASTER STATUS", "BINLOG MONITOR"
+    if not is_mariadb(variables):
+        status, right = mysql_status(variables["version"]), "REPLICATION CLIENT"
+    for _, _, included, excluded, *_ in ask_with_right(connection, status, table, right):
         left_out = schema in _names(excluded) or (included and schema not in _names(included))
         if left_out:
             message = f"The server's binary log leaves out database `{schema}`."
             hint = f"Correct `binlog_do_db` and `binlog_ignore_db` of the server; {_AGAIN}"
             raise InputError(message, hint, source=table.source, table=table.name)
-    if ask(connection, "XA RECOVER"):
+    if ask_with_right(connection, "XA RECOVER", table, "XA_RECOVER_ADMIN"):
         message = (
             "The database has transactions that are prepared and not committed (XA): their changes "
             "are in the log, and no snapshot contains them."
@@ -103,44 +100,18 @@ def check_log(
         raise InputError(message, hint, source=table.source, table=table.name)
 
 
-def ask_with_right(
-    connection: Connection[Cursor], statement: str, table: CapturedTable, right: str
-) -> list[Any]:
-    """Return all rows of a statement that needs a right on the whole server.
-
-    Args:
-        connection: Open connection to the database.
-        statement: SQL.
-        table: The table, for messages.
-        right: Name of the right, in MariaDB's words.
-
-    Raises:
-        InputError: The user lacks the right; says how to grant it.
-        pymysql.MySQLError: The server refuses, or the connection ended.
-    """
-    try:
-        return ask(connection, statement)
-    except MySQLError as error:
-        if error.args[0] not in _DENIED:
-            raise
-        [(user,)] = ask(connection, "SELECT CURRENT_USER()")
-        message = f"The database refuses `{statement}` to user {user}: {text_of(error)}."
-        hint = (
-            f"Run `GRANT {right} ON *.* TO …` in the database (MySQL: REPLICATION CLIENT for "
-            f"BINLOG MONITOR), or name another user in `snapshot.dsn`; {_AGAIN}"
-        )
-        raise InputError(message, hint, source=table.source, table=table.name) from None
-
-
-def check_table(connection: Connection[Cursor], table: CapturedTable) -> list[str]:
+def check_table(
+    connection: Connection[Cursor], table: CapturedTable, variables: Mapping[str, str]
+) -> list[str]:
     """Refuse a table that is none, that no snapshot contains, or whose log lacks changes.
 
     Args:
         connection: Open connection to the database.
         table: The table.
+        variables: Those of :func:`server_variables`.
 
     Returns:
-        The columns of its primary key, in their order.
+        The columns of its key, in their order.
 
     Raises:
         InputError: Names what is in the way.
@@ -174,21 +145,8 @@ def check_table(connection: Connection[Cursor], table: CapturedTable) -> list[st
         message = f"Table `{table.name}` is of the engine {engine}, which has no snapshots."
         hint = f"Run `ALTER TABLE {table.name} ENGINE = InnoDB`; {_AGAIN}"
         raise InputError(message, hint, source=table.source, table=table.name)
-    _check_references(connection, table)
-    key = [
-        str(name)
-        for (name,) in ask(
-            connection,
-            "SELECT column_name FROM information_schema.statistics WHERE index_name = 'PRIMARY' "
-            "AND table_schema = BINARY %s AND table_name = BINARY %s ORDER BY seq_in_index",
-            *table.parts,
-        )
-    ]
-    if not key:
-        message = f"Table `{table.name}` has no primary key: nothing tells which row was changed."
-        hint = f"Add a primary key to the table; {_AGAIN}"
-        raise InputError(message, hint, source=table.source, table=table.name)
-    return key
+    check_references(connection, table, variables)
+    return require_key(connection, table)
 
 
 def read_columns(
@@ -199,7 +157,7 @@ def read_columns(
     Args:
         connection: Open connection to the database.
         table: The table.
-        key: Columns of its primary key.
+        key: Columns of its key.
 
     Returns:
         The table's columns by name; and warnings, as sentences.
@@ -259,28 +217,6 @@ def column_of(row: Sequence[Any]) -> Column:
         default not in (None, "NULL"),
         collation,
     )
-
-
-def _check_references(connection: Connection[Cursor], table: CapturedTable) -> None:
-    found = ask(
-        connection,
-        "SELECT constraint_name, referenced_table_name FROM "
-        "information_schema.referential_constraints WHERE constraint_schema = BINARY %s "
-        f"AND table_name = BINARY %s AND (delete_rule IN {_REFERENTIAL} "
-        f"OR update_rule IN {_REFERENTIAL})",
-        *table.parts,
-    )
-    if found:
-        name, other = found[0]
-        message = (
-            f"Foreign key `{name}` of table `{table.name}` changes its rows when rows of `{other}` "
-            "change (CASCADE or SET NULL), and the binary log does not contain such changes."
-        )
-        hint = (
-            f"Replace the foreign key by one with RESTRICT, and change the rows of `{table.name}` "
-            f"by statements or by a trigger on `{other}`, which are logged; {_AGAIN}"
-        )
-        raise InputError(message, hint, source=table.source, table=table.name, value=name)
 
 
 def _names(text: str | None) -> set[str]:

@@ -39,6 +39,7 @@ _SIZES = {
     "year": ("int", "int"),
 }
 _MOST_DIGITS = 38
+_WIDEST_BITS = "bit(64)"
 _UNSIGNED = re.compile(r"\bunsigned\b")
 _TIME = r"^(?P<sign>-?)(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d)(?:\.(?P<part>\d+))?$"
 
@@ -120,7 +121,7 @@ def declared_type(column: Column) -> str | None:
     if column.kind == "decimal":
         digits, _, scale = column.full.partition("(")[2].partition(")")[0].partition(",")
         return f"decimal({digits},{scale or 0})" if int(digits) <= _MOST_DIGITS else None
-    if _is_big(column):
+    if _is_big(column) or column.full == _WIDEST_BITS:
         return "decimal(20,0)"
     if column.kind in _SIZES:
         size, unsigned = _SIZES[column.kind]
@@ -200,7 +201,8 @@ def _fitting(column: Column) -> list[str]:
         boolean = ["boolean"] if column.is_boolean else []
         return ["bigint", "int", "smallint", "tinyint", "decimal", "double", *boolean]
     if column.kind == "bit":
-        return ["boolean"] if column.full == "bit(1)" else ["bigint", "int", "smallint"]
+        wide = ["decimal(20,0)"] if column.full == _WIDEST_BITS else []
+        return ["boolean"] if column.full == "bit(1)" else [*wide, "bigint", "int", "smallint"]
     if column.kind == "decimal":
         return ["decimal", "string"]
     if column.kind in _TEXTS:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -37,6 +39,10 @@ _LOST = {
     ER.CON_COUNT_ERROR,
     1927,  # ER_CONNECTION_KILLED
 }
+_TLS_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+VERIFY_CA = "VERIFY_CA"
+"""Value of ``ssl_mode`` by which the name in the server's certificate does not count."""
+_TLS_MODES = (VERIFY_CA, "VERIFY_IDENTITY")
 
 
 class Address(NamedTuple):
@@ -48,6 +54,8 @@ class Address(NamedTuple):
         user: Name of the user.
         database: Name of the database; empty for none.
         tls: Files for TLS, by ``ssl_ca``, ``ssl_cert`` and ``ssl_key``.
+        checks_name: Whether the name in the server's certificate has to be that of the host, if
+            there are such files.
     """
 
     host: str
@@ -55,6 +63,7 @@ class Address(NamedTuple):
     user: str
     database: str
     tls: Mapping[str, str]
+    checks_name: bool = True
 
     @property
     def server(self) -> str:
@@ -77,17 +86,19 @@ def parse_address(dsn: str) -> Address:
     except ValueError:
         url, port = urlsplit(""), 0
     tls = dict(parse_qsl(url.query))
-    other = set(tls) - {"ssl_ca", "ssl_cert", "ssl_key"}
+    mode = tls.pop("ssl_mode", _TLS_MODES[-1]).upper()
+    other = [*sorted(set(tls) - set(_TLS_FILES)), *({mode} - set(_TLS_MODES))]
     if not url.hostname or not url.username or other:
-        what = f"the option `{min(other)}`, which is not known" if other else "no host or no user"
+        what = f"the option `{other[0]}`, which is not known" if other else "no host or no user"
         message = f"`snapshot.dsn` of MariaDB or MySQL has {what}, or is not an address."
         hint = (
             "Write `mariadb://user@host:3306/database`, with `?ssl_ca=<file>` for TLS; the options "
-            "are ssl_ca, ssl_cert and ssl_key."
+            f"are {', '.join(_TLS_FILES)} and ssl_mode, which is {' or '.join(_TLS_MODES)}."
         )
         raise InputError(message, hint, field="snapshot.dsn")
     database = unquote(url.path.strip("/"))
-    return Address(url.hostname, port, unquote(url.username), database, tls)
+    user = unquote(url.username)
+    return Address(url.hostname, port, user, database, tls, checks_name=mode != VERIFY_CA)
 
 
 def server_id_of(connector: str) -> int:
@@ -121,11 +132,27 @@ def connect(address: Address, source: str) -> pymysql.Connection[Cursor]:
         source: Name of the file source, for messages.
 
     Raises:
-        InputError: The server refuses the login or the database.
+        InputError: The server refuses the login or the database, its certificate is not one that
+            ``dsn`` accepts, or a package is missing by which a password is encrypted.
         UnavailableError: The server does not answer.
     """
+    for option, file in address.tls.items():
+        if not Path(file).is_file():
+            message = f"`{option}={file}` of `snapshot.dsn` is no file."
+            hint = f"Correct the path, or put the file there; it is looked for in {Path.cwd()}."
+            raise InputError(message, hint, source=source, file=file)
     try:
         return _connect(address)
+    except RuntimeError as error:
+        # By the package that pymysql[rsa] installs.
+        message = f"Connecting to the database {address.server} without TLS failed: {error}."
+        hint = (
+            "Install it where this command ran: `pip install 'hybrid-backfill[mariadb]'`; or let "
+            "the server offer TLS, over which the password is sent as it is."
+        )
+        raise InputError(
+            message, hint, source=source, server=address.server, extra="mariadb"
+        ) from None
     except (pymysql.MySQLError, OSError) as error:
         message = f"Connecting to the database {address.server} failed: {text_of(error)}."
         if is_lost(error):
@@ -138,7 +165,28 @@ def connect(address: Address, source: str) -> pymysql.Connection[Cursor]:
             "Correct database and user in `snapshot.dsn`, or set the environment variable "
             f"{PASSWORD_VARIABLE} to the password."
         )
+        if _is_of_tls(error):
+            hint = (
+                "Name the file of the authority that signed the server's certificate in "
+                "`snapshot.dsn`, `?ssl_ca=<file>`. If the certificate has another name than the "
+                f"host, as those that MySQL makes itself, add `&ssl_mode={VERIFY_CA}`, which "
+                "accepts any name in a certificate of this authority."
+            )
         raise InputError(message, hint, source=source, server=address.server) from None
+
+
+def needs_public_key(address: Address) -> bool:
+    """Return whether a client has to ask the server for the key that encrypts its password.
+
+    So it is with MySQL where the login is not over TLS.
+
+    Raises:
+        InputError, UnavailableError: As :func:`connect`.
+    """
+    with connect(address, "snapshot") as connection:
+        [(_, cipher)] = ask(connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+        [(version,)] = ask(connection, "SELECT version()")
+    return not cipher and "mariadb" not in str(version).lower()
 
 
 def ask(connection: pymysql.Connection[Cursor], query: str, *values: object) -> list[Any]:
@@ -182,6 +230,8 @@ def connect_raw(address: Address) -> pymysql.Connection[Cursor]:
 
 def is_lost(error: Exception) -> bool:
     """Return whether a statement failed because the connection or the server is gone."""
+    if _is_of_tls(error):
+        return False
     if isinstance(error, pymysql.MySQLError):
         code = error.args[0] if error.args else None
         # The driver has no number for what it finds out by itself, as a connection that is closed.
@@ -220,7 +270,16 @@ def _connect(address: Address, **more: Any) -> pymysql.Connection[Cursor]:
     return connection
 
 
+def _is_of_tls(error: Exception) -> bool:
+    """Return whether a server has no TLS, or a certificate that is not accepted."""
+    cause = getattr(error, "original_exception", error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return True
+    return isinstance(error, pymysql.MySQLError) and error.args[0] == CR.CR_SSL_CONNECTION_ERROR
+
+
 def _tls(address: Address) -> dict[str, Any]:
     if not address.tls:
         return {}
-    return {**address.tls, "ssl_verify_cert": True, "ssl_verify_identity": True}
+    checks = {"ssl_verify_cert": True, "ssl_verify_identity": address.checks_name}
+    return {**address.tls, **checks}

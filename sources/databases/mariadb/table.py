@@ -57,7 +57,7 @@ def open_table(table: CapturedTable) -> Iterator[MariaDbTable]:
         connection = opened.enter_context(connect(address, table.source))
         variables = server_variables(connection)
         check_log(connection, table, variables)
-        key = check_table(connection, table)
+        key = check_table(connection, table, variables)
         columns, warnings = read_columns(connection, table, key)
         require_reader(connection, table)
         yield MariaDbTable(table, address, Inspected(variables, columns, key, warnings), opened)

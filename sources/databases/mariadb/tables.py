@@ -8,32 +8,33 @@ from sources.common.optional import needs_extra
 from sources.databases.captured_table import DatabaseTable
 from sources.databases.mariadb.checks import column_of
 from sources.databases.mariadb.columns import Column, declared_type
+from sources.databases.mariadb.keys import key_of
 from sources.databases.mariadb.server import ask, connect, parse_address, text_of
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A pipeline that captures tables of MariaDB or MySQL"):
     from pymysql import Connection, MySQLError
+    from pymysql.constants import ER
     from pymysql.cursors import Cursor
 
 _SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys')"
 # Kinds that can't be captured are listed, too, so that they are refused by name.
 _NAMES = (
     "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type IN "
-    f"('BASE TABLE', 'SYSTEM VERSIONED') AND table_schema NOT IN {_SYSTEM} ORDER BY 1, 2"
+    f"('BASE TABLE', 'SYSTEM VERSIONED') AND table_schema NOT IN {_SYSTEM} "
+    "AND table_schema NOT LIKE %s ORDER BY 1, 2"
 )
 _COLUMNS = (
     "SELECT column_name, data_type, column_type, is_nullable, column_default, collation_name, "
     "extra REGEXP '(VIRTUAL|STORED|PERSISTENT) GENERATED' FROM information_schema.columns "
     "WHERE table_schema = BINARY %s AND table_name = BINARY %s ORDER BY ordinal_position"
 )
-_KEY = (
-    "SELECT column_name FROM information_schema.statistics WHERE index_name = 'PRIMARY' "
-    "AND table_schema = BINARY %s AND table_name = BINARY %s ORDER BY seq_in_index"
-)
 
 
 def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTable]:
     """Return the tables of a server with the columns and keys that a pipeline declares.
+
+    Those of a database whose name has a dot can't be named, and are left out.
 
     Args:
         dsn: How the database is reached, as ``snapshot.dsn``.
@@ -46,12 +47,25 @@ def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTabl
     address = parse_address(dsn)
     with connect(address, "database") as connection:
         try:
-            names = [f"{schema}.{table}" for schema, table in ask(connection, _NAMES)]
-            return [describe_table(connection, name) for name in names if is_wanted(name)]
+            # In `a.b.c` the database is `a`.
+            names = [f"{schema}.{table}" for schema, table in ask(connection, _NAMES, "%.%")]
+            wanted = filter(is_wanted, names)
+            found = (_described(connection, name) for name in wanted)
+            return [each for each in found if each is not None]
         except MySQLError as error:
             message = f"The database {address.server} does not list its tables: {text_of(error)}."
             hint = "Grant the user of `database.dsn` SELECT on the tables, and repeat the command."
             raise InputError(message, hint, server=address.server) from None
+
+
+def _described(connection: Connection[Cursor], table: str) -> DatabaseTable | None:
+    """Return columns and key of a table; None if it was dropped meanwhile."""
+    try:
+        return describe_table(connection, table)
+    except MySQLError as error:
+        if error.args[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
+            return None
+        raise
 
 
 def describe_columns(connection: Connection[Cursor], table: str) -> dict[str, Column]:
@@ -84,7 +98,6 @@ def describe_table(connection: Connection[Cursor], table: str) -> DatabaseTable:
     Raises:
         pymysql.MySQLError: The server refuses, or the connection ended.
     """
-    schema, _, name = table.partition(".")
     columns: dict[str, str] = {}
     left_out: dict[str, str] = {}
     for column, is_generated in _columns_of(connection, table):
@@ -98,5 +111,4 @@ def describe_table(connection: Connection[Cursor], table: str) -> DatabaseTable:
             )
         else:
             columns[column.name] = found
-    key = [str(column) for (column,) in ask(connection, _KEY, schema, name)]
-    return DatabaseTable(table, columns, key, left_out)
+    return DatabaseTable(table, columns, key_of(connection, table), left_out)

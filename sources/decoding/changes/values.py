@@ -122,13 +122,13 @@ def _is_geometry(raw: Any) -> bool:
 
 
 def _integer(raw: Any, encoding: Encoding) -> Any:
-    """Convert the bits of MariaDB and MySQL, which begin with the lowest, to a number.
+    """Convert the bits of MariaDB and MySQL to a number; other values are left as they are."""
+    return _of_bits(raw) if encoding.name == _BITS and isinstance(raw, str | bytes) else raw
 
-    Values of other types are left as they are.
-    """
-    if encoding.name == _BITS and isinstance(raw, str | bytes):
-        return int.from_bytes(_bytes(raw), "little")
-    return raw
+
+def _of_bits(raw: str | bytes) -> int:
+    """Convert bits, which begin with the lowest, to a number."""
+    return int.from_bytes(_bytes(raw), "little")
 
 
 def _text(raw: Any, encoding: Encoding) -> Any:
@@ -231,6 +231,8 @@ def _decimal(raw: Any, encoding: Encoding) -> Decimal | int:
     Raises:
         BadValue: The value is not a finite decimal, or base64 without a known scale.
     """
+    if encoding.name == _BITS and isinstance(raw, str | bytes):
+        return _of_bits(raw)
     if isinstance(raw, dict) and raw.keys() == {"scale", "value"}:
         # io.debezium.data.VariableScaleDecimal, for a numeric column without a scale.
         return _unscaled(raw["value"], raw["scale"])

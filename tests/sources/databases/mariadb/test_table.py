@@ -362,6 +362,7 @@ ALL_TYPES = {
     "single": ("float", "float"),
     "flag": ("bit(1)", "boolean"),
     "bits": ("bit(9)", "bigint"),
+    "wide": ("bit(64)", "decimal(20,0)"),
     "year": ("year", "int"),
     "day": ("date", "date"),
     "moment": ("datetime(6)", "timestamp"),
@@ -379,7 +380,7 @@ def test_tables_are_found_with_types_that_their_snapshots_take(case: Case) -> No
     case.execute(
         f"CREATE TABLE t (b int, a varchar(9), {declared}, own uuid, digits decimal(60,2), "
         "odd enum('a,b'), twice int AS (b * 2) STORED, PRIMARY KEY (b, a))",
-        "INSERT INTO t (a, b, tiny) VALUES ('x', 1, 7)",
+        "INSERT INTO t (a, b, tiny, wide) VALUES ('x', 1, 7, ~0)",
         "CREATE TABLE bare (n int)",
         "CREATE VIEW v AS SELECT * FROM t",
     )
@@ -394,7 +395,7 @@ def test_tables_are_found_with_types_that_their_snapshots_take(case: Case) -> No
     table = replace(case.table("t", found.columns), ignored=list(found.left_out))
     with open_table(table) as opened:
         [row] = read(opened)
-    assert (row["b"], row["tiny"]) == (1, 7)
+    assert (row["b"], row["tiny"], row["wide"]) == (1, 7, 2**64 - 1)
 
 
 def test_tables_that_share_a_snapshot_are_read_as_of_one_point_in_time(case: Case) -> None:

@@ -185,6 +185,31 @@ def test_a_double_that_json_can_only_write_as_text_is_that_double(text: str) -> 
     assert repr(found) == repr({"one": expected, "other": expected, "many": [expected, None, 1.5]})
 
 
+def test_the_largest_float_is_one_in_its_shortest_digits() -> None:
+    declared = source(schema={"one": "float"})
+    document = envelope()
+
+    def of(number: float) -> Any:
+        document["after"] = {"one": number}
+        return pa.scalar(read(document, declared)["one"], pa.float32()).as_py()
+
+    largest = 3.4028234663852886e38
+    assert (of(3.4028235e38), of(-3.4028235e38)) == (largest, -largest)
+    with pytest.raises(BadValue, match=r"3\.4028236e\+38 is not a valid float"):
+        of(3.4028236e38)
+
+
+def test_64_bits_are_a_decimal_or_a_number_below_2_to_the_63() -> None:
+    bits = {"type": "bytes", "name": "io.debezium.data.Bits", "parameters": {"length": "64"}}
+    fields = [{"field": name, **bits} for name in ("wide", "narrow")]
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    document = envelope()
+    document["after"] = {"wide": "//////////8=", "narrow": "BQAAAAAAAAA="}
+    declared = source(schema={"wide": "decimal(20,0)", "narrow": "bigint"})
+    found = read({"schema": schema, "payload": document}, declared)
+    assert found == {"wide": 2**64 - 1, "narrow": 5}
+
+
 @examples(100)
 @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 30))
 def test_a_decimal_of_any_size_is_exact(unscaled: int, scale: int) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from orchestration import snapshots
-from sources.config.table_template import FoundTable, Template, pipeline_name
-from sources.errors import HybridError, UnavailableError
+from sources.config.table_names import pipeline_name
+from sources.config.table_template import FoundTable, Template
+from sources.errors import HybridError, InputError, UnavailableError
 
 
 class FoundTables(NamedTuple):
@@ -49,14 +50,25 @@ def find(template: Template) -> FoundTables:
         template: The file with `tables`.
 
     Raises:
-        InputError: The database refuses the login, or what the template makes is not valid.
+        InputError: The database refuses the login, or what the template makes of each new table is
+            not valid; one alone is refused, and holds up no other.
         UnavailableError: The database does not answer.
         StateError: A file can't be written.
     """
     found, made = _look(template)
+    invalid: dict[str, InputError] = {}
     for table in made:
-        template.write(table)
-    return found
+        try:
+            template.write(table)
+        except InputError as error:
+            invalid[table.name] = error
+    if not invalid:
+        return found
+    if len(invalid) == len(made) and not found.known:
+        raise next(iter(invalid.values()))
+    refused = {name: str(error).rstrip(".") for name, error in invalid.items()}
+    added = [name for name in found.added if name not in invalid]
+    return found._replace(added=added, refused={**found.refused, **refused})
 
 
 def look(template: Template) -> FoundTables:

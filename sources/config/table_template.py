@@ -9,7 +9,7 @@ in it is made from the template again, whenever a command is run on that.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,13 @@ from sources.config.loader import (
 )
 from sources.config.pipeline import Pipeline
 from sources.config.snapshot import SnapshotOptions
+from sources.config.table_names import (
+    file_part,
+    folder_part,
+    pipeline_name,
+    table_of_file,
+    topic_part,
+)
 from sources.errors import InputError
 
 _INCLUDE = {"_position": "position", "_committed_at": "committed_at", "_deleted": "deleted"}
@@ -144,16 +151,17 @@ class Template:
 
     def file_of(self, table: str) -> Path:
         """Return the pipeline's file of a table, whether or not it exists."""
-        return self.path.with_name(f"{self.path.stem}.{table}{_ENDING}")
+        return self.path.with_name(f"{self.path.stem}.{file_part(table)}{_ENDING}")
 
     def tables(self) -> list[str]:
         """Return the tables for which there is a file, sorted, as ``schema.table``."""
         start = f"{self.path.stem}."
-        found = []
+        found: list[str] = []
         for file in self.path.parent.glob(f"*{_ENDING}"):
-            table = file.name.removeprefix(start).removesuffix(_ENDING)
-            is_named = file.name.startswith(start) and table.count(".") == 1
-            if is_named and file.read_text().startswith(WRITTEN):
+            table = table_of_file(file.name.removeprefix(start).removesuffix(_ENDING))
+            if table is None or not file.name.startswith(start):
+                continue
+            if file.read_text().startswith(WRITTEN):
                 found.append(table)
         return sorted(found)
 
@@ -196,6 +204,8 @@ class Template:
         Args:
             table: The table as it is in the database.
         """
+        if "${" in table.name:
+            return "its name has `${`, which stands for an environment variable here: exclude it"
         made = _merged(self._document, self.declared.tables.overrides.get(table.name, {}))
         if (table.key and set(table.key) <= set(table.columns)) or "key" in made["sink"]:
             return None
@@ -209,8 +219,8 @@ class Template:
         made = _merged(self._document, self.declared.tables.overrides.get(table.name, {}))
         schema, _, name = table.name.partition(".")
 
-        def placed(text: str) -> str:
-            return text.replace("{schema}", schema).replace("{table}", name)
+        def placed(text: str, part: Callable[[str], str] = folder_part) -> str:
+            return text.replace("{schema}", part(schema)).replace("{table}", part(name))
 
         changes = dict(made.get("changes", {}))
         sink = {**_MERGED, "key": table.key, **made["sink"]}
@@ -250,7 +260,7 @@ class Template:
                     **changes,
                     "name": "changes",
                     "type": "kafka",
-                    "topic": placed(made["topic"]),
+                    "topic": placed(made["topic"], topic_part),
                     "format": "debezium",
                     "table": table.name,
                     "schema": {n: kind for n, kind in types.items() if n not in ignored},
@@ -261,16 +271,6 @@ class Template:
             "sink": {**sink, "path": placed(sink["path"])},
             "spark": share,
         }
-
-
-def pipeline_name(name: str, table: str) -> str:
-    """Return the name of a table's pipeline: lower case letters, digits and underscores.
-
-    Args:
-        name: Name of the whole.
-        table: ``schema.table``.
-    """
-    return re.sub(r"[^a-z0-9]+", "_", f"{name}_{table}".lower()).strip("_")
 
 
 def is_template(path: Path) -> bool:

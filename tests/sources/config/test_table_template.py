@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from sources.config.loader import load_pipeline
-from sources.config.table_template import FoundTable, Template, is_template, pipeline_name
+from sources.config.table_template import FoundTable, Template, is_template
 from sources.errors import InputError
 
 SHOP: dict[str, Any] = {
@@ -135,5 +135,42 @@ def test_a_template_is_no_pipeline_itself(tmp_path: Path) -> None:
         made.load("public.x")
 
 
-def test_names_of_pipelines(tmp_path: Path) -> None:
-    assert pipeline_name("shop", "My Schema.Order-Lines") == "shop_my_schema_order_lines"
+@pytest.mark.parametrize(
+    ("table", "topic"),
+    [
+        ("Order Lines", "Order_Lines"),
+        ("größe", "gr__e"),
+        ("日本", "__"),
+        ("😀", "__"),
+        ('it\'s "x"', "it_s__x_"),
+        ("back`tick", "back_tick"),
+        ("a.b", "a.b"),
+        ("r/s", "r_s"),
+        ("p*q", "p_q"),
+        ("100%", "100_"),
+        ("[x]", "_x_"),
+        ("..", ".."),
+        ("tab\t", "tab_"),
+        ("%2F", "_2F"),
+    ],
+)
+def test_any_name_of_a_table_makes_a_pipeline_that_is_found_again(
+    tmp_path: Path, table: str, topic: str
+) -> None:
+    made = template(tmp_path)
+    name = f"public.{table}"
+    loaded = made.write(FoundTable(name, {"id": "bigint"}, ["id"], []))
+    assert loaded.pipeline.topics[0].topic == f"shop.public.{topic}"
+    assert loaded.path.parent == tmp_path
+    assert Path(loaded.target.url).parent == tmp_path / "lake/public"
+    assert made.tables() == [name]
+    again = made.load(name).pipeline
+    assert again.topics[0].changes is not None
+    assert again.topics[0].changes.table == name
+
+
+def test_a_name_that_would_be_replaced_by_an_environment_variable_is_refused(
+    tmp_path: Path,
+) -> None:
+    odd = FoundTable("public.${HOME}", {"id": "bigint"}, ["id"], [])
+    assert "stands for an environment variable" in str(template(tmp_path).lacks(odd))

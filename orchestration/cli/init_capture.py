@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 import yaml
 
 from sources.common.fields import check_name
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.snapshot import kind_of
+from sources.config.table_names import pipeline_name, topic_part
 from sources.databases.captured_table import DatabaseTable, require_key
 from sources.errors import InputError
 
@@ -36,6 +38,19 @@ set -e
 {commands}
 """
 _PARTITIONS = 3
+_FOREVER = -1
+
+
+class Topic(NamedTuple):
+    """A topic to create.
+
+    Attributes:
+        partitions: Number of its partitions.
+        retention_ms: How long it keeps records, in milliseconds; -1 for ever.
+    """
+
+    partitions: int
+    retention_ms: int = _FOREVER
 
 
 @dataclass(frozen=True)
@@ -99,9 +114,20 @@ class CapturedKind(ABC):
     def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
         """Return the connector's configuration, without what is common to all kinds."""
 
-    def topics(self, options: CaptureOptions) -> dict[str, int]:
-        """Return the topics to create, and the number of their partitions."""
-        return {f"{options.name}.{table}": _PARTITIONS for table in options.tables}
+    def topics(self, options: CaptureOptions) -> dict[str, Topic]:
+        """Return the topics to create, by name."""
+        return {topic_of(options, table): Topic(_PARTITIONS) for table in options.tables}
+
+
+def topic_of(options: CaptureOptions, table: str) -> str:
+    """Return the name that Debezium gives to the topic of a table.
+
+    Args:
+        options: Options of the starter.
+        table: ``schema.table``, or ``database.table``.
+    """
+    schema, _, name = table.partition(".")
+    return f"{options.name}.{topic_part(schema)}.{topic_part(name)}"
 
 
 def start_capture(
@@ -136,6 +162,10 @@ def start_capture(
             for name, why in table.left_out.items()
         ]
     names = _pipeline_names(tables)
+    if twice := [name for name in names if names.count(name) > 1]:
+        message = f"Two of the tables would have a pipeline of the name `{twice[0]}`."
+        hint = "Start each of them by itself, in a folder of its own; nothing was written."
+        raise InputError(message, hint, value=twice[0])
     made = {
         folder / f"{name}.yaml": _pipeline(kind, name, table, options)
         for name, table in zip(names, tables, strict=True)
@@ -183,9 +213,9 @@ def _kind(options: CaptureOptions) -> CapturedKind:
 
 def _pipeline_names(tables: Sequence[DatabaseTable]) -> list[str]:
     """Return a name for each table's pipeline: the table's, with its schema if two are the same."""
-    short = [table.name.partition(".")[2].lower() for table in tables]
+    short = [pipeline_name("", table.name.partition(".")[2]) for table in tables]
     return [
-        name if short.count(name) == 1 else table.name.replace(".", "_").lower()
+        name if name[:1].isalpha() and short.count(name) == 1 else pipeline_name("", table.name)
         for name, table in zip(short, tables, strict=True)
     ]
 
@@ -207,7 +237,7 @@ def _pipeline(kind: CapturedKind, name: str, table: DatabaseTable, options: Capt
             {
                 "name": "changes",
                 "type": "kafka",
-                "topic": f"{options.name}.{table.name}",
+                "topic": topic_of(options, table.name),
                 "bootstrap_servers": options.servers,
                 "format": "debezium",
                 "table": table.name,
@@ -240,7 +270,7 @@ def _connector(kind: CapturedKind, options: CaptureOptions, tables: Sequence[Dat
         # https://kafka.apache.org/documentation/#connect_configproviders: an EnvVarConfigProvider.
         "database.password": f"${{env:{kind.password}}}",
         "topic.prefix": options.name,
-        "table.include.list": ",".join(table.name for table in tables),
+        "table.include.list": ",".join(_as_pattern(table.name) for table in tables),
         "snapshot.mode": "no_data",
         "skipped.operations": "none",
         "key.converter": converter,
@@ -251,12 +281,18 @@ def _connector(kind: CapturedKind, options: CaptureOptions, tables: Sequence[Dat
     return json.dumps({"name": options.name, "config": config}, indent=2) + "\n"
 
 
+def _as_pattern(table: str) -> str:
+    """Return the name of a table as Debezium's lists of regular expressions take it."""
+    return "".join(each if each.isalnum() or each in "._" else f"\\{each}" for each in table)
+
+
 def _topics(kind: CapturedKind, options: CaptureOptions) -> str:
     """Return the script that creates the topics."""
     commands = [
         f"kafka-topics.sh --bootstrap-server {shlex.quote(options.brokers)} --create "
-        f"--if-not-exists --topic {shlex.quote(topic)} --partitions {partitions} "
-        "--replication-factor 1 --config retention.ms=-1 --config cleanup.policy=delete"
-        for topic, partitions in kind.topics(options).items()
+        f"--if-not-exists --topic {shlex.quote(name)} --partitions {topic.partitions} "
+        f"--replication-factor 1 --config retention.ms={topic.retention_ms} "
+        "--config cleanup.policy=delete"
+        for name, topic in kind.topics(options).items()
     ]
     return _TOPICS.format(commands="\n".join(commands))

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from orchestration.cli.init_capture import CapturedKind, CaptureOptions
+from orchestration.cli.init_capture import CapturedKind, CaptureOptions, Topic
 from sources.databases.captured_table import DatabaseTable
-from sources.databases.mariadb.server import PASSWORD_VARIABLE, parse_address, server_id_of
+from sources.databases.mariadb.server import (
+    PASSWORD_VARIABLE,
+    needs_public_key,
+    parse_address,
+    server_id_of,
+)
 from sources.databases.mariadb.tables import find_tables
 from sources.errors import InputError
+
+# Nobody reads old ones.
+_HEARTBEATS_MS = 3_600_000
 
 
 class MariaDb(CapturedKind):
@@ -42,9 +50,13 @@ class MariaDb(CapturedKind):
         )
         return [found[name] for name in options.tables], [] if options.connect else [unknown]
 
-    def topics(self, options: CaptureOptions) -> dict[str, int]:
-        """Return the topic of statements, too, whose records have an order."""
-        return {options.name: 1, **super().topics(options)}
+    def topics(self, options: CaptureOptions) -> dict[str, Topic]:
+        """Return the topic of statements, too, whose records have an order, and of heartbeats."""
+        return {
+            options.name: Topic(1),
+            f"__debezium-heartbeat.{options.name}": Topic(1, _HEARTBEATS_MS),
+            **super().topics(options),
+        }
 
     def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
         """Return what Debezium's connector needs besides the topics."""
@@ -52,11 +64,13 @@ class MariaDb(CapturedKind):
         address = parse_address(options.dsn)
         is_mysql = options.dsn.startswith("mysql:")
         kind = "mysql.MySqlConnector" if is_mysql else "mariadb.MariaDbConnector"
+        login = {"driver.allowPublicKeyRetrieval": "true"} if needs_public_key(address) else {}
         return {
             "connector.class": f"io.debezium.connector.{kind}",
             "database.hostname": address.host,
             "database.port": str(address.port),
             "database.user": address.user,
+            **login,
             "database.server.id": str(server_id_of(options.name)),
             "schema.history.internal.kafka.bootstrap.servers": options.brokers,
             "schema.history.internal.kafka.topic": f"{options.name}.history",

@@ -78,7 +78,11 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     ] = None,
     mariadb: Annotated[
         str | None,
-        typer.Option(help="MariaDB or MySQL to capture, such as `mariadb://reader@db:3306/shop`."),
+        typer.Option(
+            "--mariadb",
+            "--mysql",
+            help="MariaDB or MySQL to capture, such as `mysql://reader@db:3306/shop`.",
+        ),
     ] = None,
     tables: Annotated[
         list[str] | None,
@@ -98,14 +102,17 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     given = [each for each in (files, postgres, mariadb) if each is not None]
     if len(given) != 1:
         message = (
-            "Name either the files of history, `--files`, or a database, `--postgres` or "
-            "`--mariadb`."
+            "Name either the files of history, `--files`, or a database, `--postgres`, "
+            "`--mariadb` or `--mysql`."
         )
         raise typer.BadParameter(message)
     from sources.config.snapshot import kind_of
 
     if mariadb is not None and kind_of(mariadb) != "mariadb":
-        message = "`--mariadb` takes an address such as `mariadb://reader@db:3306/shop`."
+        message = (
+            "`--mariadb` takes an address such as `mariadb://reader@db:3306/shop`; `--mysql` is "
+            "the same option, for `mysql://reader@db:3306/shop`."
+        )
         raise typer.BadParameter(message)
     if files is None:
         listed = [each.strip() for table in tables or [] for each in table.split(",")]

@@ -13,6 +13,7 @@ from orchestration.database_log import SETTLED_S, DatabaseLog
 from sources.common.counting import counted
 from sources.config.kafka_source import KafkaSource
 from sources.databases.replication_slot import watched_slot
+from sources.databases.table_watch import look_at_captured_table
 from sources.errors import RunError
 from sources.kafka.client import KafkaLog
 from sources.ledger import read_ledger
@@ -186,6 +187,7 @@ class ConnectorWait:
     """
 
     def __init__(self, context: PipelineContext) -> None:
+        self._context, self._is_looked_at = context, False
         options = watched_slot(context.loaded)
         self._log = None if options is None else DatabaseLog(options)
         self._quiet: tuple[object, float] | None = None
@@ -200,8 +202,17 @@ class ConnectorWait:
 
         Raises:
             RunError: No connector reads the slot, or it is missing or lost.
+            InputError: Something was done to the captured table that no change reports.
             UnavailableError: The database does not answer.
         """
+        is_behind = self._is_behind(waiting, beat)
+        if not is_behind and not self._is_looked_at:
+            # Statements of the log that was waited for are reported by now.
+            look_at_captured_table(self._context.loaded, self._context.generation)
+            self._is_looked_at = True
+        return is_behind
+
+    def _is_behind(self, waiting: int, beat: Heartbeat | None) -> bool:
         if self._log is None:
             return False
         unread = self._log.unread()

@@ -29,6 +29,7 @@ from sources.config.rate_limit import RateLimit, put_in_force, rate_of
 from sources.config.requirements import require_extras
 from sources.config.user_functions import load_function, require_transform
 from sources.databases.replication_slot import look_at_slot
+from sources.databases.table_watch import look_at_captured_table
 from sources.errors import InputError, RunError
 from sources.generations import generations
 from sources.hand_over import hand_over
@@ -323,8 +324,9 @@ def _require_ready_to_stream(context: PipelineContext, source: Source) -> None:
     require_belonging(context.loaded, context.generation)
     context.switch_state.require_turn(source.name)
     _require_ready(context, source)
-    # Nobody may have looked at the slot since the last run.
+    # Nobody may have looked at the slot and the table since the last run.
     look_at_slot(context.loaded, context.generation)
+    look_at_captured_table(context.loaded, context.generation)
 
 
 def _require_ready(context: PipelineContext, source: Source) -> None:

@@ -142,7 +142,10 @@ def _status(found: Status) -> Table:
             f"{lease.age_s:.0f} s ago (epoch {lease.epoch})."
         )
         table.caption = f"{table.caption}\n{held}" if table.caption else held
-    notes = [found.transform_changed, *(source.note for source in found.sources)]
+    unwatched = None
+    if found.table_unknown is not None:
+        unwatched = f"whether the captured table was altered is unknown: {found.table_unknown}"
+    notes = [found.transform_changed, unwatched, *(source.note for source in found.sources)]
     for note in filter(None, notes):
         before = f"{table.caption}\n" if table.caption else ""
         table.caption = f"{before}[yellow]Warning:[/] {escape(note)}"

@@ -15,7 +15,10 @@ from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms, span_ms
 from sources.config.loader import LoadedPipeline
+from sources.databases.altered_table import TableWatch
+from sources.databases.table_watch import EVERY_MS, observe_table
 from sources.errors import ErrorReport
+from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from spark_jobs.launch import process
 from spark_jobs.launch.record import last_launch
@@ -36,26 +39,34 @@ class Look(NamedTuple):
         now_ms: When it was looked at, in ms since 1970.
         slot: What was seen of the replication slot of the database's changes; None if none is
             declared.
-        refused: Why the next launch is refused, since checkpoint, state and target don't belong
-            together; None if they do.
+        table: What was seen of the captured table; None if there is none.
+        refused: Why the next launch is refused: checkpoint, state and target don't belong
+            together, or something was done to the captured table that no change reports. None if
+            it is not.
     """
 
     verdict: Verdict
     watch: Watch
     now_ms: int
     slot: SlotLook | None = None
+    table: TableWatch | None = None
     refused: ErrorReport | None = None
 
 
 def look_at_live(
-    loaded: LoadedPipeline, generation: Generation, found: SourceStatus | None = None
+    loaded: LoadedPipeline,
+    generation: Generation,
+    found: SourceStatus | None = None,
+    *,
+    table_older_ms: int = EVERY_MS,
 ) -> Look | None:
-    """Look at the live run, its topic or folder, and its replication slot; change nothing.
+    """Look at the live run, its topic or folder, its slot and its table; change nothing.
 
     Args:
         loaded: The pipeline.
         generation: Its state.
         found: Progress of the source that the live run reads; looked up if left out.
+        table_older_ms: The captured table is looked at if the last look is older, in ms.
 
     Returns:
         The verdict, and what is to be remembered; None if the live run was never requested.
@@ -115,7 +126,14 @@ def look_at_live(
         late=look_at_late_rows(loaded, generation, looked_ms),
         wrong_rows=_wrong_rows(loaded, generation),
     )
+    table = None
+    if slot is None or slot.seen.unknown is None:
+        # A database that does not answer is waited for once.
+        captured = PipelineContext(loaded, generation).loaded
+        table = observe_table(captured, generation, older_ms=table_older_ms)
     refused = find_refusal(loaded, generation)
+    if refused is None and table is not None and table.altered is not None:
+        refused = table.altered.error().report()
     verdict = with_refusal(judge(seen, expected, looked_ms), refused)
     down_ms = None
     if verdict.down is not None:
@@ -129,7 +147,7 @@ def look_at_live(
         "down_since_ms": down_ms,
         "restarts": restarts,
     }
-    return Look(verdict, watch.model_copy(update=changes), looked_ms, slot, refused)
+    return Look(verdict, watch.model_copy(update=changes), looked_ms, slot, table, refused)
 
 
 def _wrong_rows(loaded: LoadedPipeline, generation: Generation) -> int | None:

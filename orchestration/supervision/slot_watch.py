@@ -13,6 +13,7 @@ from typing import NamedTuple
 from orchestration.supervision.observation import SlotSeen
 from sources.common.positions import Record
 from sources.config.loader import LoadedPipeline
+from sources.databases.altered_table import TableWatch, keep_watch
 from sources.databases.replication_slot import (
     Slot,
     SlotGone,
@@ -109,6 +110,13 @@ def keep_slot(generation: Generation, look: SlotLook | None) -> None:
             keep_gone(generation, look.gone)
         if generation.read(_NAME, SlotWatch) != look.watch:
             generation.replace(_NAME, look.watch)
+
+
+def keep_table(generation: Generation, seen: TableWatch | None) -> None:
+    """Keep what a look saw of the captured table; a state that can't be written is no error."""
+    if seen is not None:
+        with contextlib.suppress(StateError):
+            keep_watch(generation, seen)
 
 
 def _after(before: SlotWatch, slot: Slot, looked_ms: int) -> SlotWatch:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from feeds.record import FeedStatus, feed_statuses
 from orchestration.supervision.belonging import find_refusal
 from orchestration.supervision.look import look_at_live
-from orchestration.supervision.slot_watch import keep_slot
+from orchestration.supervision.slot_watch import keep_slot, keep_table
 from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.verdict import Verdict
 from sources.config.loader import LoadedPipeline
@@ -43,8 +43,11 @@ class Status(BaseModel):
         own_healthy: The same of this generation alone.
         sources: Progress of each source, in order.
         live: Verdict on the live run; None if it was never requested.
-        refused: Why the next launch is refused, since checkpoint, state and target don't belong
-            together; None if they do.
+        refused: Why the next launch is refused: checkpoint, state and target don't belong
+            together, or something was done to the captured table that no change reports. None if
+            it is not.
+        table_unknown: Why it is not known whether something was done to the captured table that no
+            change reports; None if that is known, or there is none.
         transform_changed: Warning about a transform that changed under the checkpoint; None if
             none did.
         followed: Changes of the captured table's columns that this generation's runs followed.
@@ -66,6 +69,7 @@ class Status(BaseModel):
     sources: list[SourceStatus]
     live: Verdict | None = None
     refused: ErrorReport | None = None
+    table_unknown: str | None = None
     transform_changed: str | None = None
     followed: list[FollowedChange] = Field(default_factory=list)
     feeds: list[FeedStatus] = Field(default_factory=list)
@@ -99,16 +103,19 @@ def status(loaded: LoadedPipeline) -> Status:
     """Return the status of a pipeline, by a look at its state, its processes and its topic.
 
     A broker that does not answer is no error: the lag is then unknown. What is seen of the
-    replication slot is kept.
+    replication slot and of the captured table is kept.
 
     Raises:
         StateError: The state can't be read.
     """
     generation = loaded.open_generation(create=False)
     sources = [source_status(loaded, generation, source.name) for source in loaded.pipeline.sources]
-    found = None if generation is None else look_at_live(loaded, generation, sources[-1])
+    found = None
+    if generation is not None:
+        found = look_at_live(loaded, generation, sources[-1], table_older_ms=0)
     if generation is not None and found is not None:
         keep_slot(generation, found.slot)
+        keep_table(generation, found.table)
     live = None if found is None else found.verdict
     refused = None if found is None else found.refused
     if found is None and generation is not None:
@@ -139,6 +146,7 @@ def status(loaded: LoadedPipeline) -> Status:
         sources=sources,
         live=live,
         refused=refused,
+        table_unknown=None if found is None or found.table is None else found.table.unknown,
         transform_changed=None if generation is None else last_change(generation),
         followed=[] if generation is None else followed_columns(generation),
         lease=None if generation is None else seen_lease(generation),

@@ -15,7 +15,7 @@ from orchestration.requested_state import (
     write_watch,
 )
 from orchestration.supervision.look import Look, look_at_live
-from orchestration.supervision.slot_watch import keep_slot
+from orchestration.supervision.slot_watch import keep_slot, keep_table
 from orchestration.supervision.verdict import RED, Verdict
 from orchestration.supervision.webhook import post
 from sources.common.positions import iso, span_ms
@@ -62,6 +62,7 @@ def tick(loaded: LoadedPipeline) -> Tick | None:
     if generation is None or look is None:
         return None
     keep_slot(generation, look.slot)
+    keep_table(generation, look.table)
     watch, restart = decide(look, loaded.pipeline.supervision)
     # Before anything is done about it.
     write_watch(generation, watch)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
 
 from sources.common.database_snapshot import DatabaseSnapshot
+from sources.common.table_definition import TableDefinition
 from sources.errors import StateError
 
 V = TypeVar("V")
@@ -210,6 +211,7 @@ class EndPosition(Record):
         offsets: Records of the log that it holds, where its files carry offsets.
         sequence: Log position of the database snapshot that it is, such as a PostgreSQL LSN.
         snapshot: Which changes this snapshot contains, where known.
+        definition: The table in the database's catalog at this snapshot, where known.
         splits: Number of splits read.
         rows: Number of rows read, where the format records it.
 
@@ -224,6 +226,7 @@ class EndPosition(Record):
     offsets: HeldOffsets | None = None
     sequence: int | None = None
     snapshot: DatabaseSnapshot | None = None
+    definition: TableDefinition | None = None
     splits: int
     rows: int | None
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.fields import Declared
 from sources.common.positions import Offsets, Part, Record
+from sources.common.table_definition import TableDefinition
 from sources.decoding.record_columns import EnvelopePart
 from sources.errors import StateError
 from sources.storage.folder import Folder
@@ -136,6 +137,8 @@ class SnapshotManifest(Record):
         offsets: Log ends of the topic right before the first one was taken: every change that
             none of them sees comes later.
         done: Chunks that are written, by number.
+        definition: The table in the catalog when the first one was taken, or before; None if that
+            is not known.
     """
 
     table: str
@@ -144,6 +147,7 @@ class SnapshotManifest(Record):
     snapshots: list[DatabaseSnapshot]
     offsets: Offsets
     done: dict[int, Chunk]
+    definition: TableDefinition | None = None
 
     @property
     def missing(self) -> list[int]:

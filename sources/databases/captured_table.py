@@ -12,7 +12,10 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from sources.common.database_snapshot import DatabaseSnapshot
+from sources.common.table_definition import TableDefinition
+from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
 from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
 from sources.decoding.changes.added_columns import AddedColumn
@@ -176,6 +179,27 @@ class CapturedTable:
     truncates: bool = False
     exported: Exported | None = None
 
+    @classmethod
+    def of(cls, loaded: LoadedPipeline, source: FileSource, topic: KafkaSource) -> CapturedTable:
+        """Return the table that a pipeline declares.
+
+        Args:
+            loaded: The pipeline.
+            source: File source with a ``snapshot``.
+            topic: The topic of the table's changes.
+        """
+        assert source.snapshot is not None
+        assert topic.changes is not None  # the declaration refuses another topic
+        return cls(
+            source=source.name,
+            name=topic.changes.table,
+            options=source.snapshot,
+            columns=topic.value_columns,
+            ignored=topic.changes.ignored_columns,
+            sink=loaded.pipeline.sink,
+            truncates=topic.changes.follows_truncates,
+        )
+
     @property
     def is_merged(self) -> bool:
         """Whether the target has one row a key: a change may then be merged a second time."""
@@ -274,6 +298,10 @@ class OpenTable(Protocol):
     @property
     def warnings(self) -> Sequence[str]:
         """What the table's settings may cause later: sentences."""
+
+    @property
+    def definition(self) -> TableDefinition | None:
+        """What the catalog says of the table, at its snapshot or before; after :meth:`readers`."""
 
     def readers(self, count: int) -> Sequence[SnapshotReader]:
         """Take a snapshot of the database, which lasts as long as the table is open.

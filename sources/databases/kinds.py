@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from sources.common.database_snapshot import BinlogSnapshot, DatabaseSnapshot
+from sources.config.kafka_source import KafkaSource
 from sources.config.snapshot import SnapshotOptions, kind_of
+from sources.databases.altered_table import Names, TableWatch
 from sources.databases.captured_table import (
     CapturedTable,
     DatabaseTable,
@@ -146,6 +149,35 @@ def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
     from sources.databases.postgres import added_columns as postgres  # noqa: PLC0415
 
     return postgres.find_types(options, table)
+
+
+def look_at_table(
+    table: CapturedTable,
+    topic: KafkaSource,
+    names: Names,
+    before: TableWatch,
+    snapshot: DatabaseSnapshot,
+) -> TableWatch:
+    """Return what a look at a captured table sees; why it sees nothing, if the database refuses.
+
+    Args:
+        table: The table, and how its database is reached.
+        topic: The topic of its changes.
+        names: Names of its captured columns.
+        before: What the last look saw; its time is that of this one.
+        snapshot: What the snapshot of the table contains.
+
+    Raises:
+        HybridError: The database or the broker does not answer, or refuses.
+    """
+    if table.options.kind == "mariadb":
+        from sources.databases.mariadb import table_look as mariadb  # noqa: PLC0415
+
+        assert isinstance(snapshot, BinlogSnapshot)  # it was taken of this kind of database
+        return mariadb.look_at_table(table, topic, names, before, snapshot)
+    from sources.databases.postgres import table_look as postgres  # noqa: PLC0415
+
+    return postgres.look_at_table(table, names, before)
 
 
 def server_of(table: CapturedTable) -> str:

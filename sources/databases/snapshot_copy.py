@@ -76,17 +76,8 @@ class TableSnapshot:
                 "changes as the next source."
             )
             raise InputError(message, hint, source=source.name, field="snapshot")
-        assert topic.changes is not None  # the declaration refuses another topic
         self._topic: KafkaSource = topic
-        self._table = CapturedTable(
-            source=source.name,
-            name=topic.changes.table,
-            options=source.snapshot,
-            columns=topic.value_columns,
-            ignored=topic.changes.ignored_columns,
-            sink=loaded.pipeline.sink,
-            truncates=topic.changes.follows_truncates,
-        )
+        self._table = CapturedTable.of(loaded, source, topic)
         self._report = report
         self._folder = loaded.place(folder_of(source.patterns)).called("snapshot's folder")
         self._lock = threading.Lock()
@@ -141,6 +132,7 @@ class TableSnapshot:
                         snapshots=[],
                         offsets=self._log_end or {},
                         done={},
+                        definition=table.definition,
                     )
                 snapshots = list(manifest.snapshots)
                 # Earlier ones first: the first of all is the position of the whole.

@@ -203,6 +203,7 @@ def plan_files(
             offsets=held,
             sequence=source.sequence,
             snapshot=None if manifest is None else manifest.seen,
+            definition=None if manifest is None else manifest.definition,
             splits=found.splits,
             rows=_rows_read(pipeline, found),
         ),

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sources.common.counting import counted
+from sources.databases.altered_table import require_unaltered
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from spark_jobs.driver.collector import Collectors
@@ -87,12 +88,18 @@ def watch(
     Raises:
         StateError: A later launch was recorded meanwhile: this driver was taken for dead; or its
             lease could not be renewed. Or the target was changed by others, or taken away.
-        InputError: A quarantine table can't be written.
+        InputError: A quarantine table can't be written; or something was done to the captured
+            table that no change reports.
         StreamingQueryException: The query failed.
     """
     query = running.spark_query
+    captures = any(
+        source.snapshot is not None for source in running.declared.context.pipeline.sources
+    )
     try:
         while query.isActive and not (stop.is_set() or is_over()):
+            if captures:
+                require_unaltered(running.declared.generation)
             if not reporter.has_lease() and reporter.is_replaced():
                 source = running.declared.source.name
                 message = (

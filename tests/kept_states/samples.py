@@ -20,10 +20,18 @@ from sources.changed_columns.documents import (
 )
 from sources.common.database_snapshot import BinlogSnapshot, PostgresSnapshot
 from sources.common.positions import EndPosition, Record, TopicPartition
+from sources.common.table_definition import (
+    BinlogColumn,
+    BinlogDefinition,
+    PostgresColumn,
+    PostgresDefinition,
+    PostgresFile,
+)
 from sources.config.file_options import FileBatch
 from sources.config.rate_limit import CurrentRate, RateLimit
 from sources.config.snapshot import Chunk, SnapshotManifest
 from sources.cuts.barrier import Barrier, Crossing
+from sources.databases.altered_table import AlteredTable, TableWatch
 from sources.databases.replication_slot import SlotGone
 from sources.errors import ErrorReport
 from sources.planning.approval import Approval
@@ -50,6 +58,33 @@ _ERROR = ErrorReport(
     kind="RunError", message="It ended.", hint="Start it.", transient=True, fields={"topic": "t"}
 )
 _POSITION = Position(table="5e0c", number=7, commit="ab12", owner="g1-77aa", form="cd34")
+_IN_POSTGRES = PostgresDefinition(
+    oid="16400",
+    identity="d",
+    key=["id"],
+    columns={
+        "id": PostgresColumn(number=1, type="bigint", changed_by="700"),
+        "mood": PostgresColumn(number=2, type="mood", changed_by="700", labels={"16410": "sad"}),
+    },
+    files={
+        "16401": PostgresFile(
+            name="public.orders_1",
+            node="16402",
+            written_by="700",
+            attached_by="701",
+            attached_at=2,
+            is_empty=True,
+        )
+    },
+    horizon="710",
+)
+_IN_BINLOG = BinlogDefinition(
+    key=["id"],
+    columns={
+        "id": BinlogColumn(type="bigint", is_nullable=False),
+        "v": BinlogColumn(type="varchar(9)", charset="utf8mb4", is_generated=True),
+    },
+)
 _DROPPED = DroppedRows(batch_id=3, rows=2, watermark_ms=_AT, operators=["aggregate"])
 
 
@@ -155,6 +190,21 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
         ),
         SlotGone(slot="shop", at_ms=_AT, state="lost"),
         SlotWatch(slot="shop", idle_since_ms=_AT, unread_lsn=1000, unread_since_ms=_AT),
+        TableWatch(
+            looked_ms=_AT,
+            definition=_IN_POSTGRES,
+            stated=_IN_BINLOG,
+            statements=_ENDS,
+            unknown="no answer",
+            altered=AlteredTable(
+                table="shop.orders",
+                what="Table `shop.orders` of the database was dropped",
+                way="Begin a new generation.",
+                statement="DROP TABLE orders",
+                since_ms=_AT,
+                found_ms=_AT,
+            ),
+        ),
         *_of_snapshots(),
         StagedListing(batch=3),
         Discovery(number=1, files=files),
@@ -191,8 +241,9 @@ def _of_snapshots() -> Sequence[Record]:
             snapshots=[seen],
             offsets=_ENDS,
             done={0: Chunk(rows=99, snapshot=0), 1: Chunk(rows=1, snapshot=0)},
+            definition=definition,
         )
-        for seen in (postgres, binlog)
+        for seen, definition in ((postgres, _IN_POSTGRES), (binlog, _IN_BINLOG))
     ]
 
 

@@ -71,6 +71,32 @@ def check_log(
         InputError: Names the setting, its value, and what to set.
         pymysql.MySQLError: The server refuses, or the connection ended.
     """
+    check_settings(connection, table, variables)
+    if ask_with_right(connection, "XA RECOVER", table, "XA_RECOVER_ADMIN"):
+        message = (
+            "The database has transactions that are prepared and not committed (XA): their changes "
+            "are in the log, and no snapshot contains them."
+        )
+        hint = f"Commit them or roll them back (`XA RECOVER` lists them); {_AGAIN}"
+        raise InputError(message, hint, source=table.source, table=table.name)
+
+
+def check_settings(
+    connection: Connection[Cursor], table: CapturedTable, variables: Mapping[str, str]
+) -> None:
+    """Refuse settings of a server by which its binary log lacks changes of a table.
+
+    Asked before a snapshot, and again while its changes are followed.
+
+    Args:
+        connection: Open connection to the database.
+        table: The table.
+        variables: Those of :func:`server_variables`.
+
+    Raises:
+        InputError: Names the setting, its value, and what to set.
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
     for name, (needed, why) in _NEEDED.items():
         value = variables.get(name, needed)
         if value.upper() != needed:
@@ -91,13 +117,6 @@ def check_log(
             message = f"The server's binary log leaves out database `{schema}`."
             hint = f"Correct `binlog_do_db` and `binlog_ignore_db` of the server; {_AGAIN}"
             raise InputError(message, hint, source=table.source, table=table.name)
-    if ask_with_right(connection, "XA RECOVER", table, "XA_RECOVER_ADMIN"):
-        message = (
-            "The database has transactions that are prepared and not committed (XA): their changes "
-            "are in the log, and no snapshot contains them."
-        )
-        hint = f"Commit them or roll them back (`XA RECOVER` lists them); {_AGAIN}"
-        raise InputError(message, hint, source=table.source, table=table.name)
 
 
 def check_table(

@@ -6,12 +6,14 @@ https://kafka.apache.org/documentation/#connect_rest (``/status``, and ``/offset
 from __future__ import annotations
 
 import json
+import re
 import time
 import urllib.error
 import urllib.request
 from typing import Any, NamedTuple
 
 from sources.common.optional import needs_extra
+from sources.config.kafka_source import KafkaSource
 from sources.databases.captured_table import CapturedTable
 from sources.databases.mariadb.gtid import Gtid, parse_gtids
 from sources.databases.mariadb.server import ask
@@ -115,6 +117,52 @@ def ask_connector(url: str) -> ReadUpTo | str:
         return ReadUpTo(is_running, file, int(read[0]["pos"]), gtids)
     except (KeyError, TypeError, ValueError, IndexError):
         return "Kafka Connect's answer is not that of a connector of MariaDB or MySQL"
+
+
+def capture_of(table: CapturedTable, topic: KafkaSource) -> tuple[str | None, str | None]:
+    """Return the prefix of a connector's topics, and why it no longer captures a table.
+
+    Without a declared connector the prefix is told by the name of the topic of changes.
+
+    Args:
+        table: The table; its options may name the connector.
+        topic: The topic of its changes.
+
+    Returns:
+        The prefix, None if it is not known; and a predicate of the table, None if it is captured,
+        or that is not known.
+    """
+    ending, url = f".{table.name}", table.options.connector
+    named = topic.topic if isinstance(topic.topic, str) else ""
+    prefix = named.removesuffix(ending) if named.endswith(ending) else None
+    if url is None:
+        return prefix, None
+    try:
+        config = _get(f"{url.rstrip('/')}/config")
+    except (OSError, ValueError):
+        return prefix, None
+    prefix = str(config.get("topic.prefix") or prefix)
+    database, _ = table.parts
+    for field, name, is_wanted in (
+        ("database.include.list", database, True),
+        ("database.exclude.list", database, False),
+        ("table.include.list", table.name, True),
+        ("table.exclude.list", table.name, False),
+    ):
+        if (listed := config.get(field)) and _is_listed(name, str(listed)) is not is_wanted:
+            return prefix, f"is no longer captured: `{field}` of the connector is `{listed}`"
+    return prefix, None
+
+
+def _is_listed(name: str, listed: str) -> bool:
+    """Return whether one of a connector's regular expressions matches a name."""
+    # Anchored, in any case:
+    # https://debezium.io/documentation/reference/stable/connectors/mariadb.html
+    return any(
+        re.fullmatch(each.strip(), name, re.IGNORECASE)
+        for each in listed.split(",")
+        if each.strip()
+    )
 
 
 def has_heartbeats(url: str) -> bool:

@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 
 from sources.common.conversion import BadValue
 from sources.common.database_snapshot import BinlogSnapshot
+from sources.common.positions import Offsets
+from sources.common.table_definition import BinlogDefinition
 from sources.config.kafka_source import KafkaSource
 from sources.databases.captured_table import UnknownDefault
+from sources.databases.mariadb.definition import reported_definition
 from sources.databases.mariadb.gtid import parse_gtids
 from sources.decoding.changes.envelopes import AvroEnvelopes, Envelopes, JsonEnvelopes
 from sources.decoding.changes.positions import is_of_snapshot
@@ -21,16 +24,22 @@ from sources.kafka.client import KafkaLog
 
 
 class SchemaChange(NamedTuple):
-    """Definition of a table after a statement.
+    """A statement, and the definition that a table has after it.
 
     Attributes:
         statement: The statement, as it is in the binary log.
-        columns: Names of the table's columns; empty if it was dropped.
+        columns: Names of the table's columns; empty if it was dropped, and where the connector
+            reports no definition of it.
         is_read: Whether the connector read the definition from the server as it began, so that
             ``statement`` is none that changed the table.
         gtid: GTID of the statement, such as ``0-1-129``; empty if there is none.
         file: Number of the binary log's file.
         offset: Position in the file.
+        kind: What the statement did to the table: ``CREATE``, ``ALTER`` or ``DROP``; empty where
+            the connector reports no definition of it.
+        database: The database in which names without one are.
+        definition: The table after it; None if it was dropped, or is not reported.
+        at_ms: When it was executed, in ms since 1970.
     """
 
     statement: str
@@ -39,6 +48,10 @@ class SchemaChange(NamedTuple):
     gtid: str
     file: int
     offset: int
+    kind: str = ""
+    database: str = ""
+    definition: BinlogDefinition | None = None
+    at_ms: int = 0
 
     def is_in(self, snapshot: BinlogSnapshot) -> bool:
         """Return whether a snapshot was taken after it.
@@ -75,16 +88,34 @@ def read_schema_changes(source: KafkaSource, connector: str) -> list[SchemaChang
         InputError: There is no such topic, or the broker or the schema registry refuses.
         UnavailableError: The broker or the schema registry does not answer.
     """
+    statements, _ = read_statements(source, connector, {})
+    return [each for each in statements if each.kind]
+
+
+def read_statements(
+    source: KafkaSource, connector: str, starts: Offsets
+) -> tuple[list[SchemaChange], Offsets]:
+    """Return all statements that a connector reports, in order, and up to where they were read.
+
+    Args:
+        source: As for :func:`read_schema_changes`; definitions are those of its table.
+        connector: The connector's ``topic.prefix``.
+        starts: Where to begin; the topic's first record if left out.
+
+    Raises:
+        UnknownDefault, InputError, UnavailableError: As for :func:`read_schema_changes`.
+    """
     asked = {"topic": connector, "topic_pattern": None}
     log = KafkaLog(source.model_copy(update=asked))
-    starts, ends = log.log_start(), log.log_end()
-    holding = {each: starts[each] for each in starts if ends[each] > starts[each]}
-    if len(holding) > 1:
+    first, ends = log.log_start(), log.log_end()
+    if len([each for each in first if ends[each] > first[each]]) > 1:
         reason = (
             f"topic `{connector}`, where the connector reports statements, has several partitions "
             "with records, whose order is not known: create it with one partition"
         )
         raise UnknownDefault(reason)
+    begins = {each: max(first[each], starts.get(each, 0)) for each in first}
+    holding = {each: begin for each, begin in begins.items() if ends[each] > begin}
     captured = source.changes
     assert captured is not None  # only such a topic tells of new columns
     registry = captured.registry
@@ -101,22 +132,26 @@ def read_schema_changes(source: KafkaSource, connector: str) -> list[SchemaChang
         except BadValue as error:
             reason = f"topic `{connector}`, offset {record.offset}, can't be decoded: {error}"
             raise UnknownDefault(reason) from None
-        found += _changes_of(envelope, f'"{schema}"."{table}"')
-    return found
+        found.append(_change_of(envelope, f'"{schema}"."{table}"'))
+    return found, ends
 
 
-def _changes_of(envelope: Mapping[str, Any], table: str) -> list[SchemaChange]:
+def _change_of(envelope: Mapping[str, Any], table: str) -> SchemaChange:
+    """Return a statement, with the definition of a table if that is reported with it."""
     origin: Mapping[str, Any] = envelope["source"]
     changes: Sequence[Mapping[str, Any]] = envelope.get("tableChanges") or []
-    return [
-        SchemaChange(
-            statement=str(envelope.get("ddl") or ""),
-            columns=[str(column["name"]) for column in (each["table"] or {}).get("columns", [])],
-            is_read=is_of_snapshot(origin) or origin.get("snapshot") == "incremental",
-            gtid=str(origin.get("gtid") or ""),
-            file=int(str(origin["file"]).rpartition(".")[2]),
-            offset=int(origin["pos"]),
-        )
-        for each in changes
-        if each["id"] == table
-    ]
+    own = next((each for each in reversed(changes) if each["id"] == table), None)
+    described = None if own is None else own["table"]
+    definition = reported_definition(described) if described else None
+    return SchemaChange(
+        statement=str(envelope.get("ddl") or ""),
+        columns=[] if definition is None else [*definition.columns],
+        is_read=is_of_snapshot(origin) or origin.get("snapshot") == "incremental",
+        gtid=str(origin.get("gtid") or ""),
+        file=int(str(origin["file"]).rpartition(".")[2]),
+        offset=int(origin["pos"]),
+        kind="" if own is None else str(own["type"]),
+        database=str(envelope.get("databaseName") or origin.get("db") or ""),
+        definition=definition,
+        at_ms=int(origin.get("ts_ms") or 0),
+    )

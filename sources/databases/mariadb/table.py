@@ -11,6 +11,7 @@ import pyarrow as pa
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_schema
+from sources.common.table_definition import BinlogDefinition
 from sources.databases.captured_table import CapturedTable, Division, Exported
 from sources.databases.mariadb.begin import at_first_position, begin
 from sources.databases.mariadb.checks import (
@@ -22,6 +23,7 @@ from sources.databases.mariadb.checks import (
 from sources.databases.mariadb.chunks import divide, where
 from sources.databases.mariadb.columns import Column, expression, quoted, typed
 from sources.databases.mariadb.connector import require_reader
+from sources.databases.mariadb.definition import read_definition
 from sources.databases.mariadb.server import (
     Address,
     connect,
@@ -59,8 +61,11 @@ def open_table(table: CapturedTable) -> Iterator[MariaDbTable]:
         check_log(connection, table, variables)
         key = check_table(connection, table, variables)
         columns, warnings = read_columns(connection, table, key)
+        # Before the snapshot: what is altered in between is then found later.
+        definition = read_definition(connection, table.name)
         require_reader(connection, table)
-        yield MariaDbTable(table, address, Inspected(variables, columns, key, warnings), opened)
+        inspected = Inspected(variables, columns, key, warnings, definition)
+        yield MariaDbTable(table, address, inspected, opened)
 
 
 @contextmanager
@@ -101,12 +106,14 @@ class Inspected(NamedTuple):
         columns: The table's columns by name.
         key: Columns of its primary key.
         warnings: What the table's settings may cause later.
+        definition: The table in the catalog.
     """
 
     variables: Mapping[str, str]
     columns: Mapping[str, Column]
     key: Sequence[str]
     warnings: Sequence[str]
+    definition: BinlogDefinition | None
 
 
 class MariaDbTable:
@@ -120,6 +127,7 @@ class MariaDbTable:
 
     Attributes:
         warnings: What the table's settings may cause later.
+        definition: The table in the catalog.
     """
 
     def __init__(
@@ -131,7 +139,8 @@ class MariaDbTable:
     ) -> None:
         self._table = table
         self._address = address
-        self._variables, self._columns, self._key, self.warnings = inspected
+        self._variables, self._columns, self._key = inspected[:3]
+        self.warnings, self.definition = inspected.warnings, inspected.definition
         self._opened = opened
         self._readers: Sequence[MariaDbReader] = []
 

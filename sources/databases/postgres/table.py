@@ -12,6 +12,7 @@ import pyarrow as pa
 from sources.common.database_snapshot import DatabaseSnapshot, PostgresSnapshot
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_schema
+from sources.common.table_definition import PostgresDefinition
 from sources.databases.captured_table import (
     CapturedTable,
     Division,
@@ -20,6 +21,7 @@ from sources.databases.captured_table import (
 )
 from sources.databases.postgres.capture import require_capturable
 from sources.databases.postgres.checks import check_columns, check_publication, check_slot
+from sources.databases.postgres.definition import read_definition
 from sources.databases.postgres.rows import Database, selected
 from sources.databases.postgres.server import answers, server_of
 from sources.errors import InputError, RunError, UnavailableError
@@ -110,7 +112,10 @@ class PostgresTable:
 
     Attributes:
         warnings: The same.
+        definition: The table in the catalog, as its snapshot sees it; None before that is taken.
     """
+
+    definition: PostgresDefinition | None = None
 
     def __init__(
         self,
@@ -138,6 +143,12 @@ class PostgresTable:
             psycopg.Error: The database refuses, or the connection ends.
         """
         snapshot, exported, _ = self._table.exported or _export(self._connection)
+        if self._table.exported is not None:
+            self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            self._connection.execute(
+                sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(exported))
+            )
+        self.definition = read_definition(self._connection, self._table.name)
         # The driver takes a while to open a database: once for all readers.
         database = self._opened.enter_context(Database(self._conninfo))
         reader = PostgresReader(snapshot, exported, database, self._table, self._types)

@@ -19,6 +19,7 @@ from sources.config.loader import KeptDefinition
 from sources.config.rate_limit import CurrentRate
 from sources.config.snapshot import SnapshotManifest
 from sources.cuts.barrier import Barrier, Crossing
+from sources.databases.altered_table import TableWatch
 from sources.databases.replication_slot import SlotGone
 from sources.errors import StateError
 from sources.ledger import Ledger, SeamCount
@@ -96,6 +97,7 @@ KINDS: list[type[Record]] = [
     StagedListing,
     Switch,
     SwitchHolder,
+    TableWatch,
     RemovedFiles,
     TargetRecord,
     TopicRange,

@@ -1,0 +1,101 @@
+"""What a database's catalog says of a table: by it a table is told from what it became later.
+
+One class for each way in which databases describe tables. Neither needs a database to be compared.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Definition(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PostgresColumn(_Definition):
+    """A column in PostgreSQL's catalog.
+
+    Attributes:
+        number: Its number; columns are numbered as they are added, and a renamed one keeps its.
+        type: Its type with parameters, such as ``numeric(12,4)``.
+        changed_by: Transaction that wrote its entry in the catalog, an id of 32 bits.
+        labels: Labels of an enumeration, by their ids in the catalog; empty for other types.
+    """
+
+    number: int
+    type: str
+    changed_by: str
+    labels: dict[str, str] = {}
+
+
+class PostgresFile(_Definition):
+    """File of a table, or of a partition of it.
+
+    Attributes:
+        name: Name of the partition, ``schema.table``.
+        node: Number of the file: another one once something has emptied or rewritten it.
+        written_by: Transaction that wrote the entry with this number, an id of 32 bits.
+        attached_by: Transaction that made it a partition; empty for the table itself.
+        attached_at: Number of the command in this transaction.
+        is_empty: Whether no row was written to it since it got this number.
+    """
+
+    name: str
+    node: str
+    written_by: str
+    attached_by: str = ""
+    attached_at: int = 0
+    is_empty: bool = False
+
+
+class PostgresDefinition(_Definition):
+    """A table in PostgreSQL's catalog.
+
+    Attributes:
+        oid: Its id; another table has another one, whatever its name.
+        identity: Which columns updates and deletes carry (``pg_class.relreplident``).
+        key: Columns of its primary key, in order; empty without one.
+        columns: Its columns by name.
+        files: Files of the table and of its partitions that have rows, by id of the table.
+        horizon: All transactions before this one, an id of 32 bits, had ended.
+    """
+
+    oid: str
+    identity: str
+    key: list[str]
+    columns: dict[str, PostgresColumn]
+    files: dict[str, PostgresFile]
+    horizon: str
+
+
+class BinlogColumn(_Definition):
+    """A column in the catalog of MariaDB or MySQL.
+
+    Attributes:
+        type: Its type in lower case with parameters, such as ``decimal(12,4)``, without those that
+            only say how it is displayed.
+        charset: Character set of a text; empty for other types.
+        is_nullable: Whether it may be null.
+        is_generated: Whether the database computes it.
+    """
+
+    type: str
+    charset: str = ""
+    is_nullable: bool = True
+    is_generated: bool = False
+
+
+class BinlogDefinition(_Definition):
+    """A table in the catalog of MariaDB or MySQL.
+
+    Attributes:
+        key: Columns of its primary key, in order; empty without one.
+        columns: Its columns by name.
+    """
+
+    key: list[str]
+    columns: dict[str, BinlogColumn]
+
+
+TableDefinition = PostgresDefinition | BinlogDefinition
+"""What the catalog of a database of any kind says of a table."""

@@ -1,0 +1,154 @@
+"""What was done to a captured table that no change reports, and what a look at it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from pydantic import Field
+
+from sources.common.positions import Offsets, Part, Record, iso
+from sources.common.table_definition import TableDefinition
+from sources.decoding.changes.declared_table import DeclaredTable
+from sources.decoding.changes.renamed_columns import all_names
+from sources.errors import InputError
+from sources.state.generation import Generation
+
+_NAME = "run/table-watch.json"
+_ANEW = (
+    "Take a new snapshot into another folder, and begin a new generation with it: write another "
+    "`path` for the snapshot's files (in a file with `tables`: `snapshot` below "
+    "`overrides` of the table); then run `hybrid rerun P`. Readers see the old table until then."
+)
+_REDEFINED = (
+    "First correct `schema` and `sink.key` (in a file with `tables`: remove the table's own file, "
+    "and run `hybrid tables`)."
+)
+
+
+class AlteredTable(Part):
+    """Finding, kept in the state, that rows of a captured table changed without a change.
+
+    Attributes:
+        table: The table, ``schema.table`` or ``database.table``.
+        what: What was found, as a sentence.
+        way: What to do about it, as sentences.
+        statement: The statement, as the database's log has it; None if it is not known.
+        since_ms: When it was executed, in ms since 1970; None if that is not known.
+        found_ms: When it was found.
+    """
+
+    table: str
+    what: str
+    way: str
+    statement: str | None = None
+    since_ms: int | None = None
+    found_ms: int
+
+    def error(self) -> InputError:
+        """Return the error of a run of this table."""
+        since = f"found at {iso(self.found_ms)}" if self.since_ms is None else iso(self.since_ms)
+        by = "" if self.statement is None else f" Statement: `{self.statement}`."
+        message = (
+            f"{self.what} ({since}).{by} No change reports that, so the target differs from the "
+            "database since then, and the run of this table stops."
+        )
+        return InputError(message, self.way, table=self.table)
+
+
+def altered(
+    table: str, predicate: str, found_ms: int, *, is_redefined: bool = False
+) -> AlteredTable:
+    """Return the finding of what was done to a table.
+
+    Args:
+        table: The table.
+        predicate: What was done, such as ``is another one now``.
+        found_ms: Now, in ms since 1970.
+        is_redefined: Whether columns or key are no longer those that are declared.
+    """
+    way = f"{_REDEFINED} {_ANEW}" if is_redefined else _ANEW
+    return AlteredTable(
+        table=table,
+        what=f"Table `{table}` of the database {predicate}",
+        way=way,
+        found_ms=found_ms,
+    )
+
+
+class TableWatch(Record):
+    """State document of a generation: what the last look at the captured table saw.
+
+    Attributes:
+        looked_ms: When that was, in ms since 1970.
+        definition: The table in the catalog; None if it was never seen.
+        stated: The table after the last statement that the connector has reported; None if none
+            was read, and for PostgreSQL.
+        statements: Up to where the topic of statements is read.
+        unknown: Why the last look saw nothing; None if it did.
+        altered: What was done to the table that no change reports; stays once it was found.
+    """
+
+    looked_ms: int
+    definition: TableDefinition | None = None
+    stated: TableDefinition | None = None
+    statements: Offsets = Field(default_factory=dict)
+    unknown: str | None = None
+    altered: AlteredTable | None = None
+
+
+def read_watch(generation: Generation) -> TableWatch | None:
+    """Return what the last look at the captured table of a generation saw; None without one.
+
+    Raises:
+        StateError: The document is damaged.
+    """
+    return generation.read(_NAME, TableWatch)
+
+
+def keep_watch(generation: Generation, watch: TableWatch) -> None:
+    """Keep what a look saw, unless one has found that the table was altered.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    before = read_watch(generation)
+    if before != watch and (before is None or before.altered is None):
+        generation.replace(_NAME, watch)
+
+
+def require_unaltered(generation: Generation) -> None:
+    """Refuse a table to which something was done that no change reports, as looks have found.
+
+    Raises:
+        InputError: What it is, and what to do.
+        StateError: The state can't be read.
+    """
+    watch = read_watch(generation)
+    if watch is not None and watch.altered is not None:
+        raise watch.altered.error()
+
+
+class Names(NamedTuple):
+    """Names that the captured columns of a table have, and had.
+
+    Attributes:
+        columns: Names in the ``schema``.
+        table: The declaration, which knows other names of them, and columns that were added.
+    """
+
+    columns: Collection[str]
+    table: DeclaredTable
+
+    def found_in(self, columns: Mapping[str, object]) -> dict[str, str]:
+        """Return the name that each has among a table's columns, by its name in the ``schema``.
+
+        Those that the table does not have are left out.
+        """
+        found = {}
+        for name in [*self.columns, *self.table.added_types]:
+            names = [name, *all_names(self.table.renamed_columns.get(name, []))]
+            present = next((each for each in reversed(names) if each in columns), None)
+            if present is not None:
+                found[name] = present
+        return found

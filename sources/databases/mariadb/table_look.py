@@ -1,0 +1,196 @@
+"""A look at a captured table of MariaDB or MySQL: whether its changes still show all of it.
+
+What no change of a row reports is told by the statements that the connector reports, and by the
+catalog. Statements that run with ``sql_log_bin=0`` are in no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sources.common.database_snapshot import BinlogSnapshot
+from sources.common.table_definition import BinlogDefinition
+from sources.config.kafka_source import KafkaSource
+from sources.databases.altered_table import AlteredTable, Names, TableWatch, altered
+from sources.databases.captured_table import CapturedTable, QueryError, UnknownDefault
+from sources.databases.mariadb.checks import (
+    check_settings,
+    check_table,
+    server_variables,
+)
+from sources.databases.mariadb.connector import capture_of
+from sources.databases.mariadb.definition import find_alteration, read_definition
+from sources.databases.mariadb.schema_changes import SchemaChange, read_statements
+from sources.databases.mariadb.server import connect, parse_address, query_errors
+from sources.databases.mariadb.statement_effects import effect_on, reused_names
+from sources.errors import HybridError, InputError
+
+
+def look_at_table(
+    table: CapturedTable,
+    topic: KafkaSource,
+    names: Names,
+    before: TableWatch,
+    snapshot: BinlogSnapshot,
+) -> TableWatch:
+    """Return what a look at a table sees.
+
+    Args:
+        table: The table.
+        topic: The topic of its changes.
+        names: Names of its captured columns.
+        before: What the last look saw, or its snapshot; with the time of this one.
+        snapshot: Position of its snapshot.
+
+    Raises:
+        InputError: The database refuses the login.
+        UnavailableError: The database does not answer.
+    """
+    seen, unknown = _look_at_statements(table, topic, names, before, snapshot)
+    if seen.altered is None:
+        try:
+            seen = _look_at_catalog(table, names, seen)
+        except QueryError as error:
+            unknown = str(error)
+    return seen.model_copy(update={"unknown": unknown})
+
+
+def _look_at_statements(
+    table: CapturedTable,
+    topic: KafkaSource,
+    names: Names,
+    before: TableWatch,
+    snapshot: BinlogSnapshot,
+) -> tuple[TableWatch, str | None]:
+    """Return what the statements since the last look tell, or why they can't be read."""
+    prefix, no_longer = capture_of(table, topic)
+    if no_longer is not None:
+        left_out = altered(table.name, no_longer, before.looked_ms)
+        return before.model_copy(update={"altered": left_out}), None
+    if prefix is None:
+        return before, (
+            "the topic of statements is not known: declare `snapshot.connector`, or name the topic "
+            "of changes <topic.prefix>.<database>.<table>"
+        )
+    try:
+        statements, ends = read_statements(topic, prefix, before.statements)
+    except (UnknownDefault, HybridError) as error:
+        return before, f"statements can't be read: {error}"
+    known = before.stated if isinstance(before.stated, BinlogDefinition) else None
+    stated, found = judge(statements, table.name, names, snapshot, known)
+    if found is not None:
+        change, what = found
+        finding = altered(
+            table.name, what, before.looked_ms, is_redefined=stated not in (None, known)
+        )
+        finding = finding.model_copy(
+            update={"statement": change.statement or None, "since_ms": change.at_ms or None}
+        )
+        return before.model_copy(update={"altered": finding}), None
+    return before.model_copy(update={"statements": ends, "stated": stated}), None
+
+
+def judge(
+    statements: Sequence[SchemaChange],
+    table: str,
+    names: Names,
+    snapshot: BinlogSnapshot,
+    stated: BinlogDefinition | None,
+) -> tuple[BinlogDefinition | None, tuple[SchemaChange, str] | None]:
+    """Return a table's definition after some statements, and the first one that altered rows.
+
+    Args:
+        statements: The statements, in order.
+        table: The table, ``database.table``.
+        names: Names of its captured columns.
+        snapshot: Position of its snapshot, which contains what earlier statements did.
+        stated: Its definition before; None if that is not known.
+
+    Returns:
+        The definition, and the statement with what it did, as a predicate; None if none did.
+    """
+    for change in statements:
+        if not _is_in(change, snapshot):
+            what = None if change.is_read else _effect(change, table, names, stated)
+            if what is None and stated is not None and change.definition is not None:
+                what = find_alteration(stated, change.definition, _pairs(stated, change, names))
+            if what is not None:
+                return change.definition, (change, what)
+        stated = change.definition or stated
+    return stated, None
+
+
+def _effect(
+    change: SchemaChange, table: str, names: Names, stated: BinlogDefinition | None
+) -> str | None:
+    """Return what a statement did to a table by its kind and its text."""
+    if change.kind == "DROP":
+        return "was dropped"
+    if change.kind == "CREATE":
+        return "is another one now: it was created again"
+    if (what := effect_on(table, change.statement, change.database)) is not None:
+        return what
+    if change.kind != "ALTER" or change.definition is None:
+        return None
+    there = {*change.definition.columns}
+    came = set() if stated is None else there - {*stated.columns}
+    reused = {name for name in there if name.casefold() in reused_names(change.statement)}
+    for name in sorted((came | reused) & {*names.columns}):
+        return f"has another column named `{name}`: it was dropped and added, or renamed"
+    return None
+
+
+def _pairs(stated: BinlogDefinition, change: SchemaChange, names: Names) -> dict[str, str]:
+    assert change.definition is not None  # asked for such a statement only
+    there = names.found_in(change.definition.columns)
+    return {
+        old: there[name] for name, old in names.found_in(stated.columns).items() if name in there
+    }
+
+
+def _is_in(change: SchemaChange, snapshot: BinlogSnapshot) -> bool:
+    """Return whether a snapshot was taken after a statement; by files if it has no number."""
+    try:
+        return change.is_in(snapshot)
+    except UnknownDefault:
+        return (change.file, change.offset) < (snapshot.file, snapshot.offset)
+
+
+def _look_at_catalog(table: CapturedTable, names: Names, before: TableWatch) -> TableWatch:
+    """Return what the catalog and the server's settings tell.
+
+    Raises:
+        InputError: The database refuses the login.
+        UnavailableError: The database does not answer.
+        QueryError: A query failed.
+    """
+    address = parse_address(table.options.dsn)
+    with connect(address, table.source) as connection, query_errors():
+        now = read_definition(connection, table.name)
+        if now is None:
+            text = f"there is no table `{table.name}`, or its columns can't be read"
+            raise QueryError(text, is_connection_lost=False)
+        known, what = before.definition, None
+        if isinstance(known, BinlogDefinition):
+            there = names.found_in(now.columns)
+            pairs = {
+                old: there[name]
+                for name, old in names.found_in(known.columns).items()
+                if name in there
+            }
+            what = find_alteration(known, now, pairs)
+        if what is not None:
+            found: AlteredTable | None = altered(
+                table.name, what, before.looked_ms, is_redefined=True
+            )
+        else:
+            found = None
+            try:
+                check_settings(connection, table, server_variables(connection))
+                check_table(connection, table)
+            except InputError as error:
+                made = altered(table.name, "", before.looked_ms)
+                found = made.model_copy(
+                    update={"what": error.message.rstrip("."), "way": f"{error.hint} {made.way}"}
+                )
+    return before.model_copy(update={"definition": now, "altered": found})

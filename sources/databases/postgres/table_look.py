@@ -1,0 +1,94 @@
+"""A look at a captured PostgreSQL table: whether its changes still show all that becomes of it."""
+
+from __future__ import annotations
+
+from sources.common.optional import needs_extra
+from sources.common.table_definition import PostgresDefinition
+from sources.databases.altered_table import AlteredTable, Names, TableWatch, altered
+from sources.databases.captured_table import CapturedTable
+from sources.databases.postgres.capture import require_capturable
+from sources.databases.postgres.checks import check_publication
+from sources.databases.postgres.definition import RowsOf, find_alteration, read_definition
+from sources.errors import InputError
+
+with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
+    import psycopg
+
+_TIMEOUT_S = 5
+# One moment for all questions.
+_SETTINGS = (
+    f"-c statement_timeout={_TIMEOUT_S * 1000} -c default_transaction_read_only=on "
+    "-c default_transaction_isolation=repeatable\\ read"
+)
+
+
+def look_at_table(table: CapturedTable, names: Names, before: TableWatch) -> TableWatch:
+    """Return what a look at a table sees. Raises no error of the database.
+
+    Args:
+        table: The table.
+        names: Names of its captured columns.
+        before: What the last look saw, or its snapshot; with the time of this one.
+    """
+    try:
+        with psycopg.connect(
+            table.options.dsn,
+            connect_timeout=_TIMEOUT_S,
+            application_name="hybrid table",
+            options=_SETTINGS,
+        ) as connection:
+            now = read_definition(connection, table.name)
+            known = before.definition
+            found = None
+            if isinstance(known, PostgresDefinition):
+                there = {} if now is None else names.found_in(now.columns)
+                pairs = {
+                    old: there[name]
+                    for name, old in names.found_in(known.columns).items()
+                    if name in there
+                }
+                what = find_alteration(known, now, pairs, RowsOf(connection))
+                if what is not None:
+                    is_redefined = now is not None and (
+                        now.key != known.key or now.columns != known.columns
+                    )
+                    found = altered(table.name, what, before.looked_ms, is_redefined=is_redefined)
+            if found is None and now is not None:
+                found = _no_longer_captured(connection, table, before.looked_ms)
+    except psycopg.Error as error:
+        return before.model_copy(update={"unknown": " ".join(str(error).split())})
+    return before.model_copy(
+        update={"definition": _kept(known, now, names), "altered": found, "unknown": None}
+    )
+
+
+def _no_longer_captured(
+    connection: psycopg.Connection, table: CapturedTable, now_ms: int
+) -> AlteredTable | None:
+    """Return why changes of a table no longer arrive; None if they do."""
+    try:
+        require_capturable(
+            connection, table.name, table.columns, table.sink, truncates=table.truncates
+        )
+        check_publication(connection, table)
+    except InputError as error:
+        found = altered(table.name, "", now_ms)
+        return found.model_copy(
+            update={"what": error.message.rstrip("."), "way": f"{error.hint} {found.way}"}
+        )
+    return None
+
+
+def _kept(
+    before: object, now: PostgresDefinition | None, names: Names
+) -> PostgresDefinition | None:
+    """Return what the next look goes by: columns that the table lacks as they were."""
+    if now is None or not isinstance(before, PostgresDefinition):
+        return now
+    there = names.found_in(now.columns)
+    lacking = {
+        old: before.columns[old]
+        for name, old in names.found_in(before.columns).items()
+        if name not in there
+    }
+    return now.model_copy(update={"columns": {**now.columns, **lacking}})

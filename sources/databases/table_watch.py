@@ -1,0 +1,86 @@
+"""Watching a captured table: whether its changes still show all that becomes of it.
+
+Whoever looks keeps what it saw, as of a replication slot. What was found stays until a new
+generation: rows of the target are other ones than those of the database since then, even if the
+table is altered back.
+"""
+
+from __future__ import annotations
+
+from sources.common.positions import EndPosition, now_ms
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
+from sources.databases.altered_table import Names, TableWatch, keep_watch, read_watch
+from sources.databases.captured_table import CapturedTable
+from sources.databases.kinds import look_at_table
+from sources.errors import HybridError
+from sources.state.generation import Generation
+
+EVERY_MS = 60_000
+"""Milliseconds after which a look that is repeated every few seconds asks the database again."""
+
+
+def observe_table(
+    loaded: LoadedPipeline, generation: Generation, *, older_ms: int = 0
+) -> TableWatch | None:
+    """Look at the table that a pipeline captures; change nothing.
+
+    Args:
+        loaded: The pipeline, with the columns that the generation's runs have followed.
+        generation: Its state, which has what earlier looks saw.
+        older_ms: What a look saw that is no older than this, in ms, is returned as it is.
+
+    Returns:
+        What was seen. None if the pipeline captures no table, or its snapshot is not read yet.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    if (found := _captured(loaded)) is None:
+        return None
+    source, topic = found
+    end = generation.read(f"positions/{source.name}-end.json", EndPosition)
+    if end is None or end.snapshot is None:
+        return None
+    at_ms, before = now_ms(), read_watch(generation)
+    if before is not None and (before.altered or at_ms - before.looked_ms < older_ms):
+        return before
+    if before is None:
+        before = TableWatch(looked_ms=at_ms, definition=end.definition)
+    before = before.model_copy(update={"looked_ms": at_ms})
+    assert topic.changes is not None  # `_captured` finds no other one
+    names = Names(topic.value_columns, topic.changes)
+    try:
+        return look_at_table(
+            CapturedTable.of(loaded, source, topic), topic, names, before, end.snapshot
+        )
+    except HybridError as error:
+        return before.model_copy(update={"unknown": str(error)})
+
+
+def look_at_captured_table(loaded: LoadedPipeline, generation: Generation) -> None:
+    """Look at the table that a pipeline captures, keep what was seen, and refuse what was found.
+
+    Args:
+        loaded: As for :func:`observe_table`.
+        generation: Its state.
+
+    Raises:
+        InputError: Something was done to the table that no change reports.
+        StateError: The state can't be read or written.
+    """
+    if (seen := observe_table(loaded, generation)) is not None:
+        keep_watch(generation, seen)
+        if seen.altered is not None:
+            raise seen.altered.error()
+
+
+def _captured(loaded: LoadedPipeline) -> tuple[FileSource, KafkaSource] | None:
+    """Return the source with the snapshot of a table, and the topic of its changes."""
+    for source in loaded.pipeline.sources:
+        if isinstance(source, FileSource) and source.snapshot is not None:
+            topic = loaded.pipeline.topic_after(source.name)
+            if topic is not None and topic.changes is not None:
+                return source, topic
+    return None

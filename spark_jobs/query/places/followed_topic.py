@@ -16,7 +16,7 @@ from sources.config.rules import RowRules
 from sources.kafka.client import KafkaLog
 from sources.kafka.ranges import SPLIT_OFFSETS, size_of, splits_of
 from sources.planning.context import PipelineContext
-from sources.planning.key_of_changes import keep_key, known_key
+from sources.planning.key_of_changes import ExpectedKey, keep_key, known_key
 from sources.planning.topic_range import seam_end_after
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
@@ -233,10 +233,11 @@ class ExpectedTopic:
         self._columns = record_columns(context.plan, live)
         self._event_time = EventTimeCheck(context.pipeline.event_time)
         self._start = context.plan.topic_of(live.name).expected_start
+        self._ends = [*context.switch_state.ends_before(end.source), end]
         self._seam = Seam(
             context,
             live,
-            ends=[*context.switch_state.ends_before(end.source), end],
+            ends=self._ends,
             start=self._start,
             seam_end=seam_end_after(context.generation, context.plan, end.source),
             history=history,
@@ -288,7 +289,8 @@ class ExpectedTopic:
         log = KafkaLog(live)
         partitions = with_new_partitions(self._start.offsets(), log.partitions)
         if self._context.pipeline.sink.mode == "merge":
-            keep_key(generation, live, log, self._start.offsets())
+            expected = ExpectedKey.of(self._context.pipeline.sink, self._ends)
+            keep_key(generation, live, log, self._start.offsets(), expected)
         rate = rate_of(generation, live.name, live.rate)
         is_first = is_small_at_first(live, rate, log, partitions)
         offsets, _ = pace_of(live, rate, partitions, is_first=is_first)

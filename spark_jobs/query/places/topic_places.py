@@ -15,7 +15,7 @@ from sources.errors import StateError
 from sources.kafka.client import KafkaLog
 from sources.kafka.start_checks import check_in_log, check_not_deleted
 from sources.planning.context import PipelineContext
-from sources.planning.key_of_changes import keep_key
+from sources.planning.key_of_changes import ExpectedKey, keep_key
 from sources.planning.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.places.file_places import planned_interval_ms, reached_in_plan
@@ -174,7 +174,9 @@ class FollowedTopicPlace(Place):
         self._check_start(log)
         partitions = with_new_partitions(self._start.offsets(), log.partitions)
         if self._context.pipeline.sink.mode == "merge":
-            keep_key(self._context.generation, self._source, log, self._start.offsets())
+            ends = self._context.switch_state.ends_before(self._source.name)
+            expected = ExpectedKey.of(self._context.pipeline.sink, ends)
+            keep_key(self._context.generation, self._source, log, self._start.offsets(), expected)
         reached = self._reached()
         is_first = not reached and is_small_at_first(self._source, self._rate, log, partitions)
         offsets, interval = pace_of(self._source, self._rate, partitions, is_first=is_first)

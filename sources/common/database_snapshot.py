@@ -105,6 +105,8 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
             position.
         sequence: GTID sequence number of the last transaction that the snapshot contains.
         taken_ms: When it was taken, by the clock of the database, in milliseconds.
+        server: Id of the MySQL server that the position belongs to (``server_uuid``); empty for
+            MariaDB, and in snapshots of earlier versions.
     """
 
     file: int
@@ -112,6 +114,7 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
     domain: int | None
     sequence: int
     taken_ms: int
+    server: str = ""
 
     def holds(self, columns: Mapping[Any, str]) -> str:
         """Return a SQL condition that is true for changes that this snapshot includes.
@@ -124,7 +127,7 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
         """
         if self.domain is None:
             # A file's first event is after its first 4 bytes; a position is where an event begins.
-            beyond = file_position(self.file, self.offset, 0)
+            beyond = file_position(self.file, self.offset)
         else:
             beyond = gtid_position(self.domain, self.sequence + 1, 0, 0)
         return f"coalesce({columns['position']} < '{beyond}', false)"
@@ -196,15 +199,17 @@ def snapshot_position(file: int, offset: int) -> str:
     return f"0{file:012d}{offset:020d}"
 
 
-def file_position(file: int, offset: int, row: int) -> str:
-    """Return a text that sorts changes in the order of one server's binary log.
+def file_position(file: int, offset: int) -> str:
+    """Return a text that sorts events in the order of one server's binary log.
+
+    The position of a change begins with it. What follows orders the changes of one event, and those
+    of a compressed transaction, which is one event.
 
     Args:
         file: Number of the binary log's file.
         offset: Position of the event in the file.
-        row: Number of the row in the event.
     """
-    return f"{file:012d}{offset:020d}{row:010d}"
+    return f"{file:012d}{offset:020d}"
 
 
 def _envelope(taken_ms: int) -> dict[str, Any]:

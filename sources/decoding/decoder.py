@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from sources.common.conversion import BadValue, converter
 from sources.decoding.base import FieldReader
+from sources.decoding.changes.positions import with_offsets
 from sources.decoding.tombstones import Tombstones
 
 NO_VALUE = "the record has no value"
@@ -32,12 +33,18 @@ class RowDecoder:
         columns: Columns of a row, matched with fields by name; a column without a field is null, a
             field without a column is ignored.
         tombstones: Reads the rows that records without a value delete; None if they delete none.
+        positions: Columns with the positions of changes, which :meth:`placed` completes.
     """
 
     def __init__(
-        self, reader: FieldReader, columns: pa.Schema, tombstones: Tombstones | None = None
+        self,
+        reader: FieldReader,
+        columns: pa.Schema,
+        tombstones: Tombstones | None = None,
+        positions: Collection[str] = (),
     ) -> None:
         self._reader = reader
+        self._positions = frozenset(positions)
         self._tombstones = tombstones
         self._schema = columns
         self._columns = [(field.name, converter(field.type)) for field in columns]
@@ -54,6 +61,18 @@ class RowDecoder:
         # Spark passes large binaries with `spark.sql.execution.arrow.useLargeVarTypes`.
         rows = self._reader.rows(values.cast(pa.binary()), self._schema)
         return pa.nulls(len(values), pa.struct(self._schema)) if rows is None else rows
+
+    def placed(self, columns: Sequence[pa.Array], offsets: pa.Int64Array) -> list[pa.Array]:
+        """Return decoded columns in which positions of changes say where in the topic these are.
+
+        Args:
+            columns: All columns of some records, in their order.
+            offsets: The records' offsets.
+        """
+        return [
+            with_offsets(column, offsets) if name in self._positions else column
+            for (name, _), column in zip(self._columns, columns, strict=True)
+        ]
 
     def decode(self, value: bytes | None) -> list[Any]:
         """Decode one value into a row: the values of all columns, for ``to_arrow_array``.

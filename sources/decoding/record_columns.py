@@ -86,6 +86,11 @@ class RecordColumns(Declared):
         """Return the column that ``include`` fills from an envelope part; None if there is none."""
         return next((name for name, what in self.envelope_columns.items() if what == part), None)
 
+    @property
+    def position_columns(self) -> list[str]:
+        """Columns with the position of a change in the log of its database; mostly one, or none."""
+        return [name for name, part in self.envelope_columns.items() if part == "position"]
+
     def value_schema(self, columns: Mapping[str, str]) -> pa.Schema:
         """Return the Arrow schema of the columns that are decoded from a record's value.
 

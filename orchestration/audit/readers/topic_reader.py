@@ -131,7 +131,9 @@ class _RecordConverter:
         self._deleted = DeletedRows.of_source(source, self._of_value)
         values = [_VALUE]
         if source.value.parser != "json":
-            self._decoder = RowDecoder(source.reader(), self._of_value)
+            self._decoder = RowDecoder(
+                source.reader(), self._of_value, positions=source.position_columns
+            )
             values = list(self._of_value)
         self.schema = pa.schema([*RECORD_FIELDS, *included, *values])
 
@@ -143,6 +145,10 @@ class _RecordConverter:
             to_arrow_array(each, field.type)
             for each, field in zip(columns, self.schema, strict=True)
         ]
+        if self._decoder is not None:
+            first = len(arrays) - len(self._of_value)
+            offsets = arrays[self.schema.get_field_index("_offset")]
+            arrays[first:] = self._decoder.placed(arrays[first:], offsets)
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
     def _row(self, message: Any) -> list[Any]:

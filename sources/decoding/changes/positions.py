@@ -25,6 +25,10 @@ FAILOVER = "failover"
 # More than any position in a binary log's file.
 _FAILOVER_STEP = 10**15
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+# Sorts behind digits: earlier versions wrote the number of the row there.
+_OPEN = ":"
+# As many zeros as in tables of earlier versions.
+_INITIAL_OF_MYSQL = "0" * 42
 
 
 def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
@@ -36,7 +40,8 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
     PostgreSQL: the end of the preceding transaction (``source.sequence``), then the change's own
     LSN; the LSN alone would sort changes as they were written, not as they were committed. MariaDB:
     domain and sequence number of the transaction (GTID), which a replica keeps, then the event
-    and the row in it. MySQL: binlog file, position and row, comparable within one server.
+    and the row in it. MySQL: binlog file and position, comparable within one server, and `:`,
+    behind which the record's offset belongs (:func:`with_offsets`).
 
     Args:
         envelope: The change event.
@@ -90,10 +95,33 @@ def _postgres_position(origin: Mapping[str, Any], _: Mapping[str, Any], is_initi
 
 
 def _mysql_position(origin: Mapping[str, Any], _: Mapping[str, Any], is_initial: bool) -> str:
-    """Return the binlog file, the position in it, and the row of the event, as one text."""
+    """Return the binlog file and the position in it, for the record's offset to follow.
+
+    A compressed transaction is one event to Debezium: all of its changes have the same position,
+    and the numbers of their rows begin again with each statement. Nothing in a record shows that it
+    is of one. The topic has its changes in order, also after a connector was started again, which
+    then repeats all up to the end: so the last record of a key is its last change.
+    """
     if is_initial:
-        return "0" * len(file_position(0, 0, 0))
-    return file_position(_binlog_file(origin), int(origin["pos"]), int(origin.get("row") or 0))
+        return _INITIAL_OF_MYSQL
+    return file_position(_binlog_file(origin), int(origin["pos"])) + _OPEN
+
+
+def with_offsets(positions: pa.StringArray, offsets: pa.Int64Array) -> pa.StringArray:
+    """Return positions of records of one partition each, completed by the records' offsets.
+
+    Those of MySQL are; others, which are in order by themselves, stay as they are.
+
+    Args:
+        positions: What :func:`position` or :func:`positions_of` returned; may be null.
+        offsets: Offset of each record in its partition. All records of a key are in one partition.
+    """
+    is_open = pc.ends_with(positions, _OPEN)
+    if not pc.any(is_open).as_py():
+        return positions
+    return pc.if_else(
+        is_open, pc.binary_join_element_wise(positions, _padded(offsets, 20), ""), positions
+    )
 
 
 def _mariadb_position(
@@ -150,12 +178,12 @@ def positions_of(
         return found, as_mask(pc.or_(is_initial, parts.is_valid()))
     if connector not in ("mysql", "mariadb"):
         return pa.nulls(len(op), pa.string()), np.zeros(len(op), np.bool_)
-    row = _padded(pc.coalesce(origin["row"], 0), 10)
     if connector == "mysql":
         files = pc.extract_regex(origin["file"], _FILE)
-        parts = [_padded(pc.struct_field(files, "number"), 12), _padded(origin["pos"], 20), row]
-        found = pc.binary_join_element_wise(*parts, "")
+        parts = [_padded(pc.struct_field(files, "number"), 12), _padded(origin["pos"], 20)]
+        found = pc.binary_join_element_wise(*parts, _OPEN, "")
     else:
+        row = _padded(pc.coalesce(origin["row"], 0), 10)
         gtids = pc.extract_regex(origin["gtid"], _GTID)
         domain, sequence = (pc.struct_field(gtids, name) for name in ("domain", "sequence"))
         # A number of up to three digits: others are read one by one.
@@ -167,7 +195,7 @@ def positions_of(
         found = pc.binary_join_element_wise("g", *parts, "")
     # Numbers that are not negative; those of a connector's own snapshot are rare.
     sure = pc.and_(found.is_valid(), pc.invert(is_initial))
-    is_number = pc.match_substring_regex(pc.fill_null(found, fill_value=""), "^g?[0-9]+$")
+    is_number = pc.match_substring_regex(pc.fill_null(found, fill_value=""), f"^g?[0-9]+{_OPEN}?$")
     return found, as_mask(pc.and_(sure, is_number))
 
 

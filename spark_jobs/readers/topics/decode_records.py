@@ -110,7 +110,7 @@ def decoding(
             kept = [*LOG_COLUMNS, *included]
             arrays = [
                 *(batch.column(name) for name in kept),
-                *_filled(decoded, left, rows),
+                *decoder.placed(_filled(decoded, left, rows), batch.column(OFFSET)),
                 pa.array(reasons, pa.string()),
                 *(batch.column(name) for name in extra),
             ]

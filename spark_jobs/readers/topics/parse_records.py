@@ -225,7 +225,7 @@ def _parsed(
         records = _without_tombstones(records)
     if source.value.parser == "decoder":
         needed = RECORD if remove is not None else extra
-        decoder = RowDecoder(source.reader(), of_value, tombstones)
+        decoder = RowDecoder(source.reader(), of_value, tombstones, source.position_columns)
         decode = decoding(decoder, of_value, [*source.record_columns], needed, key)
         # A decoder refuses what has no value, unless it deletes a row.
         wrong = _wrong(source, columns)[0 if tombstones is None else 1 :]

@@ -72,6 +72,7 @@ MARIADB = {
     "pos": 484,
     "row": 3,
 }
+MYSQL = {**MARIADB, "connector": "mysql", "gtid": "0a7f6a3c-8f0e-11f0-9a3e-0242ac110002:23"}
 BYTES = st.binary(max_size=9).map(lambda data: base64.b64encode(data).decode())
 TEXTS = st.one_of(
     st.text(max_size=20),
@@ -168,7 +169,7 @@ def envelopes(draw: st.DrawFn, *, odd: bool) -> dict[str, Any]:
     if odd and draw(st.booleans()):
         row["more"] = 1
     op = draw(st.sampled_from(["c", "u", "u", "d", "r", *("tx" if odd else "")]))
-    origin = dict(draw(st.sampled_from([ORIGIN, MARIADB])))
+    origin = dict(draw(st.sampled_from([ORIGIN, MARIADB, MYSQL])))
     origin["ts_ms"] = draw(st.integers(0, 2_000_000_000_000))
     if odd:
         for name in ("sequence", "gtid", "snapshot", "lsn", "table", "txId"):
@@ -214,7 +215,7 @@ def test_damaged_values_are_never_decided_otherwise(
 
 
 @pytest.mark.parametrize("has_schema", [True, False])
-@pytest.mark.parametrize("origin", [ORIGIN, MARIADB])
+@pytest.mark.parametrize("origin", [ORIGIN, MARIADB, MYSQL])
 def test_ordinary_changes_are_decided_together(has_schema: bool, origin: dict[str, Any]) -> None:
     row = {
         "id": 1,

@@ -19,6 +19,7 @@ from sources.kafka.client import KafkaLog
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.planning.discovery import GrowingFolder
+from sources.planning.plan import log_server
 from spark_jobs.checkpoint.offset_log import reached
 from spark_jobs.launch import process
 from spark_jobs.launch.record import log_path
@@ -189,7 +190,8 @@ class ConnectorWait:
     def __init__(self, context: PipelineContext) -> None:
         self._context, self._is_looked_at = context, False
         options = watched_slot(context.loaded)
-        self._log = None if options is None else DatabaseLog(options)
+        server = log_server(context.generation)
+        self._log = None if options is None else DatabaseLog(options, server)
         self._quiet: tuple[object, float] | None = None
         self.text = ""
 

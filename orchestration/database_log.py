@@ -2,8 +2,9 @@
 
 A topic that is read to its end says nothing about changes that the connector has not written to it.
 What a connector was sent is known from its replication slot; what it received is written to the
-topic within moments, as long as the connector works. MariaDB does not tell what it has sent: there
-the position counts that the connector keeps in Kafka Connect, once all before it is in the topics.
+topic within moments, as long as the connector works. MariaDB and MySQL do not tell what they have
+sent: there the position counts that the connector keeps in Kafka Connect, once all before it is in
+the topics.
 """
 
 from __future__ import annotations
@@ -12,8 +13,17 @@ import time
 from collections.abc import Mapping
 
 from orchestration.display import size
+from sources.common.positions import now_ms
 from sources.config.snapshot import SnapshotOptions
-from sources.databases.replication_slot import NEW_SNAPSHOT, Slot, ask_slot
+from sources.databases.kafka_connect import restart_command
+from sources.databases.replication_slot import (
+    NEW_SNAPSHOT,
+    Slot,
+    SlotGone,
+    State,
+    ask_slot,
+    gone_state,
+)
 from sources.errors import HybridError, RunError, UnavailableError
 
 SETTLED_S = 3.0
@@ -23,8 +33,8 @@ PATIENCE_S = 20.0
 CONFIRMED_S = 90.0
 """Seconds to wait for a connector's next confirmation, where the role may not see what was sent."""
 KEPT_S = 180.0
-"""The same for MariaDB, where Kafka Connect keeps positions once a minute by default, and the
-server tells an idle connector after 48 s that there is nothing new."""
+"""The same for MariaDB and MySQL, where Kafka Connect keeps positions once a minute by default, and
+the server tells an idle connector after 48 s that there is nothing new."""
 
 
 def describe_unread(unread: float, *, is_confirmation: bool = False) -> str:
@@ -51,15 +61,17 @@ class DatabaseLog:
     """Log of a captured database up to its end at the first look, which a wait is to reach.
 
     Args:
-        options: The declared snapshot, with the slot, or for MariaDB the connector.
+        options: The declared snapshot, with the slot, or for MariaDB and MySQL the connector.
+        server: As for :func:`sources.databases.replication_slot.gone_state`.
 
     Attributes:
         is_confirmed: Whether the connector has confirmed that the topics hold all of it; also true
-            where it could not: for MySQL, and for a connector of MariaDB without heartbeats.
+            where it could not: for a connector of MariaDB or MySQL without heartbeats.
     """
 
-    def __init__(self, options: SnapshotOptions) -> None:
+    def __init__(self, options: SnapshotOptions, server: str = "") -> None:
         self.is_confirmed = False
+        self._server = server
         self._options, self._slot = options, options.log_reader
         self._target: int | None = None
         # What was last confirmed, and when that was first seen.
@@ -71,27 +83,30 @@ class DatabaseLog:
 
         Returns:
             0 once the connector has received all up to the end of the log at the first call; for
-            MariaDB, once it has confirmed that.
+            MariaDB and MySQL, once it has confirmed that.
 
         Raises:
-            RunError: No connector has read the slot for 20 s, or the slot is missing or lost; or
-                the connector confirms nothing more.
+            RunError: No connector has read the slot for 20 s, or the slot is missing or lost, or
+                in the log of another server; or the connector confirms nothing more.
             UnavailableError: The database has not answered, or refused, for 20 s.
         """
         slot = ask_slot(self._options)
         if isinstance(slot, str):
             self._require_patience(self._unanswered(slot))
             return 1
-        if slot.state in ("missing", "lost"):
-            raise self._gone(slot)
+        if (state := gone_state(slot, self._server)) is not None:
+            raise self._gone(state)
         self._target = self._target or slot.log_end
-        self.is_confirmed = slot.confirmed >= self._target
+        # Where the end is not known, a connector that does not run confirms nothing.
+        self.is_confirmed = slot.confirmed >= self._target and (
+            self._target > 0 or slot.state != "idle"
+        )
         if self.is_confirmed and slot.received is None:
             return 0
         received = slot.received
         left = max(slot.unread_bytes or 1, 1) if received is None else self._target - received
         if left > 0 and slot.state == "idle":
-            self._require_patience(self._idle(left))
+            self._require_patience(self._idle(left, slot.failure))
             return left
         self._problem_since = None
         if received is None:
@@ -119,9 +134,8 @@ class DatabaseLog:
             return
         if is_mariadb:
             message = (
-                f"Connector {self._slot} has confirmed the binary log up to transaction "
-                f"{slot.confirmed:,} of {self._target:,}, and nothing more for {KEPT_S:.0f} s: "
-                f"{self.describe(slot.unread_bytes or 0)}."
+                f"Connector {self._slot} has not confirmed the binary log up to its end, and "
+                f"nothing more for {KEPT_S:.0f} s: {self.describe(slot.unread_bytes or 0)}."
             )
             hint = (
                 "Look at the connector's log, and whether Kafka Connect keeps positions more "
@@ -141,23 +155,32 @@ class DatabaseLog:
         )
         raise RunError(message, hint, value=self._slot)
 
-    def _idle(self, left: int) -> HybridError:
+    def _idle(self, left: int, failure: str) -> HybridError:
         who = f"No connector reads slot `{self._slot}`"
         if self._options.kind == "mariadb":
             who = f"Connector {self._slot} does not run"
+        url = str(self._options.connector)
+        if failure:
+            who = f"Connector {url} is FAILED ({failure})"
         message = f"{who}, so the live run can't catch up: {self.describe(left)}."
+        start = "Start the connector, or look at why its task failed"
+        if failure:
+            start = f"Mend the cause, and start it again: `{restart_command(url)}`"
         hint = (
-            "Start the connector, or look at why its task failed; then repeat the command. The "
-            "live run continues, and has what the topic holds."
+            f"{start}; then repeat the command. The live run continues, and has what the topic "
+            "holds."
         )
         return RunError(message, hint, value=self._slot)
 
-    def _gone(self, slot: Slot) -> HybridError:
-        if self._options.kind == "mariadb":
-            what = "has lost its" if slot.state == "lost" else "has no"
+    def _gone(self, state: State) -> HybridError:
+        if state == "moved":
+            gone = str(SlotGone(slot=self._slot, at_ms=now_ms(), state=state))
+            message = f"{gone[0].upper()}{gone[1:]}."
+        elif self._options.kind == "mariadb":
+            what = "has lost its" if state == "lost" else "has no"
             message = f"Connector {self._slot} {what} place in the binary log: changes are missing."
         else:
-            what = "is lost" if slot.state == "lost" else "does not exist"
+            what = "is lost" if state == "lost" else "does not exist"
             message = f"Replication slot `{self._slot}` {what}: changes are missing."
         return RunError(message, NEW_SNAPSHOT, transient=False, value=self._slot)
 

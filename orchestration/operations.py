@@ -40,7 +40,7 @@ from sources.kafka.start_checks import check_not_deleted
 from sources.kept_definitions import keep_definition
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
-from sources.planning.plan import Plan, make_plan
+from sources.planning.plan import Plan, log_server, make_plan
 from sources.planning.topic_range import find_range, read_range_splits, require_range, unread
 from sources.planning.transform_analysis import request_by_declaration
 from sources.serving import about, require_in_service
@@ -325,7 +325,7 @@ def _require_ready_to_stream(context: PipelineContext, source: Source) -> None:
     context.switch_state.require_turn(source.name)
     _require_ready(context, source)
     # Nobody may have looked at the slot and the table since the last run.
-    look_at_slot(context.loaded, context.generation)
+    look_at_slot(context.loaded, context.generation, log_server(context.generation))
     look_at_captured_table(context.loaded, context.generation)
 
 

@@ -12,6 +12,7 @@ from orchestration.supervision.verdict import Finding
 from sources.common.counting import counted, counted_as
 from sources.common.positions import span_ms
 from sources.config.supervision import Supervision
+from sources.databases.kafka_connect import restart_command
 from sources.databases.replication_slot import NEW_SNAPSHOT
 
 # The log of a busy database is always a bit ahead: one segment of it.
@@ -164,6 +165,17 @@ def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
     if slot.idle_since_ms is not None:
         idle_ms = now_ms - slot.idle_since_ms
         text = f"No connector has read the slot for {_span(idle_ms)}. Start the connector again."
+        if slot.failure:
+            text = (
+                f"Connector {slot.connector} is FAILED ({slot.failure}), as seen for "
+                f"{_span(idle_ms)}: no change comes until it is started again. Mend the cause, "
+                f"then run `{restart_command(slot.connector)}`. "
+            )
+            text += (
+                "The supervision does that, too, as often as `supervision.restarts` allows."
+                if slot.is_restarted
+                else "With `snapshot.restart_connector: true` the supervision does it."
+            )
     behind_ms = 0
     if slot.unread_bytes:
         text += f" {describe_unread(slot.unread_bytes, is_confirmation=slot.is_confirmation)}"
@@ -179,7 +191,7 @@ def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
     return Finding(
         name="slot",
         passed=slot.idle_since_ms is None and not is_behind,
-        is_pending=idle_ms <= limit_ms,
+        is_pending=idle_ms <= limit_ms and (not slot.failure or slot.is_restarted),
         text=text,
         value=idle_ms / 1000,
         limit=limit_ms / 1000,

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from orchestration.display import duration, moment
 from orchestration.supervision import findings
 from orchestration.supervision.late_rows import late_rows
-from orchestration.supervision.observation import Seen
+from orchestration.supervision.observation import Seen, SlotSeen
 from orchestration.supervision.verdict import Finding, Health, Verdict, expected_findings
 from sources.common.counting import counted
 from sources.config.supervision import Supervision
@@ -91,16 +91,8 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     if seen.slot is not None:
         slot = findings.slot(seen.slot, expected, now_ms)
         found.append(slot)
-        if seen.slot.is_read and not slot.passed:
-            if health in _WORKING and not slot.is_pending:
-                health, reason = "late", slot.text
-            elif health == "healthy":
-                health, reason = "catching-up", slot.text
-        elif health in (*_WORKING, "dropping-rows", "wrong-rows") and not (
-            slot.passed or slot.is_pending
-        ):
-            # Whatever else holds: no more changes arrive.
-            health, reason = "cut-off", slot.text
+        if (worse := _by_slot(health, seen.slot, slot)) is not None:
+            health, reason = worse, slot.text
     return Verdict(
         health=health,
         reason=reason,
@@ -110,6 +102,20 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         findings=found,
         numbers=_numbers(seen, now_ms),
     )
+
+
+def _by_slot(health: Health, seen: SlotSeen, slot: Finding) -> Health | None:
+    """Return the health of a run whose slot does not pass; None if it changes nothing."""
+    if slot.passed:
+        return None
+    if not slot.is_pending:
+        # Whatever else holds: no more changes arrive.
+        of_cut_off = () if seen.is_read else ("dropping-rows", "wrong-rows")
+        if health in (*_WORKING, *of_cut_off):
+            return "late" if seen.is_read else "cut-off"
+    if health == "healthy" and (seen.is_read or seen.failure):
+        return "catching-up"
+    return None
 
 
 def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:

@@ -26,6 +26,10 @@ class SlotSeen:
             and then is known.
         unread_since_ms: Since when the connector has not read on, in ms since 1970; None if it has
             read all, or that is unknown.
+        connector: URL of the connector that writes the topic; empty if none is declared.
+        failure: Why that connector failed, so that somebody has to start it again; empty if it did
+            not.
+        is_restarted: Whether the supervision starts it again.
     """
 
     gone: str | None = None
@@ -35,6 +39,9 @@ class SlotSeen:
     unread_bytes: int | None = None
     is_confirmation: bool = False
     unread_since_ms: int | None = None
+    connector: str = ""
+    failure: str = ""
+    is_restarted: bool = False
 
     @property
     def is_read(self) -> bool:

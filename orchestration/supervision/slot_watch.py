@@ -10,6 +10,8 @@ import contextlib
 from dataclasses import replace
 from typing import NamedTuple
 
+from pydantic import Field
+
 from orchestration.supervision.observation import SlotSeen
 from sources.common.positions import Record
 from sources.config.loader import LoadedPipeline
@@ -23,6 +25,7 @@ from sources.databases.replication_slot import (
     watched_slot,
 )
 from sources.errors import StateError
+from sources.planning.plan import log_server
 from sources.state.generation import Generation
 
 _NAME = "run/slot-watch.json"
@@ -38,12 +41,14 @@ class SlotWatch(Record):
         unread_lsn: End of the database's log at a look that the connector has not read up to, or
             not confirmed; None if it had read all.
         unread_since_ms: When that look was, in ms since 1970.
+        restarted_ms: When the supervision started the connector again, in ms since 1970.
     """
 
     slot: str
     idle_since_ms: int | None = None
     unread_lsn: int | None = None
     unread_since_ms: int | None = None
+    restarted_ms: list[int] = Field(default_factory=list)
 
 
 class SlotLook(NamedTuple):
@@ -80,12 +85,15 @@ def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int)
     if before is None or before.slot != options.log_reader:
         before = SlotWatch(slot=options.log_reader)
     slot = ask_slot(options)
-    gone = slot_gone(generation, options, slot)
+    is_known = isinstance(slot, Slot) and slot.server
+    gone = slot_gone(generation, options, slot, log_server(generation) if is_known else "")
     watch = before if isinstance(slot, str) else _after(before, slot, looked_ms)
     seen = SlotSeen(
         gone=None if gone is None else str(gone),
         idle_since_ms=watch.idle_since_ms,
         unread_since_ms=watch.unread_since_ms,
+        connector=options.connector or "",
+        is_restarted=options.restart_connector,
     )
     if isinstance(slot, str):
         return SlotLook(replace(seen, unknown=slot), watch, gone)
@@ -94,6 +102,7 @@ def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int)
         retained_bytes=slot.retained_bytes,
         unread_bytes=slot.unread_bytes,
         is_confirmation=slot.received is None,
+        failure=slot.failure,
     )
     return SlotLook(seen, watch, gone)
 
@@ -130,6 +139,10 @@ def _after(before: SlotWatch, slot: Slot, looked_ms: int) -> SlotWatch:
         # It has read what the log held then, so what waits now came later.
         lsn, since_ms = slot.log_end, looked_ms
     idle_since_ms = (before.idle_since_ms or looked_ms) if slot.state == "idle" else None
-    return SlotWatch(
-        slot=before.slot, idle_since_ms=idle_since_ms, unread_lsn=lsn, unread_since_ms=since_ms
+    return before.model_copy(
+        update={
+            "idle_since_ms": idle_since_ms,
+            "unread_lsn": lsn,
+            "unread_since_ms": since_ms,
+        }
     )

@@ -14,6 +14,7 @@ from orchestration.requested_state import (
     write_refused,
     write_watch,
 )
+from orchestration.supervision.connector_restart import restart_if_due
 from orchestration.supervision.look import Look, look_at_live
 from orchestration.supervision.slot_watch import keep_slot, keep_table
 from orchestration.supervision.verdict import RED, Verdict
@@ -49,7 +50,8 @@ class Tick(NamedTuple):
 def tick(loaded: LoadedPipeline) -> Tick | None:
     """Look at the live run, decide whether to restart it, record the decision, and post alerts.
 
-    Called every few seconds by the sensor. It launches nothing itself.
+    Called every few seconds by the sensor. It launches no run itself; a connector that failed is
+    started again, where that is declared.
 
     Returns:
         The outcome; None if the live run was never requested.
@@ -61,7 +63,8 @@ def tick(loaded: LoadedPipeline) -> Tick | None:
     look = None if generation is None else look_at_live(loaded, generation)
     if generation is None or look is None:
         return None
-    keep_slot(generation, look.slot)
+    if look.slot is not None:
+        keep_slot(generation, restart_if_due(loaded, generation, look.slot, look.now_ms))
     keep_table(generation, look.table)
     watch, restart = decide(look, loaded.pipeline.supervision)
     # Before anything is done about it.

@@ -55,10 +55,12 @@ class SnapshotOptions(Declared):
             that MYSQL_PWD_FILE names.
         slot: PostgreSQL: name of the connector's replication slot. It has to exist before the
             snapshot is taken: changes made before the slot are in no log.
-        connector: MariaDB and MySQL: URL of the connector in Kafka Connect's REST interface, such
-            as ``http://connect:8083/connectors/shop``. With it the snapshot, each launch and each
-            look at the pipeline check that the binary log still has what the connector has not
-            read.
+        connector: URL of the connector in Kafka Connect's REST interface, such as
+            ``http://connect:8083/connectors/shop``. With it each look at the pipeline says why the
+            connector failed, if it did. MariaDB and MySQL: the snapshot, each launch and each look
+            also check that the binary log still has what the connector has not read.
+        restart_connector: Let the supervision start a connector again that failed, and tasks of
+            it, as rarely as ``supervision.restarts`` says. Needs ``connector``.
         chunk_rows: Approximate number of rows of a chunk, which becomes one file.
         workers: Number of chunks that are read in parallel.
 
@@ -67,6 +69,7 @@ class SnapshotOptions(Declared):
     dsn: Annotated[str, AfterValidator(without_password)]
     slot: str | None = None
     connector: str | None = None
+    restart_connector: bool = False
     chunk_rows: PositiveInt = 500_000
     workers: int = Field(default=4, ge=1, le=64)
 
@@ -98,10 +101,10 @@ class SnapshotOptions(Declared):
                 "slot. Add it; for MariaDB or MySQL write `dsn: mariadb://user@host:3306/database`."
             )
             raise ValueError(message)
-        if self.kind == "postgres" and self.connector is not None:
+        if self.restart_connector and self.connector is None:
             message = (
-                "`connector` has no meaning with PostgreSQL, whose replication slot shows what the "
-                "connector has read. Remove it."
+                "`restart_connector` needs `connector`, the connector's URL in Kafka Connect. Add "
+                "it, or remove `restart_connector`."
             )
             raise ValueError(message)
         if self.kind == "mariadb" and self.slot:

@@ -11,6 +11,7 @@ from sources.common.optional import needs_extra
 from sources.common.positions import Record, iso, now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions
+from sources.databases.kafka_connect import find_state
 from sources.errors import InputError
 from sources.storage.folder import Folder
 
@@ -26,28 +27,33 @@ NEW_SNAPSHOT = (
 """What to do, as a sentence, once a slot is missing or lost."""
 
 
-State = Literal["active", "idle", "lost", "missing"]
+State = Literal["active", "idle", "lost", "missing", "moved"]
 
 
 class Slot(NamedTuple):
     """State of a PostgreSQL replication slot, or of a connector's place in a binary log.
 
-    Positions are LSNs, for MariaDB sequence numbers of GTIDs.
+    Positions are LSNs, for MariaDB sequence numbers of GTIDs, for MySQL file and place in it.
 
     Attributes:
         state: ``active``: a connector reads it; ``idle``: none does; ``lost``: the server removed
-            the log that it needs; ``missing``: it does not exist, or was never read.
+            the log that it needs; ``missing``: it does not exist, or was never read; ``moved``: it
+            is in the log of another MySQL server than the snapshot's.
         retained_bytes: Bytes of the log that the server keeps for it; 0 if lost or missing.
-        unread_bytes: Bytes of the log, up to its end, that no connector was sent; for MariaDB, that
-            the connector has not confirmed. None if the role may not see it, if the slot is lost or
-            missing, and where ``log_end`` is 0.
-        log_end: End of the log when the server was asked; 0 for MySQL, and where the connector
-            could not confirm it.
+        unread_bytes: Bytes of the log, up to its end, that no connector was sent; for MariaDB and
+            MySQL, that the connector has not confirmed. None if the role may not see it, if the
+            slot is lost or missing, and where ``log_end`` is 0.
+        log_end: End of the log when the server was asked; 0 where the connector could not confirm
+            it.
         received: Position up to which the connector has confirmed that it received the log, which
             it does every 10 s by default (``status.update.interval.ms``); None as above, and for
-            MariaDB, which is not told.
+            MariaDB and MySQL, which are not told.
         confirmed: Position up to which it has confirmed that the topics hold all changes. For
             PostgreSQL it stays where it is while only other tables change.
+        failure: Why the declared connector, or its task, failed, so that somebody has to start it
+            again; empty if it did not, or none is declared.
+        server: Id of the MySQL server whose log it is; empty for others, which it does not matter
+            for.
     """
 
     state: State
@@ -56,6 +62,8 @@ class Slot(NamedTuple):
     log_end: int = 0
     received: int | None = None
     confirmed: int = 0
+    failure: str = ""
+    server: str = ""
 
 
 class SlotGone(Record):
@@ -66,7 +74,7 @@ class SlotGone(Record):
     Attributes:
         slot: Name of the slot.
         at_ms: When that was found: Unix time in milliseconds.
-        state: State of the slot that was found, ``missing`` or ``lost``.
+        state: State of the slot that was found, ``missing``, ``lost`` or ``moved``.
     """
 
     slot: str
@@ -75,6 +83,12 @@ class SlotGone(Record):
 
     def __str__(self) -> str:
         """Return the finding as text."""
+        if self.state == "moved":
+            return (
+                f"connector {self.slot} was found at {iso(self.at_ms)} to read another server's "
+                "log than that which the snapshot was taken in: positions of two servers can't be "
+                "compared, so changes may have been taken for older ones"
+            )
         what = "had lost its log" if self.state == "lost" else "did not exist"
         name = f"replication slot `{self.slot}`"
         if "://" in self.slot:
@@ -128,9 +142,17 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
             row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
             if row is not None and row[0]:
                 return f"{connection.info.host} is a standby server, which does not report slots"
-            return find_slot(connection, options.log_reader)
+            return _with_failure(find_slot(connection, options.log_reader), options)
     except psycopg.Error as error:
         return " ".join(str(error).split())
+
+
+def _with_failure(slot: Slot, options: SnapshotOptions) -> Slot:
+    """Return a slot with the reason why its connector failed, if one is declared that did."""
+    if slot.state != "idle" or options.connector is None:
+        return slot
+    found = find_state(options.connector)
+    return slot if isinstance(found, str) else slot._replace(failure=found.failure)
 
 
 def _ask_binary_log(options: SnapshotOptions) -> Slot | str:
@@ -177,7 +199,21 @@ def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot:
     return Slot(state, retained, unread, end[0], received, confirmed)
 
 
-def slot_gone(generation: Folder, options: SnapshotOptions, slot: Slot | str) -> SlotGone | None:
+def gone_state(slot: Slot, server: str) -> State | None:
+    """Return the state of a slot through which no more changes come that count; None if they do.
+
+    Args:
+        slot: The slot.
+        server: Id of the MySQL server that the snapshot was taken in; empty if it is not known.
+    """
+    if slot.state in ("lost", "missing"):
+        return slot.state
+    return "moved" if server and slot.server and slot.server != server else None
+
+
+def slot_gone(
+    generation: Folder, options: SnapshotOptions, slot: Slot | str, server: str = ""
+) -> SlotGone | None:
     """Return the finding that a slot is missing or lost now, or was once in this generation.
 
     A kept finding stays, as a slot of the same name that is created later lacks the changes in
@@ -187,6 +223,7 @@ def slot_gone(generation: Folder, options: SnapshotOptions, slot: Slot | str) ->
         generation: State folder of the generation, which keeps the finding.
         options: Declared snapshot with the slot's name.
         slot: State of the slot, or why it is not known, as :func:`ask_slot` returns it.
+        server: As for :func:`gone_state`.
 
     Returns:
         None if the slot was never found missing or lost.
@@ -194,11 +231,9 @@ def slot_gone(generation: Folder, options: SnapshotOptions, slot: Slot | str) ->
     known = generation.read(_GONE, SlotGone)
     if known is not None and known.slot == options.log_reader:
         return known
-    if isinstance(slot, str):
+    if isinstance(slot, str) or (state := gone_state(slot, server)) is None:
         return None
-    if slot.state in ("lost", "missing"):
-        return SlotGone(slot=options.log_reader, at_ms=now_ms(), state=slot.state)
-    return None
+    return SlotGone(slot=options.log_reader, at_ms=now_ms(), state=state)
 
 
 def keep_gone(generation: Folder, gone: SlotGone) -> None:
@@ -215,17 +250,18 @@ def keep_gone(generation: Folder, gone: SlotGone) -> None:
         generation.replace(_GONE, gone)
 
 
-def look_at_slot(loaded: LoadedPipeline, generation: Folder) -> None:
+def look_at_slot(loaded: LoadedPipeline, generation: Folder, server: str) -> None:
     """Ask for the slot of a pipeline, if it has one, and keep a finding that it is missing or lost.
 
     Args:
         loaded: The pipeline.
         generation: State folder of the generation.
+        server: As for :func:`gone_state`.
 
     Raises:
         StateError: The state folder can't be written.
     """
     if (options := watched_slot(loaded)) is not None:
-        gone = slot_gone(generation, options, ask_slot(options))
+        gone = slot_gone(generation, options, ask_slot(options), server)
         if gone is not None:
             keep_gone(generation, gone)

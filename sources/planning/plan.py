@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.positions import Record, iso, now_ms
 from sources.common.schema import check_event_time, parse_schema
 from sources.config.loader import LoadedPipeline
@@ -146,6 +147,20 @@ def make_plan(
     for part in plan.listed:
         keep_splits(part, listings[part.source], generation)
     return generation.put_if_absent("plan.json", plan)
+
+
+def log_server(generation: Generation) -> str:
+    """Return the id of the MySQL server in whose log the position of the snapshot is.
+
+    Returns:
+        Empty for other databases, for snapshots of earlier versions, and before there is a plan.
+
+    Raises:
+        StateError: The plan is damaged.
+    """
+    plan = generation.read("plan.json", Plan)
+    taken = [part.end.snapshot for part in ([] if plan is None else plan.files)]
+    return next((each.server for each in taken if isinstance(each, BinlogSnapshot)), "")
 
 
 def require_plan(generation: Generation) -> Plan:

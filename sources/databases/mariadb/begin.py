@@ -132,12 +132,14 @@ def _begin_mysql(
         for connection in made:
             ask(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         [(file, offset, *_)] = ask(lock, mysql_status(variables["version"]))
+        [(server,)] = ask(lock, "SELECT @@server_uuid")
     snapshot = BinlogSnapshot(
         file=file_number(file),
         offset=int(offset),
         domain=None,
         sequence=0,
         taken_ms=_now_ms(made[0]),
+        server=str(server),
     )
     return [snapshot] * len(made)
 

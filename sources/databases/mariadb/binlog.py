@@ -1,4 +1,4 @@
-"""How much of a server's binary log a connector has not read, and whether the server still has it.
+"""How much of MariaDB's binary log a connector has not read, and whether the server still has it.
 
 https://mariadb.com/kb/en/show-binlog-events/, https://mariadb.com/kb/en/binlog_gtid_pos/
 """
@@ -9,7 +9,10 @@ from collections.abc import Sequence
 
 from sources.common.optional import needs_extra
 from sources.config.snapshot import SnapshotOptions
-from sources.databases.mariadb.connector import ReadUpTo, ask_connector, has_heartbeats, said
+from sources.databases.kafka_connect import said
+from sources.databases.mariadb import mysql_log
+from sources.databases.mariadb.checks import is_mariadb, server_variables
+from sources.databases.mariadb.connector import ReadUpTo, ask_connector, has_heartbeats
 from sources.databases.mariadb.gtid import Gtid, parse_gtids
 from sources.databases.mariadb.server import ask, connect, is_lost, parse_address, text_of
 from sources.databases.replication_slot import Slot, State
@@ -32,8 +35,8 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
     Returns:
         The state, as that of a replication slot: ``lost`` once the server has removed what the
         connector needs, or has never had it, with the bytes of log that it keeps; or why it is not
-        known, as text. The end of the log is told if the connector has heartbeats, and the log
-        GTIDs of one domain.
+        known, as text. The end of the log is told if the connector has heartbeats, and the log of
+        MariaDB GTIDs of one domain.
     """
     url = str(options.connector)
     read = ask_connector(url)
@@ -41,12 +44,16 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
         return read
     try:
         with connect(parse_address(options.dsn), "snapshot") as connection:
-            found = find_state(connection, read)
+            find = find_state if is_mariadb(server_variables(connection)) else mysql_log.find_state
+            found = find(connection, read)
     except HybridError as error:
         return str(error)
     except (MySQLError, OSError) as error:
         return "the server does not answer" if is_lost(error) else text_of(error)
-    if isinstance(found, str) or not found.log_end:
+    if isinstance(found, str):
+        return found
+    found = found._replace(failure=read.failure)
+    if not found.log_end:
         return found
     try:
         if has_heartbeats(url):
@@ -58,7 +65,7 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
 
 
 def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
-    """Return whether a server's binary log still has what comes after a position.
+    """Return whether MariaDB's binary log still has what comes after a position.
 
     Args:
         connection: Open connection to the server.

@@ -1,20 +1,19 @@
 """What a connector has read of a binary log, as Kafka Connect's REST interface reports it.
 
-https://kafka.apache.org/documentation/#connect_rest (``/status``, and ``/offsets`` since 3.6)
+https://kafka.apache.org/documentation/#connect_rest (``/offsets`` since version 3.6)
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 import urllib.error
-import urllib.request
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sources.common.optional import needs_extra
 from sources.config.kafka_source import KafkaSource
 from sources.databases.captured_table import CapturedTable
+from sources.databases.kafka_connect import get, read_state, said
 from sources.databases.mariadb.gtid import Gtid, parse_gtids
 from sources.databases.mariadb.server import ask
 from sources.errors import InputError, UnavailableError
@@ -23,11 +22,11 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection
     from pymysql.cursors import Cursor
 
-_TIMEOUT_S = 5
 FIRST_S = 75.0
 """Seconds within which a connector has read something, so that a snapshot may be taken."""
 _POLL_S = 1.0
 _HEARTBEAT = "heartbeat.interval.ms"
+_NOT_A_CONNECTOR = "Kafka Connect's answer is not that of a connector of MariaDB or MySQL"
 _AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
 
 
@@ -38,13 +37,17 @@ class ReadUpTo(NamedTuple):
         is_running: Whether the connector and its task run.
         file: Number of the file; None if it has not read yet.
         offset: Position in the file.
-        gtids: The last GTIDs; empty without GTIDs, and for MySQL.
+        gtids: MariaDB's last GTIDs; empty without GTIDs, and for MySQL.
+        gtid_set: MySQL's set of all GTIDs that it has read; empty without GTIDs.
+        failure: Why the connector or its task failed; empty if none did.
     """
 
     is_running: bool
     file: int | None
     offset: int
     gtids: list[Gtid]
+    gtid_set: str = ""
+    failure: str = ""
 
 
 def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None:
@@ -86,8 +89,10 @@ def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None
         time.sleep(_POLL_S)
     message = f"Connector {url} is not known to run: {found}."
     if isinstance(found, ReadUpTo):
-        said = f"has read nothing within {FIRST_S:.0f} s" if found.is_running else "does not run"
-        message = f"Connector {url} {said}: changes until it reads would be missing from the table."
+        what = f"has read nothing within {FIRST_S:.0f} s" if found.is_running else "does not run"
+        if found.failure:
+            what = f"is FAILED ({found.failure})"
+        message = f"Connector {url} {what}: changes until it reads would be missing from the table."
     hint = f"Start the connector, or correct `snapshot.connector`; {_AGAIN}"
     raise InputError(message, hint, source=table.source, field="snapshot.connector")
 
@@ -102,21 +107,28 @@ def ask_connector(url: str) -> ReadUpTo | str:
         The position; or the reason why it is not known, as text.
     """
     try:
-        status = _get(f"{url.rstrip('/')}/status")
-        offsets = _get(f"{url.rstrip('/')}/offsets")
+        is_running, failure = read_state(url)
+        offsets = get(url, "/offsets")
     except (OSError, ValueError) as error:
         return said(error)
+    except (KeyError, TypeError):
+        return _NOT_A_CONNECTOR
     try:
-        states = [status["connector"]["state"], *(each["state"] for each in status["tasks"])]
-        is_running = len(states) > 1 and set(states) == {"RUNNING"}
         read = [each["offset"] for each in offsets["offsets"] if each["offset"]]
         if not read:
-            return ReadUpTo(is_running, None, 0, [])
+            return ReadUpTo(is_running, None, 0, [], failure=failure)
         file = int(str(read[0]["file"]).rpartition(".")[2])
-        gtids = parse_gtids(str(read[0].get("gtids") or ""))
-        return ReadUpTo(is_running, file, int(read[0]["pos"]), gtids)
+        text = str(read[0].get("gtids") or "")
+        return ReadUpTo(
+            is_running,
+            file,
+            int(read[0]["pos"]),
+            parse_gtids(text),
+            text if ":" in text else "",
+            failure,
+        )
     except (KeyError, TypeError, ValueError, IndexError):
-        return "Kafka Connect's answer is not that of a connector of MariaDB or MySQL"
+        return _NOT_A_CONNECTOR
 
 
 def capture_of(table: CapturedTable, topic: KafkaSource) -> tuple[str | None, str | None]:
@@ -138,7 +150,7 @@ def capture_of(table: CapturedTable, topic: KafkaSource) -> tuple[str | None, st
     if url is None:
         return prefix, None
     try:
-        config = _get(f"{url.rstrip('/')}/config")
+        config = get(url, "/config")
     except (OSError, ValueError):
         return prefix, None
     prefix = str(config.get("topic.prefix") or prefix)
@@ -174,7 +186,7 @@ def has_heartbeats(url: str) -> bool:
     Raises:
         OSError, ValueError: Kafka Connect does not answer, or does not know the connector.
     """
-    found = str(_get(f"{url.rstrip('/')}/config").get(_HEARTBEAT) or "").strip()
+    found = str(get(url, "/config").get(_HEARTBEAT) or "").strip()
     return found.isdigit() and int(found) > 0
 
 
@@ -208,15 +220,3 @@ def require_heartbeats(url: str) -> None:
             "Kafka Connect."
         )
         raise InputError(message, hint, value=url)
-
-
-def said(error: Exception) -> str:
-    """Return in words why Kafka Connect gave no answer."""
-    if isinstance(error, urllib.error.HTTPError):
-        return f"Kafka Connect answers {error.code} ({error.reason})"
-    return f"Kafka Connect does not answer: {' '.join(str(error).split())}"
-
-
-def _get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
-        return json.loads(answer.read())

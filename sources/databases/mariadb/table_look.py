@@ -186,8 +186,9 @@ def _look_at_catalog(table: CapturedTable, names: Names, before: TableWatch) -> 
         else:
             found = None
             try:
-                check_settings(connection, table, server_variables(connection))
-                check_table(connection, table)
+                variables = server_variables(connection)
+                check_settings(connection, table, variables)
+                check_table(connection, table, variables)
             except InputError as error:
                 made = altered(table.name, "", before.looked_ms)
                 found = made.model_copy(

@@ -225,6 +225,25 @@ def slot(**seen: Any) -> Seen:
         (slot(unknown="no answer"), "healthy", ""),
         (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
         (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
+        # It stays so until somebody acts.
+        (
+            slot(idle_since_ms=NOW, connector="http://c/connectors/x", failure="E: gone"),
+            "cut-off",
+            "http://c/connectors/x is FAILED (E: gone), as seen for less than 1 s: no change "
+            "comes until it is started again. Mend the cause, then run `curl -X POST "
+            "'http://c/connectors/x/restart?includeTasks=true&onlyFailed=true'`. With "
+            "`snapshot.restart_connector: true`",
+        ),
+        (
+            slot(idle_since_ms=NOW - 20 * S, failure="E: gone", is_restarted=True),
+            "catching-up",
+            "The supervision does that, too",
+        ),
+        (
+            slot(idle_since_ms=NOW - 21 * S, failure="E: gone", is_restarted=True),
+            "cut-off",
+            "The supervision does that, too",
+        ),
         (replace(HEALTHY, wrong_rows=0), "healthy", ""),
         (replace(HEALTHY, wrong_rows=2), "wrong-rows", "2 rows are stale or missing, as a change"),
         (replace(DEAD, wrong_rows=2), "dead", "ended without a report. See"),

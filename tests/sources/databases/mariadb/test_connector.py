@@ -37,12 +37,17 @@ OFFSETS = {
         }
     ]
 }
+GTID_SET = "0a7f6a3c-8f0e-11f0-9a3e-0242ac110002:1-23"
 MYSQL = {"offsets": [{"partition": {}, "offset": {"file": "mysql-bin.000007", "pos": 4}}]}
+MYSQL_GTIDS = {"offsets": [{"offset": {"file": "mysql-bin.000007", "pos": 4, "gtids": GTID_SET}}]}
 
 
 @contextmanager
-def worker(answers: dict[str, Any]) -> Iterator[str]:
-    """A server that answers as Kafka Connect does; yields the URL of a connector."""
+def worker(answers: dict[str, Any], posted: list[str] | None = None) -> Iterator[str]:
+    """A server that answers as Kafka Connect does; yields the URL of a connector.
+
+    Paths that something is posted to are added to ``posted``.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -50,6 +55,12 @@ def worker(answers: dict[str, Any]) -> Iterator[str]:
             self.send_response(404 if answer is None else 200)
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
+
+        def do_POST(self) -> None:
+            assert posted is not None
+            posted.append(self.path)
+            self.send_response(202)
+            self.end_headers()
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -69,7 +80,8 @@ def worker(answers: dict[str, Any]) -> Iterator[str]:
     ("status", "offsets", "found"),
     [
         (RUNNING, OFFSETS, ReadUpTo(True, 3, 23825, [Gtid(0, 1, 129)])),
-        (FAILED, MYSQL, ReadUpTo(False, 7, 4, [])),
+        (FAILED, MYSQL, ReadUpTo(False, 7, 4, [], failure="no reason is reported")),
+        (RUNNING, MYSQL_GTIDS, ReadUpTo(True, 7, 4, [], GTID_SET)),
         (RUNNING, {"offsets": []}, ReadUpTo(True, None, 0, [])),
         (None, OFFSETS, "Kafka Connect answers 404 (Not Found)"),
         ({}, OFFSETS, "Kafka Connect's answer is not that of a connector of MariaDB or MySQL"),
@@ -114,7 +126,7 @@ def test_a_snapshot_waits_for_the_first_position_that_kafka_connect_keeps(
     ("status", "said"),
     [
         (RUNNING, "has read nothing within 0 s: changes until it reads would be missing"),
-        (FAILED, "does not run: changes until it reads would be missing"),
+        (FAILED, r"is FAILED \(no reason is reported\): changes until it reads would be missing"),
         (None, "is not known to run: Kafka Connect answers 404"),
     ],
 )

@@ -181,7 +181,7 @@ def long_statement(case: Case) -> Iterator[None]:
 
     def select() -> None:
         with case.server.connect(case.name) as connection, connection.cursor() as cursor:
-            number.append(connection.thread_id())
+            number.append(connection.thread_id())  # type: ignore[no-untyped-call]
             begun.set()
             try:
                 cursor.execute("SELECT count(*) FROM t WHERE sleep(600) = 0")

@@ -1,0 +1,118 @@
+"""Connectors of Kafka Connect, by its REST interface: whether they run, and what they are set to.
+
+https://kafka.apache.org/documentation/#connect_rest
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+_TIMEOUT_S = 5
+_CAUSE = "Caused by: "
+_MOST_CHARACTERS = 300
+# A trace may have a driver's URL.
+_SECRETS = re.compile(r"(password|passwd|pwd|secret)\s*[=:]\s*[^\s,;&)]+|(?<=://)[^/@\s]+@", re.I)
+
+
+class ConnectorState(NamedTuple):
+    """State of a connector and its tasks.
+
+    Attributes:
+        is_running: Whether the connector and its tasks run.
+        failure: Why the connector or a task failed, in one line; empty if none did. What failed
+            stays so until somebody starts it again.
+    """
+
+    is_running: bool
+    failure: str = ""
+
+
+def read_state(url: str) -> ConnectorState:
+    """Ask Kafka Connect whether a connector runs.
+
+    Args:
+        url: URL of the connector, ``http://host:8083/connectors/<name>``.
+
+    Raises:
+        OSError, ValueError: Kafka Connect does not answer, or does not know the connector.
+        KeyError, TypeError: Its answer is not that of Kafka Connect.
+    """
+    status = get(url, "/status")
+    parts: list[Mapping[str, Any]] = [status["connector"], *status["tasks"]]
+    failed = [each for each in parts if each["state"] == "FAILED"]
+    is_running = len(parts) > 1 and {each["state"] for each in parts} == {"RUNNING"}
+    return ConnectorState(is_running, _reason(str(failed[0].get("trace", ""))) if failed else "")
+
+
+def find_state(url: str) -> ConnectorState | str:
+    """Ask Kafka Connect whether a connector runs. Raises no error.
+
+    Returns:
+        The state; or why it is not known, as text.
+    """
+    try:
+        return read_state(url)
+    except (OSError, ValueError) as error:
+        return said(error)
+    except (KeyError, TypeError, AttributeError):
+        return f"{url} is not answered as Kafka Connect does"
+
+
+def restart_failed(url: str) -> None:
+    """Start a connector again, and those of its tasks that failed; others go on.
+
+    Args:
+        url: URL of the connector.
+
+    Raises:
+        OSError: Kafka Connect does not answer, or refuses.
+    """
+    request = urllib.request.Request(_restart_url(url), method="POST")
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S):
+        pass
+
+
+def restart_command(url: str) -> str:
+    """Return the command by which people do the same as :func:`restart_failed`."""
+    return f"curl -X POST '{_restart_url(url)}'"
+
+
+def get(url: str, path: str) -> Any:
+    """Return what Kafka Connect answers about a connector.
+
+    Args:
+        url: URL of the connector.
+        path: What is asked, such as ``/config``.
+
+    Raises:
+        OSError, ValueError: It does not answer, or does not know the connector.
+    """
+    with urllib.request.urlopen(f"{url.rstrip('/')}{path}", timeout=_TIMEOUT_S) as answer:
+        return json.loads(answer.read())
+
+
+def said(error: Exception) -> str:
+    """Return in words why Kafka Connect gave no answer."""
+    if isinstance(error, urllib.error.HTTPError):
+        return f"Kafka Connect answers {error.code} ({error.reason})"
+    return f"Kafka Connect does not answer: {' '.join(str(error).split())}"
+
+
+def _restart_url(url: str) -> str:
+    return f"{url.rstrip('/')}/restart?includeTasks=true&onlyFailed=true"
+
+
+def _reason(trace: str) -> str:
+    """Return the last cause of a Java stack trace in one line, without passwords."""
+    lines = [line.strip() for line in trace.splitlines() if line.strip()]
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    last = (causes or lines or ["no reason is reported"])[-1 if causes else 0]
+    name, _, text = last.partition(": ")
+    short = name.rpartition(".")[2]
+    whole = f"{short}: {text}" if text else short
+    return _SECRETS.sub(lambda found: f"{found[1] or ''}***", whole)[:_MOST_CHARACTERS]

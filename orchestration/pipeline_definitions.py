@@ -9,6 +9,7 @@ import dagster as dg
 from orchestration.chain import steps_of
 from orchestration.defs import job_texts
 from orchestration.defs.assets import step_key, table_key
+from orchestration.defs.audit_check import AUDITED
 from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.defs.control_job import control_job
 from orchestration.defs.feeds import feed_definitions
@@ -76,7 +77,7 @@ def pipeline_definitions(
 def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:
     """Return the assets and checks that a pipeline's chain materializes."""
     names = [*(step.name for step in steps_of(loaded)), "table", "progress"]
-    # Comparing reads the whole table twice, so it is asked for.
-    compared = dg.AssetCheckKey(table_key(loaded), COMPARED)
+    # Comparing reads the whole table twice, an audit all of the input, so both are asked for.
+    asked = [dg.AssetCheckKey(table_key(loaded), name) for name in (COMPARED, AUDITED)]
     keys = [step_key(loaded, name) for name in names]
-    return dg.AssetSelection.assets(*keys) - dg.AssetSelection.checks(compared)
+    return dg.AssetSelection.assets(*keys) - dg.AssetSelection.checks(*asked)

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from typing import Literal
 
-from orchestration.audit.report import AuditReport, BadLine, LedgerLine
+from pydantic import BaseModel, ConfigDict
+
+from orchestration.audit.report import AuditReport, BadLine, LedgerLine, in_words
+from orchestration.display import moment
 from sources.common.positions import Record, now_ms
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError
+from sources.errors import HybridError, InputError
+from sources.state.action_log import recorded
 from sources.state.generation import Generation
 
 _NAME = "audit.json"
+
+
+class Acceptance(BaseModel):
+    """That a person knows of an audit that failed, and takes the table as it is.
+
+    Attributes:
+        at_ms: When, in ms since 1970.
+        by: Who, as given; empty if unknown.
+        why: The reason.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    at_ms: int
+    by: str
+    why: str
 
 
 class KeptAudit(Record):
@@ -27,6 +47,7 @@ class KeptAudit(Record):
         bad_records: The recount of bad records.
         unchecked: What could not be checked; sentences.
         notes: What qualifies the numbers; sentences.
+        accepted: That a person has accepted that it failed; None if nobody has.
     """
 
     at_ms: int
@@ -44,6 +65,32 @@ class KeptAudit(Record):
     bad_records: list[BadLine]
     unchecked: list[str]
     notes: list[str]
+    accepted: Acceptance | None = None
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it failed, and nobody has accepted that."""
+        return self.outcome == "failed" and self.accepted is None
+
+    @property
+    def text(self) -> str:
+        """What it found, and when, in a few sentences."""
+        found = in_words(self.outcome, self.expected)
+        if self.outcome == "failed":
+            counts = {
+                "missing": self.missing_rows,
+                "duplicated": self.duplicated,
+                "different": self.different,
+                "unexpected": self.unexpected,
+                "ambiguous": self.ambiguous,
+            }
+            wrong = [f"{count:,} {name}" for name, count in counts.items() if count]
+            found = f"{found[:-1]}: {', '.join(wrong) or 'its recounts differ'}."
+        text = f"{found} Audited {moment(self.at_ms)} UTC."
+        if self.accepted is not None:
+            by = f" by {self.accepted.by}" if self.accepted.by else ""
+            text += f" Accepted {moment(self.accepted.at_ms)} UTC{by}: {self.accepted.why}"
+        return text
 
     @classmethod
     def of(cls, report: AuditReport, at_ms: int) -> KeptAudit:
@@ -100,3 +147,31 @@ def read_audit(generation: Generation) -> KeptAudit | None:
         StateError: It is damaged, or of another version.
     """
     return generation.read(_NAME, KeptAudit)
+
+
+def accept_audit(loaded: LoadedPipeline, why: str, by: str) -> KeptAudit:
+    """Keep that a person accepts the last audit though it failed, so that it counts no longer.
+
+    Args:
+        loaded: The pipeline.
+        why: The reason, to be shown with the verdict.
+        by: Who accepts it; empty if unknown.
+
+    Raises:
+        InputError: There is no reason, or the last audit has not failed.
+        StateError: The state can't be read or written.
+    """
+    generation = loaded.require_generation()
+    kept = read_audit(generation)
+    if not why.strip():
+        message, hint = "An audit is accepted for a reason.", "Say why: `--accept 'the reason'`."
+        raise InputError(message, hint, pipeline=loaded.pipeline.name)
+    if kept is None or kept.outcome != "failed":
+        found = "there is none" if kept is None else kept.text
+        message = f"Only an audit that failed can be accepted. The last one: {found}"
+        raise InputError(message, "Run the audit first.", pipeline=loaded.pipeline.name)
+    with recorded(loaded.state, "accept audit", by, generation.name) as after:
+        made = kept.model_copy(update={"accepted": Acceptance(at_ms=now_ms(), by=by, why=why)})
+        generation.replace(_NAME, made)
+        after["audit"] = "accepted though it failed"
+    return made

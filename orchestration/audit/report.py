@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from sources.common.counting import counted
+
 EXAMPLES = 10
 """Largest number of examples in a report, for each kind of difference."""
 
@@ -137,6 +139,23 @@ class InputRows:
 
     sources: dict[str, int]
     distinct: int
+
+
+def in_words(outcome: Literal["passed", "failed", "unknown"], expected: int) -> str:
+    """Return the result of an audit as a sentence.
+
+    Args:
+        outcome: That of the audit.
+        expected: Rows that the target has to hold.
+    """
+    match outcome:
+        case "passed":
+            rows = counted(expected, "row")
+            return f"The table is right: {rows}, each as DuckDB computes it from all of the input."
+        case "failed":
+            return "The table differs from what its input makes it."
+        case "unknown":
+            return "Nothing wrong was found, but not all of it could be checked."
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,11 @@ def _status(found: Status) -> Table:
             f"{lease.age_s:.0f} s ago (epoch {lease.epoch})."
         )
         table.caption = f"{table.caption}\n{held}" if table.caption else held
+    if (audited := found.audit) is not None:
+        colour = {"failed": "red", "passed": "green"}.get(audited.outcome, "yellow")
+        text = f"[{colour if audited.is_wrong or audited.outcome != 'failed' else 'yellow'}]"
+        text += f"{escape(audited.text)}[/]"
+        table.caption = f"{table.caption}\n{text}" if table.caption else text
     unwatched = None
     if found.table_unknown is not None:
         unwatched = f"whether the captured table was altered is unknown: {found.table_unknown}"

@@ -25,16 +25,31 @@ app = typer.Typer()
 
 @app.command()
 def audit(
-    pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
+    pipeline: PipelineFile,
+    generation: GenerationName = None,
+    accept: Annotated[
+        str | None,
+        typer.Option(help="Audit nothing: accept that the last audit failed, for this reason."),
+    ] = None,
+    by: By = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Compare a generation's table with an independent computation over all input."""
+    """Compare a generation's table with an independent computation over all input.
+
+    The verdict is kept: `hybrid status` and Dagster show one that failed as red until another audit
+    passes, or somebody accepts it.
+    """
     with answer(as_json) as show:
-        from orchestration.audit.kept_audit import keep_audit
+        from orchestration.audit.kept_audit import accept_audit, keep_audit
         from orchestration.audit.run import audit as compare_with_input
         from orchestration.cli import tables
         from sources.serving import about, described
 
         loaded = load_acting(pipeline, generation)
+        if accept is not None:
+            accepted = accept_audit(loaded, accept, person(by))
+            show({"ok": True, **accepted.model_dump(mode="json")}, accepted.text)
+            return
         report = compare_with_input(loaded)
         typer.echo(f"Audit of generation {described(loaded)}.", err=True)
         show({"generation": about(loaded), **report.to_dict()}, tables.audit(report))

@@ -9,6 +9,7 @@ from pydantic import Field, create_model
 
 from orchestration import operations
 from orchestration.attribution import acting_user
+from orchestration.audit.kept_audit import keep_audit
 from orchestration.audit.run import audit
 from orchestration.defs import job_texts, metadata
 from orchestration.defs.assets import (
@@ -21,6 +22,7 @@ from orchestration.defs.assets import (
     plan_key,
     table_key,
 )
+from orchestration.defs.audit_check import audit_evaluation
 from orchestration.defs.chain_assets import live_metadata
 from orchestration.defs.failures import failures
 from orchestration.defs.job_texts import actions_in_words
@@ -141,16 +143,22 @@ def _status(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
     context.log.info(" ".join(filter(None, (seen.text, seen.reason))))
 
 
-def _audit(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:
-    found = audit(loaded)
-    text, shown = metadata.audit_in_words(found), metadata.audited(found)
+def _audit(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    acting = _acting(context, loaded, config)
+    found = audit(acting)
+    kept, shown = keep_audit(acting, found), metadata.audited(found)
+    text = kept.text
     context.add_output_metadata(shown)
     # An observation: the table is as it was, and nothing downstream has to follow.
     observed = {**last_action(f"AUDIT: {text}"), **shown}
     context.log_event(dg.AssetObservation(table_key(loaded), description=text, metadata=observed))
+    # A job without assets may evaluate no check itself.
+    context.instance.report_runless_asset_event(audit_evaluation(loaded, kept, found))
     if found.outcome == "failed":
         more = (
-            "Look at examples with `hybrid audit P`. While a stream runs, rows on their way count."
+            "Look at examples with `hybrid audit P`. While a stream runs, rows on their way count. "
+            "The table stays red until another audit passes, or somebody accepts this one with "
+            "`hybrid audit P --accept 'the reason'`."
         )
         raise InputError(text, more, pipeline=loaded.pipeline.name)
     context.log.info(text)

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.audit.report import AuditReport
+from orchestration.audit.report import AuditReport, in_words
 from orchestration.defs.assets import APPROVED
 from orchestration.defs.ways import in_dagster
 from orchestration.display import readable_times, second
@@ -336,7 +336,7 @@ def audited(found: AuditReport) -> Metadata:
     notes += [line.reason for line in found.ledger if line.reason]
     notes += [line.reason for line in found.bad_records if line.reason]
     return {
-        "audit": audit_in_words(found),
+        "audit": in_words(found.outcome, found.expected),
         "rows expected": found.expected,
         "rows found": found.found,
         "missing": found.missing,
@@ -346,18 +346,6 @@ def audited(found: AuditReport) -> Metadata:
         "ambiguous keys": found.ambiguous,
         **({"notes": table([{"note": note} for note in notes])} if notes else {}),
     }
-
-
-def audit_in_words(found: AuditReport) -> str:
-    """Return the result of an audit as a sentence."""
-    match found.outcome:
-        case "passed":
-            rows = counted(found.expected, "row")
-            return f"The table is right: {rows}, each as DuckDB computes it from all of the input."
-        case "failed":
-            return "The table differs from what its input makes it."
-        case "unknown":
-            return "Nothing wrong was found, but not all of it could be checked."
 
 
 def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from orchestration.defs import metadata
 from orchestration.defs.assets import live_key, role_of, table_key
+from orchestration.defs.audit_check import audit_evaluation, last_audit
 from orchestration.defs.range_partitions import filled_ranges
 from orchestration.defs.restarts import restarts_of_a_day
 from orchestration.defs.table_asset import kept_action, last_day, look, now, table_metadata
@@ -48,6 +49,7 @@ class Cursor(BaseModel):
         version, headline: Version of the table, and headline of its card, at the last report.
         was_well: Whether the check of its health passed then; None if it was never evaluated.
         ranges_ms: When it last looked for ranges that were filled.
+        audited: The last audit that it reported: when it was made, and whether it is accepted.
     """
 
     at_ms: int = 0
@@ -57,6 +59,7 @@ class Cursor(BaseModel):
     headline: str = ""
     was_well: bool | None = None
     ranges_ms: int = 0
+    audited: list[int] = Field(default_factory=list)
 
 
 class Reports(NamedTuple):
@@ -116,7 +119,10 @@ def reports(
         *([each.passed, each.is_pending] for each in findings),
     ]
     at_ms = now_ms()
-    if cursor.seen == seen and at_ms - cursor.at_ms < _wait_ms(cursor, is_live=bool(found)):
+    audit = last_audit(loaded)
+    audited = [] if audit is None else [audit.at_ms, int(audit.accepted is not None)]
+    is_same = (cursor.seen, cursor.audited) == (seen, audited)
+    if is_same and at_ms - cursor.at_ms < _wait_ms(cursor, is_live=bool(found)):
         return Reports([], cursor, "Nothing changed since the last report.")
     card, facts = _look(loaded)
     version = cursor.version if facts is None else facts.version
@@ -146,6 +152,8 @@ def reports(
     # Dagster shows a check as not evaluated after each materialization.
     compared = no_candidate(loaded) if is_new and facts is not None else None
     events += [each for each in (evaluated, compared) if each is not None]
+    if audit is not None and (is_new or audited != cursor.audited):
+        events.append(audit_evaluation(loaded, audit))
     ranges_ms = cursor.ranges_ms
     if at_ms - ranges_ms >= _RANGES_MS:
         events += filled_ranges(loaded, serving, instance)
@@ -158,6 +166,7 @@ def reports(
         headline=card.headline,
         was_well=cursor.was_well if evaluated is None else card.is_well,
         ranges_ms=ranges_ms,
+        audited=audited,
     )
     return Reports(events, after, card.text)
 

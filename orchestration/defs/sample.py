@@ -5,6 +5,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.chain import Observer, Outcome, Step
+from orchestration.audit.report import in_words
 from orchestration.defs import metadata
 from orchestration.sample_run.declaration import SampleOptions, parse_share
 from orchestration.sample_run.run import SampleRun, try_sample
@@ -57,7 +58,9 @@ def try_on_sample(context: dg.OpExecutionContext, loaded: LoadedPipeline, config
     context.add_output_metadata(_shown(found))
     if found.audit is not None and found.outcome == "failed":
         hint = f"Look at examples with `hybrid try {loaded.path.name} --keys {config.keys}`."
-        raise InputError(metadata.audit_in_words(found.audit), hint, pipeline=loaded.pipeline.name)
+        raise InputError(
+            in_words(found.audit.outcome, found.audit.expected), hint, pipeline=loaded.pipeline.name
+        )
     rows = counted(found.rows, "row")
     context.log.info(f"Tried on {found.sample.share * 100:g}% of the keys: {rows} in the table.")
 

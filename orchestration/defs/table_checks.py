@@ -7,6 +7,7 @@ import dagster as dg
 from orchestration.audit.compare_generations import compare_generations
 from orchestration.defs import generation_metadata
 from orchestration.defs.assets import generation_name, table_key
+from orchestration.defs.audit_check import audit_evaluation, audited_check, last_audit
 from orchestration.defs.failures import failures
 from orchestration.defs.table_asset import last_action, last_day, look, now, table_metadata
 from orchestration.supervision.card import STARTING, Card
@@ -23,8 +24,8 @@ _NO_CANDIDATE = "There is no candidate, so there is nothing to compare."
 def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
     """Return the checks of a pipeline's table.
 
-    The supervision evaluates the first one, and the job ``<name>_generation`` the second one; both
-    can be run by hand.
+    The supervision evaluates the first one, the job ``<name>_generation`` the second one, and an
+    audit the third one; all can be run by hand.
     """
     key = table_key(loaded)
 
@@ -59,7 +60,7 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
                 return dg.AssetCheckResult(passed=True, description=_NO_CANDIDATE)
             return generation_metadata.compared(compare_generations(fresh))
 
-    return [healthy, same_rows]
+    return [healthy, same_rows, audited_check(loaded)]
 
 
 def report_table(
@@ -91,7 +92,9 @@ def report_table(
         **table_metadata(loaded, facts),
     }
     context.log_event(dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown))
-    for each in (health_evaluation(loaded, seen, None), no_candidate(loaded)):
+    kept = last_audit(loaded)
+    audited = None if kept is None else audit_evaluation(loaded, kept)
+    for each in (health_evaluation(loaded, seen, None), no_candidate(loaded), audited):
         if each is not None:
             # A job without assets may evaluate no check itself.
             context.instance.report_runless_asset_event(each)

@@ -75,12 +75,19 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     """
     served = found.served_by or found
     headline, details = _state(loaded, served)
+    is_wrong = served.audit is not None and served.audit.is_wrong
+    if is_wrong and served.refused is None:
+        headline, details = "Audit failed", [headline.lower(), *details]
     more = [*_newest_row(served, facts), *_left_out(served)]
     parts = [headline, *details, *more, _generations(loaded, found)]
     lines = [f"**{headline}**" + "".join(f" · {part}" for part in parts[1:])]
     live = served.live
     reason = "" if live is None or live.health == "healthy" else live.reason
+    if served.audit is not None and is_wrong:
+        reason = " ".join(filter(None, (served.audit.text, reason)))
     lines += [shortened(reason, _SHOWN)] if reason else []
+    if not is_wrong:
+        lines.append("Never audited." if served.audit is None else served.audit.text)
     lines += _links(loaded, served, facts)
     if last := read_actions(loaded.state, last=1):
         what = shortened(action_in_words(last[0]), _SHOWN)

@@ -5,9 +5,12 @@ Nothing is changed but what is known of the replication slot, which the next loo
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 from feeds.record import FeedStatus, feed_statuses
+from orchestration.audit.kept_audit import KeptAudit, read_audit
 from orchestration.supervision.belonging import find_refusal
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.slot_watch import keep_slot, keep_table
@@ -26,6 +29,22 @@ from spark_jobs.run_state.lease import SeenLease
 from spark_jobs.run_state.lock import seen_lease
 
 
+class AuditVerdict(BaseModel):
+    """Verdict of the last audit of a generation.
+
+    Attributes:
+        at_ms: When it was made, in ms since 1970.
+        outcome: ``passed``, ``failed`` or ``unknown``.
+        is_wrong: Whether it failed, and nobody has accepted that.
+        text: What it found, and when, in a few sentences.
+    """
+
+    at_ms: int
+    outcome: Literal["passed", "failed", "unknown"]
+    is_wrong: bool
+    text: str
+
+
 class Status(BaseModel):
     """The status of a pipeline.
 
@@ -39,8 +58,8 @@ class Status(BaseModel):
         waits_for_approval: Whether that plan waits for a person's approval.
         healthy: False if a run failed, is dead or silent, the live run is red, or checkpoint, state
             and target don't belong together; of this generation or of the serving one. False, too,
-            if a feed is late.
-        own_healthy: The same of this generation alone.
+            if a feed is late, or if the last audit failed and nobody has accepted that.
+        own_healthy: Whether this generation's runs are well, whatever an audit or a feed is.
         sources: Progress of each source, in order.
         live: Verdict on the live run; None if it was never requested.
         refused: Why the next launch is refused: checkpoint, state and target don't belong
@@ -51,6 +70,7 @@ class Status(BaseModel):
         transform_changed: Warning about a transform that changed under the checkpoint; None if
             none did.
         followed: Changes of the captured table's columns that this generation's runs followed.
+        audit: Verdict of the last audit of this generation; None if there was none.
         feeds: How far each second sink has the table that readers see; empty unless that was
             asked for.
         lease: Lease of the driver, or of the process that launches one, with its holder and age;
@@ -72,6 +92,7 @@ class Status(BaseModel):
     table_unknown: str | None = None
     transform_changed: str | None = None
     followed: list[FollowedChange] = Field(default_factory=list)
+    audit: AuditVerdict | None = None
     feeds: list[FeedStatus] = Field(default_factory=list)
     lease: SeenLease | None = None
 
@@ -132,6 +153,7 @@ def status(loaded: LoadedPipeline) -> Status:
         and not (live is not None and live.is_red)
         and refused is None
     )
+    kept = None if generation is None else read_audit(generation)
     # After a rollback the newest one is kept, and whatever it does touches no table of readers.
     is_kept = generation is not None and is_replaced(loaded, generation.name)
     return Status(
@@ -139,7 +161,8 @@ def status(loaded: LoadedPipeline) -> Status:
         generation=generation.info.generation if generation else None,
         planned=is_planned,
         waits_for_approval=waits,
-        healthy=(own_healthy or is_kept) and (served_by is None or served_by.healthy),
+        healthy=(is_kept or (own_healthy and not (kept is not None and kept.is_wrong)))
+        and (served_by is None or served_by.healthy),
         own_healthy=own_healthy,
         serving=read_serving(loaded).generation,
         served_by=served_by,
@@ -149,5 +172,12 @@ def status(loaded: LoadedPipeline) -> Status:
         table_unknown=None if found is None or found.table is None else found.table.unknown,
         transform_changed=None if generation is None else last_change(generation),
         followed=[] if generation is None else followed_columns(generation),
+        audit=None if kept is None else _verdict(kept),
         lease=None if generation is None else seen_lease(generation),
+    )
+
+
+def _verdict(kept: KeptAudit) -> AuditVerdict:
+    return AuditVerdict(
+        at_ms=kept.at_ms, outcome=kept.outcome, is_wrong=kept.is_wrong, text=kept.text
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from feeds.position import Position
 from feeds.python_function import Remembered
 from feeds.record import Compared, FeedRecord
-from orchestration.audit.kept_audit import KeptAudit
+from orchestration.audit.kept_audit import Acceptance, KeptAudit
 from orchestration.audit.report import BadLine, LedgerLine
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.requested_state import RefusedRestart, Restart, Watch
@@ -292,5 +292,6 @@ def _audit() -> KeptAudit:
         bad_records=[bad],
         unchecked=["nothing"],
         notes=["none"],
+        accepted=Acceptance(at_ms=_AT, by="anna", why="known"),
         **counts,
     )

@@ -107,7 +107,7 @@ class CapturedLog:
 
 def capture(log: CapturedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backlog, "watched_slot", lambda _: log)
-    monkeypatch.setattr(backlog, "DatabaseLog", lambda _: log)
+    monkeypatch.setattr(backlog, "DatabaseLog", lambda *_: log)
 
 
 def test_a_captured_table_has_caught_up_once_the_connector_has_read_the_databases_log(

@@ -4,8 +4,8 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.chain import Observer, Outcome, Step
 from orchestration.audit.report import in_words
+from orchestration.chain import Observer, Outcome, Step
 from orchestration.defs import metadata
 from orchestration.sample_run.declaration import SampleOptions, parse_share
 from orchestration.sample_run.run import SampleRun, try_sample

@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,7 @@ class Connectors:
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         """Return Connect's answer; None while it has none yet."""
+        begin = self._log.stat().st_size
         request = urllib.request.Request(
             f"http://{self._address}{path}",
             None if body is None else json.dumps(body).encode(),
@@ -189,6 +191,8 @@ class Connectors:
                 return None
             answered = error.read().decode(errors="replace")
             message = f"Kafka Connect refuses {method} {path} (HTTP {error.code}): {answered}"
+            if error.code == HTTPStatus.INTERNAL_SERVER_ERROR:
+                message += self._cause(begin)
             hint = "Correct the connector's name or settings as the answer says, then repeat this."
             raise RunError(message, hint, server=self._address) from None
         except OSError:
@@ -196,3 +200,13 @@ class Connectors:
         with contextlib.suppress(ValueError):
             return json.loads(text)
         return {}
+
+    def _cause(self, begin: int) -> str:
+        """Return the last cause that the log names from a byte on, as a sentence; or nothing.
+
+        What a connector says while its settings are checked, such as a right that is missing, is in
+        no answer.
+        """
+        lines = self._log.read_bytes()[begin:].decode(errors="replace").splitlines()
+        causes = [line for line in lines if line.startswith("Caused by: ")]
+        return f" {causes[-1]}." if causes else ""

@@ -19,6 +19,8 @@ from spark_jobs.target.merging.clauses import column
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = 1000
+# The years 1677 to 2262.
+_NANOS_END_US = (2**63 - 1) // 1000
 
 
 class Match(NamedTuple):
@@ -104,15 +106,20 @@ class KeyRange:
                 continue
             try:
                 bounds = [
-                    f"{column('t', name)} {sign} {literal(bound)}"
+                    (bound, f"{column('t', name)} {sign} {literal(bound)}")
                     for sign, bound in ((">=", self._floor(name, low)), ("<=", high))
                 ]
             except OverflowError:
                 # A year beyond Python's range: then no file is skipped.
                 continue
-            parts += bounds
+            parts += [text for bound, text in bounds if self._is_literal(name, bound)]
             ranges[name] = low, high
         return Match(" AND ".join(parts), ranges)
+
+    def _is_literal(self, name: str, bound: int) -> bool:
+        """Return whether a bound may be in the condition: one of times has nanoseconds in Rust."""
+        is_time = self._kinds[name] is _KINDS["timestamp"]
+        return not is_time or abs(bound) <= _NANOS_END_US
 
     def _floor(self, name: str, low: int) -> int:
         """Return the lowest value as files' statistics show it: of times, only milliseconds."""

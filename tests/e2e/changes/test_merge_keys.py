@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,20 @@ KEYS: dict[str, Any] = {
     "timestamp": lambda n: NOON + timedelta(seconds=n),
     "string": lambda n: f"k{n:02}",
 }
+YEARS = (1, 1500, 1677, 2024, 2262, 9999)
 
 
 class Target:
     """A table of some files, a key in each."""
 
-    def __init__(self, folder: Path, spark: SparkSession, kind: str) -> None:
-        self._spark, self._ddl, self._key = spark, f"k {kind}, v int", KEYS[kind]
+    def __init__(
+        self,
+        folder: Path,
+        spark: SparkSession,
+        kind: str,
+        key: Callable[[int], Any] | None = None,
+    ) -> None:
+        self._spark, self._ddl, self._key = spark, f"k {kind}, v int", key or KEYS[kind]
         self.path = folder / "out"
         info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
         self._generation = Generation(Folder(folder / "state"), info)
@@ -84,3 +92,13 @@ def test_a_key_that_is_null_or_text_is_found_wherever_it_is(
         target.merge((None, 100))
         target.merge((None, 200), (2, 20))
         assert target.values() == [0, 1, 3, 4, 5, 20, 200]
+
+
+def test_times_that_nanoseconds_do_not_hold_are_keys_like_any_other(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    target = Target(tmp_path, spark, "timestamp", lambda n: datetime(YEARS[n], 12, 31, tzinfo=UTC))
+    for at in range(len(YEARS)):
+        target.merge((at, 10 * at))
+    target.merge(*((at, 100 + at) for at in range(len(YEARS))))
+    assert target.values() == [100, 101, 102, 103, 104, 105]

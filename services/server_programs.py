@@ -9,11 +9,12 @@ used that the machine has installed.
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,8 @@ from sources.errors import InputError
 
 _LIBRARIES = ("lib/*-linux-gnu*", "usr/lib/*-linux-gnu*", "usr/lib/*-linux-gnu*/pulseaudio")
 _LOADER = "usr/lib/*-linux-gnu*/ld-linux*.so.*"
+_PROGRAMS = ("usr/bin/*", "usr/sbin/*", "usr/lib/postgresql/*/bin/*")
+_COMPILED = ".compiled"
 
 
 class Server(NamedTuple):
@@ -84,19 +87,27 @@ class MissingServerError(InputError):
         self.command = command
 
 
+_NEWER = os.environ.get("HYBRID_NEWER_SERVERS") == "1"
+"""Whether PostgreSQL and MariaDB are those of the newest suite, so that tests run with them."""
+_SUITE = "sid" if _NEWER else "bookworm"
+
 POSTGRESQL, MARIADB, MYSQL, REDIS, PROMETHEUS, CHROMIUM = SERVERS = (
     Server(
         "PostgreSQL",
-        ("postgresql-15",),
+        ("postgresql-18" if _NEWER else "postgresql-15",),
         tuple(
             f"usr/lib/postgresql/*/bin/{name}"
             for name in ("initdb", "pg_isready", "pg_recvlogical", "postgres")
         ),
+        _SUITE,
+        _NEWER,
     ),
     Server(
         "MariaDB",
         ("mariadb-server-core", "mariadb-client-core"),
         ("usr/sbin/mariadbd", "usr/bin/mariadb-install-db", "usr/bin/mariadb"),
+        _SUITE,
+        _NEWER,
     ),
     Server("MySQL", ("mysql-server-core",), ("usr/sbin/mysqld",), suite="sid", own_loader=True),
     Server("Redis", ("redis-server",), ("usr/bin/redis-server",)),
@@ -170,19 +181,49 @@ def _unpack(server: Server, final: Path, folder: Path) -> None:
         return [str(final / path.relative_to(folder)) for path in root.glob(pattern)]
 
     libraries = ":".join(str(final / path.relative_to(folder)) for path in _libraries(root))
+    if server.own_loader:
+        (loader,) = later(_LOADER)
+        _run_by(loader, libraries, root, final / root.relative_to(folder))
     (folder / "bin").mkdir()
     for pattern in server.programs:
         if not (program := later(pattern)):
             why = f"Its packages have no program `{Path(pattern).name}`."
             raise MissingServerError(server.name, why, server.installed_by)
-        if server.own_loader:
-            command = [*later(_LOADER), "--library-path", libraries, *program]
-        else:
-            # Programs that it starts need them, too.
-            command = ["env", f"LD_LIBRARY_PATH={libraries}", *program]
-        script = folder / "bin" / Path(pattern).name
-        script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
-        script.chmod(0o755)
+        # Programs that it starts need them, too.
+        how = [] if server.own_loader else ["env", f"LD_LIBRARY_PATH={libraries}"]
+        _write_script(folder / "bin" / Path(pattern).name, [*how, *program])
+
+
+def _run_by(loader: str, libraries: str, root: Path, final: Path) -> None:
+    """Let a loader run programs, whoever starts them: a script is where each was.
+
+    Args:
+        loader: Path of the loader.
+        libraries: Folders of its libraries, with colons in between.
+        root: The folder that corresponds to ``/``.
+        final: What it is called later.
+    """
+    for pattern in _PROGRAMS:
+        for program in root.glob(pattern):
+            if program.is_symlink() or not program.is_file() or not _is_compiled(program):
+                continue
+            moved = program.rename(f"{program}{_COMPILED}")
+            place = str(final / program.relative_to(root))
+            code = str(final / moved.relative_to(root))
+            # Programs look for what belongs to them where they are by their name.
+            words = ["--argv0", place, "--library-path", libraries, code]
+            _write_script(program, [loader, *words])
+
+
+def _is_compiled(program: Path) -> bool:
+    with program.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def _write_script(file: Path, command: Sequence[str]) -> None:
+    """Write a script that runs a command with its own arguments."""
+    file.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    file.chmod(0o755)
 
 
 def _libraries(root: Path) -> tuple[Path, ...]:

@@ -87,7 +87,13 @@ def commands(command: Any, name: str) -> Iterator[tuple[str, set[str]]]:
             yield from commands(each, f"{name} {word}")
         return
     arguments = [str(each.name) for each in command.params if each.param_type_name == "argument"]
-    options = {each.opts[0] for each in command.params if each.param_type_name == "option"}
+    options = {
+        name
+        for each in command.params
+        if each.param_type_name == "option"
+        for name in each.opts
+        if name.startswith("--")
+    }
     yield " ".join([name, *map(str.upper, arguments)]), options
 
 

@@ -14,7 +14,12 @@ from orchestration.audit.sql import duckdb_type
 from sources.common.environment import variable
 from sources.common.schema import parse_type
 from sources.common.sql_names import literal, quoted
-from sources.databases.mariadb.server import PASSWORD_VARIABLE, Address, parse_address
+from sources.databases.mariadb.server import (
+    PASSWORD_VARIABLE,
+    VERIFY_CA,
+    Address,
+    parse_address,
+)
 from sources.errors import InputError
 
 _CLIENTS = ("mariadb", "mysql")
@@ -115,7 +120,7 @@ def _run(address: Address, table: str, query: str, file: Path) -> None:
         *("--default-character-set=utf8mb4", f"--init-command={_SETTINGS}"),
         *("--protocol=TCP", f"--host={address.host}", f"--port={address.port}"),
         *(f"--user={address.user}", f"--execute={query}"),
-        *(f"--{name.replace('_', '-')}={path}" for name, path in address.tls.items()),
+        *_tls(address, Path(program).name),
     ]
     with file.open("wb") as out:
         done = subprocess.run(
@@ -136,6 +141,16 @@ def _run(address: Address, table: str, query: str, file: Path) -> None:
             "user."
         )
         raise InputError(message, hint, table=table, field="snapshot.dsn")
+
+
+def _tls(address: Address, program: str) -> list[str]:
+    """Return the options of a client program by which it checks the server's certificate alike."""
+    if not address.tls:
+        return []
+    files = [f"--{name.replace('_', '-')}={path}" for name, path in address.tls.items()]
+    if program == "mysql":
+        return [*files, f"--ssl-mode={'VERIFY_IDENTITY' if address.checks_name else VERIFY_CA}"]
+    return [*files, f"--{'' if address.checks_name else 'disable-'}ssl-verify-server-cert"]
 
 
 def _name(name: str) -> str:

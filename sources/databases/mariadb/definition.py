@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from sources.common.optional import needs_extra
 from sources.common.table_definition import BinlogColumn, BinlogDefinition
+from sources.databases.mariadb.keys import key_of
 from sources.databases.mariadb.server import ask
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
@@ -21,10 +22,6 @@ _COLUMNS = (
     "SELECT column_name, column_type, character_set_name, is_nullable, "
     "extra REGEXP '(VIRTUAL|STORED|PERSISTENT) GENERATED' FROM information_schema.columns "
     "WHERE table_schema = BINARY %s AND table_name = BINARY %s ORDER BY ordinal_position"
-)
-_KEY = (
-    "SELECT column_name FROM information_schema.statistics WHERE index_name = 'PRIMARY' "
-    "AND table_schema = BINARY %s AND table_name = BINARY %s ORDER BY seq_in_index"
 )
 _QUOTED = re.compile(r"'((?:[^']|'')*)'")
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
@@ -83,8 +80,7 @@ def read_definition(connection: Connection[Cursor], table: str) -> BinlogDefinit
     }
     if not columns:
         return None
-    key = [str(column) for (column,) in ask(connection, _KEY, schema, name)]
-    return BinlogDefinition(key=key, columns=columns)
+    return BinlogDefinition(key=key_of(connection, table), columns=columns)
 
 
 def reported_definition(table: Mapping[str, Any]) -> BinlogDefinition:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from orchestration.cli.main import app
 from services.mariadb import LocalMariaDb
+from services.mysql import LocalMySql
 from sources.config.loader import load_pipeline
 
 pytestmark = pytest.mark.slow
@@ -55,10 +56,40 @@ def test_everything_that_a_capture_needs_is_written(
     assert config["database.password"] == "${env:MYSQL_PWD}"
     topics = (tmp_path / "shop_topics.sh").read_text()
     assert "--topic shop --partitions 1 " in topics
+    assert "--topic __debezium-heartbeat.shop --partitions 1 " in topics
     assert f"--topic shop.{shop}.orders --partitions 3 " in topics
     assert "MYSQL_PWD=… hybrid run" in output
     assert "Without `--connect` nothing tells how far the connector has read" in output
     assert not any(mariadb.password in path.read_text() for path in tmp_path.iterdir())
+
+
+def test_a_table_of_any_name_gets_the_topic_that_debezium_writes_to(
+    tmp_path: Path, mariadb: LocalMariaDb, shop: str
+) -> None:
+    mariadb.execute(f"CREATE TABLE {shop}.`Größe (x)` (id int PRIMARY KEY)")
+    code, output = init(tmp_path, mariadb.dsn(shop), "--tables", f"{shop}.Größe (x)")
+    assert code == 0, output
+    (topic,) = load_pipeline(tmp_path / "gr_e_x.yaml").pipeline.topics
+    assert topic.topic == f"shop.{shop}.Gr__e__x_"
+    assert f"--topic shop.{shop}.Gr__e__x_ " in (tmp_path / "shop_topics.sh").read_text()
+    config = json.loads((tmp_path / "shop_connector.json").read_text())["config"]
+    assert config["table.include.list"] == f"{shop}.Größe\\ \\(x\\)"
+
+
+def test_mysql_has_a_connector_of_its_own(
+    tmp_path: Path, mysql: LocalMySql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MYSQL_PWD", mysql.password)
+    name = f"shop_{uuid.uuid4().hex[:8]}"
+    mysql.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id int NOT NULL UNIQUE)")
+    given = ["--tables", f"{name}.t", "--folder", str(tmp_path)]
+    result = CliRunner().invoke(app, ["init", "shop", "--mysql", mysql.dsn(name), *given])
+    assert result.exit_code == 0, result.output
+    assert load_pipeline(tmp_path / "t.yaml").pipeline.sink.key == ["id"]
+    config = json.loads((tmp_path / "shop_connector.json").read_text())["config"]
+    assert config["connector.class"] == "io.debezium.connector.mysql.MySqlConnector"
+    # The login is over TLS.
+    assert "driver.allowPublicKeyRetrieval" not in config
 
 
 def test_a_known_connector_is_asked_how_far_it_has_read(

@@ -21,6 +21,7 @@ from orchestration.cli.main import app
 from orchestration.template_definitions import template_definitions
 from services.broker import create_topic
 from services.postgres import LocalPostgres
+from sources.config.table_names import topic_part
 from sources.config.table_template import Template
 from sources.errors import HybridError
 
@@ -119,6 +120,27 @@ def test_tables_are_found_and_followed_as_they_come_and_go(shop: Shop) -> None:
     assert again.gone == ["public.two"]
     assert "public.two: no longer in the database" in "\n".join(again.lines())
     assert template.tables() == ["public.one", "public.three", "public.two"]
+
+
+def test_a_table_of_any_name_is_copied(shop: Shop) -> None:
+    names = ["Größe/1", 'a "b".c', "x*'y"]
+    for name in names:
+        quoted = name.replace('"', '""')
+        shop.execute(
+            f'CREATE TABLE "{quoted}" (id int PRIMARY KEY)', f'INSERT INTO "{quoted}" VALUES (7)'
+        )
+        create_topic(shop.servers, f"{shop.name}.public.{topic_part(name)}", 1)
+    status, text = shop.run("snapshot", str(shop.path))
+    assert status == 0, text
+    template = Template(shop.path)
+    assert set(template.tables()) == {
+        *(f"public.{name}" for name in names),
+        *("public.one", "public.two"),
+    }
+    for name in names:
+        [folder] = template.load(f"public.{name}").pipeline.sources[0].patterns
+        path = shop.path.parent / Path(folder).parent
+        assert pq.read_table(path)["id"].to_pylist() == [7]
 
 
 def test_all_tables_are_copied_as_of_one_point_in_time(shop: Shop) -> None:

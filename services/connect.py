@@ -211,8 +211,9 @@ def binlog_config(
         "topic.creation.statements.partitions": "1",
         "topic.creation.statements.replication.factor": "1",
         "topic.creation.statements.retention.ms": "-1",
-        # Otherwise 2^63 and more of `bigint unsigned` become negative.
+        # Otherwise 2^63 and more of `bigint unsigned` become negative, and the year 1 2001.
         "bigint.unsigned.handling.mode": "precise",
+        "enable.time.adjuster": "false",
         # By default a truncated table is not reported.
         "skipped.operations": "none",
         "poll.interval.ms": "50",

@@ -1,7 +1,8 @@
 """Proof of a captured table: compares the target with the table in its database, row for row.
 
 The database's own tool writes its rows to a file, delta-rs reads the target, and DuckDB compares
-them. No code is shared with the snapshot or with the runs that write the target.
+them. No code is shared with the snapshot or with the runs that write the target, but for the form
+of MySQL's JSON documents, which have no text of their own.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.sink import VALID_TO, Sink
 from sources.config.snapshot import SnapshotOptions, kind_of
+from sources.decoding.changes.mysql_json import canonical_json
 from sources.errors import InputError
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
@@ -137,6 +139,7 @@ def compare_table(
         TemporaryDirectory(prefix="hybrid-compare-") as scratch,
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
     ):
+        connection.create_function("canonical_json", canonical_json, ["VARCHAR"], "VARCHAR")
         there = {name: (names or {}).get(name, name) for name in compared}
         read = {there[name]: kind for name, kind in compared.items()}
         rows = _write_source(dsn, table, read, Path(scratch) / "source.csv")

@@ -87,7 +87,8 @@ def _written(column: str, kind: str) -> str:
     if kind == "bit":
         return f"CAST({name} AS UNSIGNED)"
     if kind in ("geometry", "point", "linestring", "polygon") or kind.startswith(("multi", "geom")):
-        return f"HEX(ST_AsWKB({name}))"
+        # MySQL alone reads the comment: Debezium's longitude comes first in each reference system.
+        return f"HEX(ST_AsWKB({name} /*!80000 , 'axis-order=long-lat' */))"
     if kind in ("binary", "varbinary") or kind.endswith("blob"):
         return f"HEX({name})"
     return f"HEX(CONVERT({name} USING utf8mb4))"
@@ -97,6 +98,8 @@ def _parsed(name: str, declared: pa.DataType, kind: str) -> str:
     """A column of the file in DuckDB's SQL, as a value of its declared type."""
     if pa.types.is_binary(declared):
         return f"unhex({name})"
+    if kind == "json":
+        return f"canonical_json(decode(unhex({name})))"
     if pa.types.is_string(declared) and kind != "decimal":
         return f"decode(unhex({name}))"
     if kind == "time":

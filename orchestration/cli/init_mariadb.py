@@ -74,7 +74,8 @@ class MariaDb(CapturedKind):
             "database.server.id": str(server_id_of(options.name)),
             "schema.history.internal.kafka.bootstrap.servers": options.brokers,
             "schema.history.internal.kafka.topic": f"{options.name}.history",
-            # Otherwise 2^63 and more of `bigint unsigned` become negative.
+            # Otherwise 2^63 and more of `bigint unsigned` become negative, and the year 1 2001.
             "bigint.unsigned.handling.mode": "precise",
+            "enable.time.adjuster": "false",
             "heartbeat.interval.ms": "1000",
         }

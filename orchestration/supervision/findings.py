@@ -157,6 +157,8 @@ def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
     if slot.gone is not None:
         text = f"{slot.gone[0].upper()}{slot.gone[1:].rstrip('.')}. {NEW_SNAPSHOT}"
         return Finding(name="slot", passed=False, text=text)
+    if slot.misset and not slot.failure:
+        return Finding(name="slot", passed=False, text=slot.misset)
     if slot.unknown is not None:
         text = f"The state of the slot is unknown: {slot.unknown.rstrip('.')}."
         return Finding(name="slot", passed=False, is_pending=True, text=text)

@@ -109,6 +109,8 @@ def _by_slot(health: Health, seen: SlotSeen, slot: Finding) -> Health | None:
     if slot.passed:
         return None
     if not slot.is_pending:
+        if seen.gone is None and seen.misset:
+            return "wrong-rows" if health in (*_WORKING, "dropping-rows") else None
         # Whatever else holds: no more changes arrive.
         of_cut_off = () if seen.is_read else ("dropping-rows", "wrong-rows")
         if health in (*_WORKING, *of_cut_off):

@@ -30,6 +30,8 @@ class SlotSeen:
         failure: Why that connector failed, so that somebody has to start it again; empty if it did
             not.
         is_restarted: Whether the supervision starts it again.
+        misset: Why changes are lost or have other values, by a setting of the connector; empty if
+            none is known to do that.
     """
 
     gone: str | None = None
@@ -42,6 +44,7 @@ class SlotSeen:
     connector: str = ""
     failure: str = ""
     is_restarted: bool = False
+    misset: str = ""
 
     @property
     def is_read(self) -> bool:

@@ -16,6 +16,7 @@ from orchestration.supervision.observation import SlotSeen
 from sources.common.positions import Record
 from sources.config.loader import LoadedPipeline
 from sources.databases.altered_table import TableWatch, keep_watch
+from sources.databases.connector_settings import settings_problem
 from sources.databases.replication_slot import (
     Slot,
     SlotGone,
@@ -23,6 +24,7 @@ from sources.databases.replication_slot import (
     keep_gone,
     slot_gone,
     watched_slot,
+    watched_topic,
 )
 from sources.errors import StateError
 from sources.planning.plan import log_server
@@ -94,6 +96,7 @@ def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int)
         unread_since_ms=watch.unread_since_ms,
         connector=options.connector or "",
         is_restarted=options.restart_connector,
+        misset=settings_problem(options, watched_topic(loaded)),
     )
     if isinstance(slot, str):
         return SlotLook(replace(seen, unknown=slot), watch, gone)

@@ -12,6 +12,8 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from sources.errors import InputError, UnavailableError
+
 _TIMEOUT_S = 5
 _CAUSE = "Caused by: "
 _MOST_CHARACTERS = 300
@@ -61,6 +63,28 @@ def find_state(url: str) -> ConnectorState | str:
         return said(error)
     except (KeyError, TypeError, AttributeError):
         return f"{url} is not answered as Kafka Connect does"
+
+
+def read_config(url: str) -> dict[str, Any]:
+    """Return the configuration of a connector that a pipeline declares.
+
+    Args:
+        url: URL of the connector.
+
+    Raises:
+        InputError: Kafka Connect does not know the connector.
+        UnavailableError: Kafka Connect does not answer.
+    """
+    try:
+        found: dict[str, Any] = get(url, "/config")
+    except urllib.error.HTTPError as error:
+        message = f"Connector {url} is not known: {said(error)}."
+        raise InputError(message, "Correct `snapshot.connector`.", value=url) from None
+    except (OSError, ValueError) as error:
+        message = f"Connector {url} is not known: {said(error)}."
+        hint = "Start Kafka Connect, or correct `snapshot.connector`."
+        raise UnavailableError(message, hint, server=url) from None
+    return found
 
 
 def restart_failed(url: str) -> None:

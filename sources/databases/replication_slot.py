@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sources.common.optional import needs_extra
 from sources.common.positions import Record, iso, now_ms
+from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.kafka_connect import find_state
@@ -110,6 +111,19 @@ def watched_slot(loaded: LoadedPipeline) -> SnapshotOptions | None:
     """
     snapshots = [source.snapshot for source in loaded.pipeline.sources]
     return next((each for each in snapshots if each is not None and each.log_reader), None)
+
+
+def watched_topic(loaded: LoadedPipeline) -> KafkaSource | None:
+    """Return the topic with the changes that come through :func:`watched_slot`; None without any.
+
+    Args:
+        loaded: The pipeline.
+    """
+    pipeline = loaded.pipeline
+    for source in pipeline.sources:
+        if source.snapshot is not None and source.snapshot.log_reader:
+            return pipeline.topic_after(source.name)
+    return None
 
 
 def ask_slot(options: SnapshotOptions) -> Slot | str:

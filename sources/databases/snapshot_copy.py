@@ -41,6 +41,7 @@ from sources.databases.captured_table import (
     QueryError,
     SnapshotReader,
 )
+from sources.databases.connector_settings import require_settings
 from sources.databases.kinds import export, open_table, server_of
 from sources.errors import HybridError, InputError, RunError, UnavailableError
 from sources.kafka.client import KafkaLog
@@ -107,8 +108,8 @@ class TableSnapshot:
             The manifest of the copy, which is complete.
 
         Raises:
-            InputError: The database refuses the login or a permission; the table or its log does
-                not fit; rows do not fit the ``schema``; or the broker refuses.
+            InputError: The database refuses the login or a permission; the table, its log or its
+                connector does not fit; rows do not fit the ``schema``; or the broker refuses.
             UnavailableError: The database, before any chunk was begun, or the broker does not
                 answer.
             RunError: Reading was interrupted; the written chunks are kept, and the next call copies
@@ -117,6 +118,7 @@ class TableSnapshot:
         manifest = self._read()
         if manifest is not None and not manifest.missing:
             return manifest
+        require_settings(self._table.options, self._topic)
         if exported is None or self._log_end is None:
             self.note_log_end()
         try:

@@ -8,12 +8,13 @@ from typing import Any
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_type
 from sources.databases.captured_table import CapturedTable, Misfit
-from sources.databases.mariadb.columns import Column, quoted, require_type
+from sources.databases.mariadb.columns import Column, require_type
 from sources.databases.mariadb.keys import require_key
 from sources.databases.mariadb.references import NATIVE, check_references
 from sources.databases.mariadb.replicas import LOGGING, check_replica
 from sources.databases.mariadb.rights import ask_with_right
 from sources.databases.mariadb.server import ask
+from sources.databases.mariadb.texts import quoted
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
@@ -23,6 +24,7 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
 _AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
 _VARIABLES = (
     *("version", "log_bin", "binlog_format", "binlog_row_image", "log_bin_compress"),
+    "binlog_row_value_options",
     *(*LOGGING, NATIVE, "gtid_slave_pos", "gtid_binlog_pos", "gtid_domain_id", "server_id"),
 )
 # Value that a variable must have, and why. One that a server does not have is fine.
@@ -31,7 +33,12 @@ _NEEDED = {
     "binlog_format": ("ROW", "changes are logged as statements, which contain no rows"),
     "binlog_row_image": ("FULL", "changes lack columns that they leave as they were"),
     "log_bin_compress": ("OFF", "Debezium skips compressed changes without an error"),
+    "binlog_row_value_options": (
+        "",
+        "Debezium skips an update that changes a part of a JSON document, without an error",
+    ),
 }
+_NO_ZEROS = ("NO_ZERO_IN_DATE", "NO_ZERO_DATE")
 
 
 def server_variables(connection: Connection[Cursor]) -> dict[str, str]:
@@ -208,6 +215,7 @@ def read_columns(
     warnings = table.warn_of_defaults(
         [each.name for each in columns.values() if each.has_default and each.is_nullable]
     )
+    warnings += _warn_of_zeros(connection, table, columns)
     folded = [name for name in key if (columns[name].collation or "_bin")[-4:] != "_bin"]
     if folded:
         warnings.append(
@@ -217,6 +225,28 @@ def read_columns(
             "looks for 'A' there, or joins on it, does not find 'a'."
         )
     return columns, warnings
+
+
+def _warn_of_zeros(
+    connection: Connection[Cursor], table: CapturedTable, columns: Mapping[str, Column]
+) -> list[str]:
+    """Return a warning if zero dates may come by changes, which are other dates to Debezium."""
+    times = [
+        name
+        for name in table.columns
+        if columns[name].kind == "timestamp"
+        or (columns[name].kind in ("date", "datetime") and not columns[name].is_nullable)
+    ]
+    [(mode,)] = ask(connection, "SELECT @@global.sql_mode")
+    lacking = [name for name in _NO_ZEROS if name not in str(mode).split(",")]
+    if not (times and lacking):
+        return []
+    return [
+        f"The server's sql_mode lacks {' and '.join(lacking)}, so that columns of table "
+        f"`{table.name}` ({', '.join(times)}) may get zero dates such as 0000-00-00. Debezium "
+        "reports 1970-01-01 for these, or null for a timestamp: set both modes, or let "
+        "`hybrid compare PIPELINE` look for such rows."
+    ]
 
 
 def column_of(row: Sequence[Any]) -> Column:

@@ -6,8 +6,9 @@ from typing import Any
 
 from sources.common.optional import needs_extra
 from sources.databases.captured_table import CapturedTable, Division
-from sources.databases.mariadb.columns import Column, quoted
+from sources.databases.mariadb.columns import Column
 from sources.databases.mariadb.server import ask
+from sources.databases.mariadb.texts import quoted
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection

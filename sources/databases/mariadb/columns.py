@@ -14,6 +14,12 @@ import pyarrow.compute as pc
 
 from sources.common.schema import TIMESTAMP, type_name
 from sources.databases.captured_table import Misfit
+from sources.databases.mariadb.texts import (
+    canonical_texts,
+    json_expression,
+    quoted,
+    require_short_characters,
+)
 from sources.decoding.batch_cursor import DAYS, MICROS
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
@@ -67,11 +73,6 @@ class Column(NamedTuple):
     def is_boolean(self) -> bool:
         """Whether it is ``tinyint(1)``, which ``boolean`` is another name of, or one bit."""
         return self.full.startswith("tinyint(1)") or self.full == "bit(1)"
-
-
-def quoted(name: str) -> str:
-    """Return a name as it is written in the database's SQL."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def require_type(column: Column, declared: pa.DataType) -> None:
@@ -142,7 +143,10 @@ def expression(column: Column) -> str:
     if column.kind == "bit":
         return f"{name} + 0"
     if column.kind in _GEOMETRIES:
-        return f"ST_AsBinary({name})"
+        # Otherwise MySQL, which alone reads this comment, has the axes of the reference system.
+        return f"ST_AsBinary({name} /*!80000 , 'axis-order=long-lat' */)"
+    if column.kind == "json":
+        return json_expression(column.name)
     return name
 
 
@@ -162,6 +166,10 @@ def typed(column: Column, declared: pa.Field, values: pa.Array) -> pa.Array:
     texts = values.cast(pa.string())
     if column.kind == "time":
         texts = _micros(texts)
+    if column.kind == "json":
+        texts = canonical_texts(column.name, texts)
+    if column.kind in ("enum", "set"):
+        require_short_characters(column.name, column.kind, texts)
     if column.kind in ("date", "datetime", "timestamp"):
         texts = _without_zeros(column, texts)
     try:
@@ -182,12 +190,6 @@ def typed(column: Column, declared: pa.Field, values: pa.Array) -> pa.Array:
         if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
             message = f"column `{column.name}` has a time that is not in year 1 to 9999"
             raise Misfit(message)
-    if column.kind == "year" and pc.any(pc.equal(found, 0)).as_py():
-        message = (
-            f"column `{column.name}` has the year 0000, which Debezium reports as 1900: replace it "
-            "by null, or by a year"
-        )
-        raise Misfit(message)
     return found
 
 
@@ -197,7 +199,9 @@ def _fitting(column: Column) -> list[str]:
         return []
     if _is_big(column):
         return ["decimal(20,0)"]
-    if column.kind in _INTEGERS | {"year"}:
+    if column.kind == "year":
+        return ["int", "bigint", "smallint"]
+    if column.kind in _INTEGERS:
         boolean = ["boolean"] if column.is_boolean else []
         return ["bigint", "int", "smallint", "tinyint", "decimal", "double", *boolean]
     if column.kind == "bit":

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 import time
-import urllib.error
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from sources.common.optional import needs_extra
 from sources.config.kafka_source import KafkaSource
 from sources.databases.captured_table import CapturedTable
-from sources.databases.kafka_connect import get, read_state, said
+from sources.databases.kafka_connect import get, read_config, read_state, said
 from sources.databases.mariadb.gtid import Gtid, parse_gtids
 from sources.databases.mariadb.server import ask
-from sources.errors import InputError, UnavailableError
+from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection
@@ -186,8 +186,7 @@ def has_heartbeats(url: str) -> bool:
     Raises:
         OSError, ValueError: Kafka Connect does not answer, or does not know the connector.
     """
-    found = str(get(url, "/config").get(_HEARTBEAT) or "").strip()
-    return found.isdigit() and int(found) > 0
+    return _has_heartbeats(get(url, "/config"))
 
 
 def require_heartbeats(url: str) -> None:
@@ -200,15 +199,7 @@ def require_heartbeats(url: str) -> None:
         InputError: The connector has no heartbeats, or Kafka Connect does not know it.
         UnavailableError: Kafka Connect does not answer.
     """
-    try:
-        found = has_heartbeats(url)
-    except urllib.error.HTTPError as error:
-        message = f"Connector {url} is not known: {said(error)}."
-        raise InputError(message, "Correct `snapshot.connector`.", value=url) from None
-    except (OSError, ValueError) as error:
-        message = f"Connector {url} is not known: {said(error)}."
-        hint = "Start Kafka Connect, or correct `snapshot.connector`."
-        raise UnavailableError(message, hint, server=url) from None
+    found = _has_heartbeats(read_config(url))
     if not found:
         message = (
             f"Connector {url} has no heartbeats (`{_HEARTBEAT}`): while the captured tables do not "
@@ -220,3 +211,8 @@ def require_heartbeats(url: str) -> None:
             "Kafka Connect."
         )
         raise InputError(message, hint, value=url)
+
+
+def _has_heartbeats(config: Mapping[str, Any]) -> bool:
+    found = str(config.get(_HEARTBEAT) or "").strip()
+    return found.isdigit() and int(found) > 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sources.common.optional import needs_extra
 from sources.databases.captured_table import CapturedTable
-from sources.databases.mariadb.columns import quoted
 from sources.databases.mariadb.server import ask
+from sources.databases.mariadb.texts import quoted
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

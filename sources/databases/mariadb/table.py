@@ -21,7 +21,7 @@ from sources.databases.mariadb.checks import (
     server_variables,
 )
 from sources.databases.mariadb.chunks import divide, where
-from sources.databases.mariadb.columns import Column, expression, quoted, typed
+from sources.databases.mariadb.columns import Column, expression, typed
 from sources.databases.mariadb.connector import require_reader
 from sources.databases.mariadb.definition import read_definition
 from sources.databases.mariadb.server import (
@@ -31,6 +31,7 @@ from sources.databases.mariadb.server import (
     query_errors,
     raw_cursor,
 )
+from sources.databases.mariadb.texts import quoted
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from sources.common.conversion import BadValue, converter, to_arrow_array
 from sources.common.schema import TIMESTAMP
 from sources.decoding.batch_cursor import DAYS, MICROS, Int64Array, Mask, as_mask, spans
-from sources.decoding.changes.envelopes import Encoding
+from sources.decoding.changes.envelopes import MYSQL_JSON, Encoding
 from sources.decoding.changes.placeholders import Placeholder
 from sources.decoding.changes.positions import FAILOVER, positions_of
-from sources.decoding.changes.values import DECIMAL, micros_of_unit
+from sources.decoding.changes.values import DECIMAL, YEAR, YEAR_ZERO, micros_of_unit
 from sources.decoding.json_batches import in_parts, read_table
 from sources.decoding.json_shapes import JsonShapes
 from sources.decoding.record_columns import EnvelopePart
@@ -223,7 +223,7 @@ def _column(
     nulls = as_mask(raw.is_null())
     if raw.type == pa.string():
         usable = ~as_mask(placeholder.are(raw))
-        if kind == pa.string() and column.encoding.name != DECIMAL:
+        if kind == pa.string() and column.encoding.name not in (DECIMAL, MYSQL_JSON):
             return raw, usable
         found, sure = _one_by_one(raw, kind, column)
         return found, sure & usable
@@ -234,6 +234,8 @@ def _column(
     if raw.type == pa.int64():
         numbers = raw.fill_null(0).to_numpy()
         if pa.types.is_integer(kind):
+            if column.encoding.name == YEAR:
+                numbers = np.where(numbers == YEAR_ZERO, 0, numbers)
             most = 1 << kind.bit_width - 1
             return _within(numbers, nulls, (-most, most - 1), kind)
         if kind == pa.date32():

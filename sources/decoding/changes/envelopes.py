@@ -44,6 +44,10 @@ _TYPES_BY_NAME = {
     "org.apache.kafka.connect.data.Timestamp": "timestamp",
 }
 _SIDES = ("before", "after")
+_OF_MYSQL = "io.debezium.connector.mysql.Source"
+MYSQL_JSON = "mysql.json"
+"""Logical type of a JSON document of MySQL, which other databases keep as text."""
+_JSON = "io.debezium.data.Json"
 
 
 class Encoding(NamedTuple):
@@ -187,11 +191,17 @@ def _connect_encodings(schema: Any) -> dict[str, Encoding]:
     """Read the encodings of columns from Kafka Connect's own schema of an envelope."""
     fields = schema.get("fields", []) if isinstance(schema, dict) else []
     rows = [field for field in fields if field.get("field") in _SIDES]
+    is_mysql = _OF_MYSQL in [field.get("name") for field in fields]
     return {
-        column["field"]: _connect_encoding(column)
+        column["field"]: _of_connector(_connect_encoding(column), is_mysql=is_mysql)
         for row in rows
         for column in row.get("fields", [])
     }
+
+
+def _of_connector(encoding: Encoding, *, is_mysql: bool) -> Encoding:
+    """Return an encoding with the name of the type that MySQL alone has."""
+    return encoding._replace(name=MYSQL_JSON) if is_mysql and encoding.name == _JSON else encoding
 
 
 def _connect_encoding(column: Mapping[str, Any]) -> Encoding:
@@ -243,10 +253,13 @@ def _avro_encodings(texts: Sequence[str]) -> dict[str, Encoding]:
         if side["name"] in _SIDES
         for row in _described(side["type"])
     ]
+    sources = [kind for side in envelope["fields"] for kind in _described(side["type"])]
+    is_mysql = _OF_MYSQL in [each.get("connect.name") for each in sources]
     encodings: dict[str, Encoding] = {}
     for column in (column for row in rows for column in row.get("fields", [])):
         found = _avro_encoding(column["type"])
-        encodings[column["name"]] = found._replace(default=column.get("default"))
+        found = found._replace(default=column.get("default"))
+        encodings[column["name"]] = _of_connector(found, is_mysql=is_mysql)
     return encodings
 
 

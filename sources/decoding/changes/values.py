@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from sources.common.conversion import BadValue, short_repr
 from sources.common.schema import type_name
-from sources.decoding.changes.envelopes import Encoding
+from sources.decoding.changes.envelopes import MYSQL_JSON, Encoding
+from sources.decoding.changes.mysql_json import canonical_json
 
 T = TypeVar("T")
 NO_ENCODING = Encoding()
@@ -36,6 +37,10 @@ _UNITS = {
 # JSON has no such numbers: Kafka Connect's `JsonConverter` writes these texts.
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _BITS = "io.debezium.data.Bits"
+YEAR = "io.debezium.time.Year"
+"""Logical type of a year of MariaDB and MySQL."""
+YEAR_ZERO = 1900
+"""What Debezium reports for the year 0000; the first year that a column can hold is 1901."""
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 """Logical type of a decimal whose bytes have a scale in the schema."""
 BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
@@ -122,7 +127,9 @@ def _is_geometry(raw: Any) -> bool:
 
 
 def _integer(raw: Any, encoding: Encoding) -> Any:
-    """Convert the bits of MariaDB and MySQL to a number; other values are left as they are."""
+    """Convert bits and the year 0 of MariaDB and MySQL to numbers; others are left as they are."""
+    if encoding.name == YEAR and raw == YEAR_ZERO:
+        return 0
     return _of_bits(raw) if encoding.name == _BITS and isinstance(raw, str | bytes) else raw
 
 
@@ -132,7 +139,7 @@ def _of_bits(raw: str | bytes) -> int:
 
 
 def _text(raw: Any, encoding: Encoding) -> Any:
-    """Return a text as it is.
+    """Return a text as it is, and a JSON document of MySQL in its canonical form.
 
     Raises:
         BadValue: It is the base64 of a decimal's bytes.
@@ -143,6 +150,8 @@ def _text(raw: Any, encoding: Encoding) -> Any:
             f"{encoding.scale or 0}), or set `decimal.handling.mode=string` in the connector"
         )
         raise BadValue(reason)
+    if encoding.name == MYSQL_JSON and isinstance(raw, str):
+        return canonical_json(raw)
     return raw
 
 

@@ -1,4 +1,4 @@
-"""Each type of MariaDB is the same value whether a row comes by the snapshot or by a change."""
+"""Each type is the same value whether a row comes by the snapshot or by a change."""
 
 from __future__ import annotations
 
@@ -39,22 +39,29 @@ TYPES: list[tuple[str, list[str], str]] = [
     ("bit(1)", ["b'1'", "b'0'"], "boolean"),
     ("bit(12)", ["b'101000000001'"], "bigint"),
     ("bit(63)", ["b'1'"], "bigint"),
-    ("year", ["2024", "1901"], "int"),
+    ("year", ["2024", "1901", "0", "2155"], "int"),
     ("date", ["'1000-01-01'", "'9999-12-31'", "'0000-00-00'", "'2024-00-15'"], "date"),
+    ("date", ["'0001-01-01'", "'0069-02-28'", "'0099-12-31'"], "date"),
     ("datetime", ["'2024-02-29 12:34:56'", "'0000-00-00'", "'1000-01-01'"], "timestamp"),
+    ("datetime(1)", ["'0001-01-01 00:00:00.1'", "'1969-12-31 23:59:59.9'"], "timestamp"),
     ("datetime(3)", ["'2024-02-29 12:34:56.789'"], "timestamp"),
     ("datetime(6)", ["'9999-12-31 23:59:59.999999'"], "timestamp"),
     ("timestamp null", ["'2024-02-29 12:34:56'", "'1970-01-02'"], "timestamp"),
-    ("timestamp(6) null", ["'2024-07-29 12:34:56.789012'"], "timestamp"),
+    ("timestamp(6) null", ["'2024-07-29 12:34:56.789012'", "'2038-01-19 03:14:07.5'"], "timestamp"),
     ("time", ["'12:34:56'", "'-00:00:01'", "'838:59:59'"], "bigint"),
     ("time(6)", ["'-838:59:58.999999'", "'00:00:00.000001'"], "bigint"),
     ("time(3)", ["'100:00:00.5'"], "bigint"),
     ("enum('a','b c','é')", ["'é'", "'b c'"], "string"),
     ("set('x','y','z')", ["'z,x'", "''"], "string"),
+    ("set('a b','é','it''s')", ["'it''s,é'", "'a b'"], "string"),
     ("json", ["'{\"a\": [1, null]}'"], "string"),
     ("char(5)", ["'ab '", "''", "'NULL'"], "string"),
     ("varchar(10)", ["'ab  '", "'NULL'"], "string"),
-    ("varchar(10) character set latin1", ["'grün'"], "string"),
+    ("varchar(10) character set latin1", ["'grün'", "'€'"], "string"),
+    ("varchar(10) character set gbk", ["'中文'"], "string"),
+    ("varchar(10) character set sjis", ["'日本'"], "string"),
+    ("varchar(10) character set utf16", ["'a😀'"], "string"),
+    ("varchar(10) character set cp1251", ["'Привет'"], "string"),
     ("varchar(10) collate utf8mb4_bin", ["'😀'"], "string"),
     ("longtext", ["'😀\\0\\n\\t\\\\N\"'", "repeat('x', 70000)"], "string"),
     ("binary(4)", ["x'0100'", "x'ff000000'"], "binary"),
@@ -62,25 +69,56 @@ TYPES: list[tuple[str, list[str], str]] = [
     ("blob", ["x'00ff0a'"], "binary"),
     ("geometry", ["ST_GeomFromText('LINESTRING(1 2, 3 4)', 4326)"], "binary"),
     ("point", ["point(1, -2.5)"], "binary"),
+    ("polygon", ["ST_GeomFromText('POLYGON((0 0,0 1,1 1,0 0))')"], "binary"),
+    ("multipoint", ["ST_GeomFromText('MULTIPOINT(1 2,3 4)')"], "binary"),
+    ("geometrycollection", ["ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 2))')"], "binary"),
     ("int invisible", ["7"], "int"),
     ("int as (id + 1) virtual", [], "int"),
     ("int as (id + 2) stored", [], "int"),
 ]
-COLUMNS = {"id": "bigint", **{f"c{number}": kind for number, (*_, kind) in enumerate(TYPES)}}
+# What MySQL alone has, or writes in another way than Debezium.
+OF_MYSQL: list[tuple[str, list[str], str]] = [
+    (
+        "json",
+        [
+            """'{"b": 1, "aa": [1, 2.0, true], "": {}}'""",
+            "'1e100'",
+            "'[1E-7, 0.00001, 0.1, -0.0, 1e15, 9999999.0, 123456789.125, 1.7976931348623157e308]'",
+        ],
+        "string",
+    ),
+    (
+        "json",
+        [
+            "'[18446744073709551615, -9223372036854775808, 18446744073709551616]'",
+            """'"é \\\\n \\\\u0001 / 😀 \\\\"  1.0"'""",
+            "json_array(cast('1.10' as decimal(5,2)), cast(repeat('123', 12) as decimal(40,2)))",
+        ],
+        "string",
+    ),
+    ("json", ["'null'", "'[]'", "'\"base64:type253:eHl6\"'"], "string"),
+    ("point srid 4326", ["ST_GeomFromText('POINT(52.5 13.4)', 4326)"], "binary"),
+    ("geometry srid 3857", ["ST_GeomFromText('POINT(1 2)', 3857)"], "binary"),
+    ("varchar(10) character set gb18030", ["'中😀'"], "string"),
+]
 
 
+@pytest.mark.parametrize(("name", "more"), [("mariadb_case", []), ("mysql_case", OF_MYSQL)])
 def test_a_value_is_the_same_by_snapshot_and_by_change_and_equals_the_database(
-    mariadb_case: BinlogCase,
+    request: pytest.FixtureRequest, name: str, more: list[tuple[str, list[str], str]]
 ) -> None:
-    definitions = ", ".join(f"c{number} {kind}" for number, (kind, *_) in enumerate(TYPES))
-    mariadb_case.execute(f"CREATE TABLE types (id bigint PRIMARY KEY, {definitions})")
-    mariadb_case.capture(["types"])
-    rows = max(len(literals) for _, literals, _ in TYPES)
+    case: BinlogCase = request.getfixturevalue(name)
+    types = TYPES + more
+    columns = {"id": "bigint", **{f"c{number}": kind for number, (*_, kind) in enumerate(types)}}
+    definitions = ", ".join(f"c{number} {kind}" for number, (kind, *_) in enumerate(types))
+    case.execute(f"CREATE TABLE types (id bigint PRIMARY KEY, {definitions})")
+    case.capture(["types"])
+    rows = max(len(literals) for _, literals, _ in types)
     inserts = ["SET sql_mode = '', time_zone = '+05:00'"]
     for row in range(rows):
         filled = [
             (f"c{number}", literals[row])
-            for number, (_, literals, _) in enumerate(TYPES)
+            for number, (_, literals, _) in enumerate(types)
             if row < len(literals)
         ]
         names, literals = zip(*filled, strict=True)
@@ -88,10 +126,10 @@ def test_a_value_is_the_same_by_snapshot_and_by_change_and_equals_the_database(
             f"INSERT INTO types (id, {', '.join(names)}) VALUES ({row}, {', '.join(literals)})"
         )
     inserts.append(f"INSERT INTO types (id) VALUES ({rows})")
-    mariadb_case.execute(*inserts)
-    loaded = mariadb_case.pipeline("types", COLUMNS)
+    case.execute(*inserts)
+    loaded = case.pipeline("types", columns)
     take_snapshot(loaded)
-    snapshot = pq.read_table(mariadb_case.folder / "snapshot" / "types").select(list(COLUMNS))
+    snapshot = pq.read_table(case.folder / "snapshot" / "types").select(list(columns))
 
     source = live_of(loaded)
     log = KafkaLog(source)
@@ -105,18 +143,18 @@ def test_a_value_is_the_same_by_snapshot_and_by_change_and_equals_the_database(
     read = sorted(
         (reader.fields(each.value) for each in records if each.value), key=lambda row: row["id"]
     )
-    schema = parse_schema(COLUMNS)
+    schema = parse_schema(columns)
     arrays = [
         to_arrow_array([converter(field.type)(row[field.name]) for row in read], field.type)
         for field in schema
     ]
     changes = pa.table(arrays, schema=schema)
-    for number, (kind, *_) in enumerate(TYPES):
-        name = f"c{number}"
-        assert snapshot[name].to_pylist() == changes[name].to_pylist(), kind
+    both = {
+        f"c{number} {kind}": [each[f"c{number}"].to_pylist() for each in (snapshot, changes)]
+        for number, (kind, *_) in enumerate(types)
+    }
+    assert {name: values for name, values in both.items() if values[0] != values[1]} == {}
     assert snapshot.equals(changes)
-    write_deltalake(str(mariadb_case.folder / "t"), snapshot)
-    found = compare_table(
-        mariadb_case.dsn, f"{mariadb_case.name}.types", COLUMNS, Folder(mariadb_case.folder / "t")
-    )
+    write_deltalake(str(case.folder / "t"), snapshot)
+    found = compare_table(case.dsn, f"{case.name}.types", columns, Folder(case.folder / "t"))
     assert (found.ok, found.rows) == (True, rows + 1), found.examples

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from services.mariadb import LocalMariaDb
+from services.mysql_server import MySqlServer
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
@@ -30,7 +31,7 @@ COLUMNS = {"id": "bigint", "v": "string"}
 class Case:
     """A database of its own in a real server."""
 
-    def __init__(self, mariadb: LocalMariaDb) -> None:
+    def __init__(self, mariadb: MySqlServer) -> None:
         self.mariadb = mariadb
         self.name = f"shop_{uuid.uuid4().hex[:8]}"
         mariadb.execute(f"CREATE DATABASE {self.name} CHARACTER SET utf8mb4")
@@ -311,7 +312,6 @@ def test_a_connection_that_ends_is_told_from_a_query_that_is_refused(case: Case)
         ("date not null", ["'0000-00-00'"], "date", "zero date, which Debezium reports as 1970"),
         ("timestamp null", ["'0000-00-00'"], "timestamp", "zero date"),
         ("tinyint(1)", ["2"], "boolean", "is no boolean"),
-        ("year", ["0"], "int", "reports as 1900"),
         ("bigint", ["9999999999"], "int", "is no int"),
         ("date", ["'0000-01-01'"], "date", "not in year 1 to 9999"),
         ("bit(64)", ["b'1' << 63"], "bigint", "is no bigint"),

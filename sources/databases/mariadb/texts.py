@@ -1,0 +1,79 @@
+"""Texts of MariaDB and MySQL that Debezium would write in another way: JSON, and names of types."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.databases.captured_table import Misfit
+from sources.decoding.changes.mysql_json import canonical_json
+
+# No JSON document begins with it.
+_MARK = "!"
+# As the server writes bytes, and times of which Debezium leaves out the last zeros.
+_OTHER_FORM = re.compile(r'"base64:type[0-9]+:|:[0-9]{2}\.[0-9]{5}0"')
+_OF_FOUR_BYTES = r"[\x{10000}-\x{10FFFF}]"
+
+
+def quoted(name: str) -> str:
+    """Return a name as it is written in the database's SQL."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def json_expression(name: str) -> str:
+    """Return the SQL of a JSON column of MySQL, whose text :func:`canonical_texts` converts.
+
+    Args:
+        name: Name of the column.
+    """
+    text = f"CAST({quoted(name)} AS CHAR CHARACTER SET utf8mb4)"
+    # Dates, times, bytes and long decimals do not come back from a text.
+    return f"IF({quoted(name)} = CAST({text} AS JSON), {text}, CONCAT('{_MARK}', {text}))"
+
+
+def canonical_texts(name: str, texts: pa.Array) -> pa.Array:
+    """Return MySQL's JSON documents as texts that their changes have, too.
+
+    Args:
+        name: Name of the column.
+        texts: What :func:`json_expression` returned.
+
+    Raises:
+        Misfit: A document has a time or bytes that are no text to MySQL, which Debezium writes in
+            another form.
+    """
+    found = []
+    for text in texts.to_pylist():
+        if text is not None and text.startswith(_MARK) and _OTHER_FORM.search(text):
+            column = quoted(name)
+            message = (
+                f"column {column} has a time or bytes in a JSON document, which Debezium writes in "
+                f"another form: {text[1:61]}. Make it a text: `UPDATE … SET {column} = "
+                f"CAST(CAST({column} AS CHAR) AS JSON)`"
+            )
+            raise Misfit(message)
+        found.append(None if text is None else canonical_json(text.removeprefix(_MARK)))
+    return pa.array(found, pa.string())
+
+
+def require_short_characters(name: str, kind: str, texts: pa.Array) -> None:
+    """Refuse names of an enumeration that Debezium can't write.
+
+    Args:
+        name: Name of the column.
+        kind: Its type, ``enum`` or ``set``.
+        texts: Its values.
+
+    Raises:
+        Misfit: A value has a character of four bytes, for which Debezium writes a question mark.
+    """
+    long = pc.filter(texts, pc.match_substring_regex(texts, _OF_FOUR_BYTES))
+    if len(long):
+        message = (
+            f"column `{name}` has the value {long[0].as_py()!r}; in names of the type `{kind}` "
+            "Debezium writes `?` for a character of four bytes: rename it, or make the column a "
+            "varchar"
+        )
+        raise Misfit(message)

@@ -161,7 +161,7 @@ _ORDERS = (
     "CREATE TABLE orders (id bigint PRIMARY KEY, customer varchar(99), amount decimal(12,2), "
     "placed datetime(6), paid boolean, receipt varbinary(64))",
     f"INSERT INTO orders {_NUMBERS.format(last=1000)} seq, concat('c', seq % 97), seq / 100, "
-    "'2024-01-01' + INTERVAL seq SECOND, seq % 2, unhex(md5(seq)) FROM numbers",
+    "'2024-01-01' + INTERVAL seq SECOND, seq % 2, unhex(sha2(seq, 256)) FROM numbers",
 )
 # {a} and {b} are random numbers.
 _CHANGES = (

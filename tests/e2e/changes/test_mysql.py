@@ -18,6 +18,20 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.slow,
 ]
+# All row events of a transaction have one position, and their rows are counted from 0 in each.
+COMPRESSED = (
+    "SET SESSION binlog_transaction_compression = ON",
+    "BEGIN",
+    "UPDATE orders SET amount = 500 WHERE id > 200",
+    "UPDATE orders SET amount = 501 WHERE id > 700",
+    "DELETE FROM orders WHERE id = 699",
+    "INSERT INTO orders (id, amount) VALUES (699, 502)",
+    "UPDATE orders SET id = -8 WHERE id = 698",
+    "INSERT INTO orders (id, amount) VALUES (698, 503)",
+    "DELETE FROM orders WHERE id = -8",
+    "COMMIT",
+    "UPDATE orders SET amount = 504 WHERE id = 3",
+)
 
 
 def test_changes_after_a_snapshot_are_in_the_table_once(
@@ -34,6 +48,7 @@ def test_changes_after_a_snapshot_are_in_the_table_once(
         "UPDATE orders SET id = -7 WHERE id = 101",
         "DELETE FROM orders WHERE id BETWEEN 110 AND 120",
     )
+    case.execute(*COMPRESSED)
     run_chain(spark, loaded, is_equal(loaded))
     assert compare_with_source(loaded).rows == 989
     report = audit(loaded)

@@ -10,6 +10,7 @@ import duckdb
 
 from examples.shop import Sessions
 from orchestration.cuts.members import CutGroup
+from sources.config.snapshot import kind_of
 from sources.cuts.table import Cut
 
 ACCOUNTS = 40
@@ -29,7 +30,11 @@ MAKE = (
     f"CREATE SEQUENCE account START {ACCOUNTS}",
     "ALTER TABLE checking ALTER id SET DEFAULT nextval('account')",
 )
-_SEQUENCE = f"SELECT seq, 1000 FROM seq_0_to_{ACCOUNTS - 1}"
+_SEQUENCE = (
+    "WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers "
+    f"WHERE n < {ACCOUNTS - 1}) SELECT n, 1000 FROM numbers"
+)
+# MySQL understands it, too.
 MAKE_MARIADB = (
     "SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO')",
     "CREATE TABLE checking (id bigint AUTO_INCREMENT PRIMARY KEY, balance bigint NOT NULL)",
@@ -78,6 +83,7 @@ class Transfers(Sessions):
     def __init__(self, dsn: str, sessions: int, pause_s: float = 0.01) -> None:
         super().__init__(dsn, [str(number) for number in range(sessions)], pause_s)
         self.committed = 0
+        self._last_id = "lastval()" if kind_of(dsn) == "postgres" else "LAST_INSERT_ID()"
 
     def __enter__(self) -> Transfers:
         """Start the sessions."""
@@ -94,12 +100,14 @@ class Transfers(Sessions):
         account, amount = chance.randrange(ACCOUNTS), chance.randint(-5, 20)
         if chance.random() < 0.1:
             # A new account, and its first transfer.
-            cursor.execute("INSERT INTO checking (balance) VALUES (0) RETURNING id")
+            cursor.execute("INSERT INTO checking (balance) VALUES (0)")
+            cursor.execute(f"SELECT {self._last_id}")
             (account,) = cursor.fetchone()
         if chance.random() < 0.02:
             # The saving account is closed, and what is left of it paid out.
-            cursor.execute("DELETE FROM saving WHERE id = %s RETURNING balance", [saving])
+            cursor.execute("SELECT balance FROM saving WHERE id = %s FOR UPDATE", [saving])
             row = cursor.fetchone()
+            cursor.execute("DELETE FROM saving WHERE id = %s", [saving])
             amount = 0 if row is None else row[0]
         else:
             cursor.execute(
@@ -120,7 +128,7 @@ def broken(group: CutGroup, cuts: Sequence[Cut], schema: str = "public") -> dict
     Args:
         group: The tables that the cuts are of.
         cuts: The cuts.
-        schema: Schema of the three tables; of MariaDB, its database.
+        schema: Schema of the three tables; of MariaDB and MySQL, the database.
     """
     found = {}
     for each in cuts:

@@ -1,4 +1,4 @@
-"""A position in MariaDB's binary log that divides all transactions: the last GTID that it has.
+"""A position in a binary log that divides all transactions: MariaDB's last GTID, or MySQL's end.
 
 Nothing is written. The binary log has transactions in the order of their commits, and numbers them
 without gaps that others could fall into: a transaction whose number is not above the last one is in
@@ -11,27 +11,36 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sources.common.database_snapshot import gtid_position
+from sources.common.database_snapshot import file_position, gtid_position
+from sources.common.optional import needs_extra
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.captured_table import Misfit, QueryError
 from sources.databases.log_mark import Mark
-from sources.databases.mariadb.checks import is_mariadb, server_variables
+from sources.databases.mariadb.begin import file_number
+from sources.databases.mariadb.checks import is_mariadb, mysql_status, server_variables
 from sources.databases.mariadb.connector import require_heartbeats
 from sources.databases.mariadb.gtid import ONE_DOMAIN, Gtid, only_gtid
+from sources.databases.mariadb.mysql_log import mysql_place
 from sources.databases.mariadb.server import ask, connect, parse_address, query_errors
 from sources.errors import InputError, UnavailableError
 
+with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
+    from pymysql import Connection
+    from pymysql.cursors import Cursor
+
 
 def mark_log(options: SnapshotOptions) -> Mark:
-    """Return the position behind the last transaction of the binary log. Needs no privilege.
+    """Return the position behind the last transaction of the binary log.
+
+    It needs no privilege of MariaDB, and of MySQL ``REPLICATION CLIENT``.
 
     Args:
         options: The declared snapshot, with the URL of the connector.
 
     Raises:
-        InputError: The server is MySQL, a replica, or has GTIDs of several domains; it refuses the
-            login; or the connector has no heartbeats. Being a replica is transient, as a new
-            primary is one until its first commit.
+        InputError: The server is a replica, or has GTIDs of several domains; it refuses the login;
+            or the connector has no heartbeats. Being a replica is transient, as a new primary is
+            one until its first commit.
         UnavailableError: The server or Kafka Connect does not answer.
     """
     require_heartbeats(str(options.connector))
@@ -41,16 +50,13 @@ def mark_log(options: SnapshotOptions) -> Mark:
             # Before the position: what was committed by then is on its first side.
             [(seconds,)] = ask(connection, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
             variables = server_variables(connection)
+            at = datetime.fromtimestamp(float(seconds), UTC)
+            if not is_mariadb(variables):
+                return _mark_mysql(connection, variables["version"], at)
     except QueryError as error:
         message = f"The database {address.server} was asked for its last commit: {error}."
         hint = "Start the server, or correct `snapshot.dsn`."
         raise UnavailableError(message, hint, server=address.server) from None
-    if not is_mariadb(variables):
-        message = (
-            f"{address.server} is MySQL {variables['version']}, whose cuts can't be published."
-        )
-        hint = "Remove `cuts`: the tables of MySQL are followed without them."
-        raise InputError(message, hint, server=address.server, field="cuts")
     try:
         last = only_gtid(variables["gtid_binlog_pos"], variables)
     except Misfit as error:
@@ -63,8 +69,19 @@ def mark_log(options: SnapshotOptions) -> Mark:
         gtid_position(last.domain, last.sequence + 1, 0, 0),
         str(last),
         through,
-        datetime.fromtimestamp(float(seconds), UTC),
+        at,
     )
+
+
+def _mark_mysql(connection: Connection[Cursor], version: str, at: datetime) -> Mark:
+    """Return the end of MySQL's binary log, which is the end of a transaction.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    [(name, end, *_)] = ask(connection, mysql_status(version))
+    file, offset = file_number(str(name)), int(end)
+    return Mark(file_position(file, offset), f"{name}:{offset}", mysql_place(file, offset), at)
 
 
 def _require_primary(last: Gtid, server: str, own: int) -> None:

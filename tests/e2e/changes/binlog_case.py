@@ -40,7 +40,7 @@ class BinlogCase:
     ) -> None:
         self.folder = folder
         self.name = f"shop_{uuid.uuid4().hex[:8]}"
-        self._server = server
+        self.server = server
         self.servers = servers
         self._connect = connect
         self._has_connector = False
@@ -51,7 +51,7 @@ class BinlogCase:
 
     def execute(self, *statements: str) -> None:
         """Each in a transaction of its own."""
-        with self._server.connect(self.name) as connection, connection.cursor() as cursor:
+        with self.server.connect(self.name) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
 
@@ -61,7 +61,7 @@ class BinlogCase:
             create_topic(self.servers, self.topic(table), 3, {"retention.ms": "-1"})
         names = [f"{self.name}.{table}" for table in tables]
         more = {"snapshot_mode": "no_data", **more}
-        config = binlog_config(self._server, self.name, names, self.servers, **more)
+        config = binlog_config(self.server, self.name, names, self.servers, **more)
         self._connect.create(self.name, config)
         self._has_connector = True
         wait_for(self.is_read, "the connector to read the binary log", 60)
@@ -69,7 +69,7 @@ class BinlogCase:
     def is_read(self) -> bool:
         """Whether a connector reads the server's binary log."""
         query = "SELECT 1 FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
-        with self._server.connect() as connection, connection.cursor() as cursor:
+        with self.server.connect() as connection, connection.cursor() as cursor:
             return bool(cursor.execute(query))
 
     def wait_until_confirmed(self) -> None:
@@ -192,7 +192,7 @@ class Customers:
     """
 
     def __init__(self, server: MySqlServer, database: str, threads: int) -> None:
-        self._server = server
+        self.server = server
         self._database = database
         self._stop = threading.Event()
         self._threads = [
@@ -213,7 +213,7 @@ class Customers:
 
     def _change(self, seed: int) -> None:
         numbers = random.Random(seed)
-        with self._server.connect(self._database) as connection, connection.cursor() as cursor:
+        with self.server.connect(self._database) as connection, connection.cursor() as cursor:
             while not self._stop.wait(0.1):
                 cursor.execute("BEGIN")
                 for _ in range(numbers.randint(1, 3)):

@@ -13,6 +13,7 @@ from services.postgres import LocalPostgres
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.replication_slot import Slot, ask_slot, keep_gone, slot_gone
 from sources.storage.folder import Folder
+from tests.sources.databases.mariadb.test_connector import FAILED, RUNNING, worker
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,24 @@ def test_a_slot_that_nobody_reads_is_lost_in_the_end_and_that_is_remembered(
     assert asked(options).state == "idle"
     assert slot_gone(state, options, asked(options)) == gone
     execute(server, drop)
+
+
+def test_a_slot_that_nobody_reads_says_why_its_connector_failed(
+    server: LocalPostgres, options: SnapshotOptions
+) -> None:
+    execute(server, "SELECT pg_create_logical_replication_slot('shop', 'pgoutput')")
+    answers = {"/connectors/shop/status": FAILED}
+    try:
+        with worker(answers) as url:
+            declared = options.model_copy(update={"connector": url})
+            assert asked(declared).failure == "no reason is reported"
+            assert asked(options).failure == ""
+            answers["/connectors/shop/status"] = RUNNING
+            assert asked(declared).failure == ""
+        # A worker that does not answer says nothing of the slot.
+        assert asked(declared).state == "idle"
+    finally:
+        execute(server, "SELECT pg_drop_replication_slot('shop')")
 
 
 def test_a_server_that_does_not_answer_says_nothing_of_its_slots(

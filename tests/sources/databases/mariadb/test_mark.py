@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from services.mariadb import LocalMariaDb
-from sources.common.database_snapshot import gtid_position
+from services.mysql import LocalMySql
+from sources.common.database_snapshot import file_position, gtid_position
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.captured_table import Misfit
 from sources.databases.kinds import mark_log
-from sources.databases.mariadb import mark as mark_module
+from sources.databases.mariadb.begin import file_number
 from sources.databases.mariadb.gtid import Gtid, only_gtid
 from sources.databases.replication_slot import Slot, ask_slot
 from sources.errors import InputError, UnavailableError
@@ -164,7 +165,20 @@ def test_a_log_of_several_domains_is_refused() -> None:
     assert only_gtid("", {"gtid_domain_id": "3"}) == Gtid(3, None, 0)
 
 
-def test_mysql_is_refused(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mark_module, "server_variables", lambda _: {"version": "8.0.36"})
-    with pytest.raises(InputError, match=r"MySQL 8\.0\.36.*Remove `cuts`"):
-        mark_log(case.options)
+def test_that_of_mysql_is_the_end_of_its_log(
+    mysql: LocalMySql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MYSQL_PWD", mysql.password)
+    answers = {"/connectors/shop/config": CONFIG}
+    mysql.execute("CREATE TABLE IF NOT EXISTS mysql.marks (id int AUTO_INCREMENT PRIMARY KEY)")
+    with worker(answers) as url, mysql.connect() as connection, connection.cursor() as cursor:
+        options = SnapshotOptions(dsn=mysql.dsn("mysql"), connector=url)
+        first = mark_log(options)
+        mysql.execute("INSERT INTO mysql.marks VALUES ()")
+        cursor.execute("SHOW BINARY LOG STATUS")
+        [(name, end, *_)] = cursor.fetchall()
+        second = mark_log(options)
+    assert second.text == f"{name}:{end}"
+    assert (first.position, first.through) < (second.position, second.through)
+    assert first.at <= second.at
+    assert second.position == file_position(file_number(name), end)

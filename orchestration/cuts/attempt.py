@@ -30,7 +30,7 @@ from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_bar
 from sources.cuts.table import TableVersion
 from sources.databases.kinds import mark_log
 from sources.databases.log_mark import Mark
-from sources.databases.replication_slot import NEW_SNAPSHOT, SlotGone, ask_slot
+from sources.databases.replication_slot import NEW_SNAPSHOT, SlotGone, ask_slot, gone_state
 from sources.errors import RunError
 from spark_jobs.target.delta_table import version_of
 
@@ -53,15 +53,20 @@ class Database(NamedTuple):
     confirmed: Callable[[], int | str]
 
 
-def database_of(options: SnapshotOptions) -> Database:
-    """Return the captured database of a declared snapshot."""
+def database_of(options: SnapshotOptions, server: str = "") -> Database:
+    """Return the captured database of a declared snapshot.
+
+    Args:
+        options: The snapshot.
+        server: As for :func:`sources.databases.replication_slot.gone_state`.
+    """
 
     def confirmed() -> int | str:
         slot = ask_slot(options)
         if isinstance(slot, str):
             return slot
-        if slot.state in ("missing", "lost"):
-            gone = SlotGone(slot=options.log_reader, at_ms=now_ms(), state=slot.state)
+        if (state := gone_state(slot, server)) is not None:
+            gone = SlotGone(slot=options.log_reader, at_ms=now_ms(), state=state)
             message = f"No cut can be published any more: {gone}."
             raise RunError(message, NEW_SNAPSHOT, transient=False, value=options.log_reader)
         return slot.confirmed

@@ -14,6 +14,7 @@ from orchestration.cuts.members import CutGroup, CutTable, require_following
 from sources.common.positions import now_ms
 from sources.cuts.barrier import read_barrier
 from sources.cuts.table import Cut, append_cut, last_number
+from sources.planning.plan import log_server
 
 LIMIT_S = 300.0
 """Seconds after which an attempt is given up. A connector confirms once a minute by default
@@ -41,7 +42,7 @@ def publish(
     tables = group.tables()
     require_following(tables)
     number = last_number(group.folder) + 1
-    attempt = Attempt(tables, database or database_of(group.database), limit_s)
+    attempt = Attempt(tables, database or _database_of(group, tables), limit_s)
     try:
         attempt.open()
         while (found := attempt.look()) is None:
@@ -76,7 +77,7 @@ def advance(
         HybridError: As :func:`publish`. An attempt that was continued can be continued again.
     """
     tables = group.tables()
-    asked = database or database_of(group.database)
+    asked = database or _database_of(group, tables)
     if attempt is None:
         require_following(tables)
         if _is_barred(tables):
@@ -125,3 +126,7 @@ def _append(group: CutGroup, cut: Cut) -> Cut | GivenUp:
     if not append_cut(group.folder, cut):
         return GivenUp(f"Another process has published cut {cut.number}.")
     return cut
+
+
+def _database_of(group: CutGroup, tables: Sequence[CutTable]) -> Database:
+    return database_of(group.database, log_server(tables[0].context.generation))

@@ -24,6 +24,7 @@ from sources.databases.mariadb.chunks import divide, where
 from sources.databases.mariadb.columns import Column, expression, typed
 from sources.databases.mariadb.connector import require_reader
 from sources.databases.mariadb.definition import read_definition
+from sources.databases.mariadb.same_server import require_same_server
 from sources.databases.mariadb.server import (
     Address,
     connect,
@@ -65,6 +66,7 @@ def open_table(table: CapturedTable) -> Iterator[MariaDbTable]:
         # Before the snapshot: what is altered in between is then found later.
         definition = read_definition(connection, table.name)
         require_reader(connection, table)
+        require_same_server(connection, table, variables)
         inspected = Inspected(variables, columns, key, warnings, definition)
         yield MariaDbTable(table, address, inspected, opened)
 
@@ -95,6 +97,7 @@ def export(table: CapturedTable) -> Iterator[Exported]:
             # Before the snapshot: what it does not contain has to be in the log, and be read.
             check_log(connection, table, variables)
             require_reader(connection, table)
+            require_same_server(connection, table, variables)
         begun = at_first_position(begin(table, address, variables, opened, table.options.workers))
         yield Exported(begun[0][0], sessions=[session for _, session in begun])
 

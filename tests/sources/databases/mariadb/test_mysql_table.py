@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,12 @@ def case(mysql: LocalMySql) -> Iterator[Case]:
 
 @pytest.fixture
 def connector() -> Iterator[str]:
-    answers = {"/connectors/shop/status": RUNNING, "/connectors/shop/offsets": MYSQL}
+    answers = {
+        "/connectors/shop/status": RUNNING,
+        "/connectors/shop/offsets": MYSQL,
+        # Not known here: nothing tells that it is another server.
+        "/connectors/shop/config": {"database.hostname": "db.invalid"},
+    }
     with worker(answers) as url:
         yield url
 
@@ -71,6 +77,30 @@ def test_the_way_out_for_json_works(case: Case, connector: str) -> None:
         2: '["2024-01-02 03:04:05.000000","base64:type253:eHl6"]',
         3: f"[{'12' * 15}]",
     }
+
+
+def test_a_snapshot_in_another_server_than_the_connectors_is_refused(case: Case) -> None:
+    case.execute("CREATE TABLE t (id bigint PRIMARY KEY, v text)")
+    config = {"database.hostname": "127.0.0.1", "database.port": str(case.mariadb.port)}
+    answers: dict[str, Any] = {
+        "/connectors/shop/status": RUNNING,
+        "/connectors/shop/offsets": MYSQL,
+        "/connectors/shop/config": config,
+    }
+    with worker(answers) as url:
+        table = case.table(connector=url)
+        # The same server under another name.
+        other_name = table.options.dsn.replace("127.0.0.1", "localhost")
+        alias = replace(table, options=table.options.model_copy(update={"dsn": other_name}))
+        for each in (table, alias):
+            with open_table(each):
+                pass
+        with LocalMySql() as other:
+            other.execute(f"ALTER USER hybrid@'127.0.0.1' IDENTIFIED BY '{case.mariadb.password}'")
+            config["database.port"] = str(other.port)
+            said = rf"reads the log of 127\.0\.0\.1:{other.port}, which is another MySQL server"
+            with pytest.raises(InputError, match=said), open_table(table):
+                pass
 
 
 def test_updates_of_parts_of_json_are_refused(case: Case) -> None:

@@ -11,6 +11,7 @@ from orchestration.defs import job_texts
 from orchestration.defs.assets import step_key, table_key
 from orchestration.defs.audit_check import AUDITED
 from orchestration.defs.chain_assets import pipeline_assets
+from orchestration.defs.compare import EQUALS, compare_checks, compare_schedules
 from orchestration.defs.control_job import control_job
 from orchestration.defs.feeds import feed_definitions
 from orchestration.defs.generation_job import (
@@ -62,12 +63,14 @@ def pipeline_definitions(
         ],
         asset_checks=[
             *table_checks(loaded),
+            *compare_checks(loaded),
             *([live_checks(loaded)] if has_live_run(loaded) else []),
         ],
         jobs=[chain, control, generations],
         schedules=[
             *rerun_schedules(loaded, generations),
             *upkeep_schedules(loaded, control),
+            *compare_schedules(loaded, control),
         ],
         sensors=[supervision_sensor(loaded, [chain, generations])],
     )
@@ -77,7 +80,8 @@ def pipeline_definitions(
 def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:
     """Return the assets and checks that a pipeline's chain materializes."""
     names = [*(step.name for step in steps_of(loaded)), "table", "progress"]
-    # Comparing reads the whole table twice, an audit all of the input, so both are asked for.
-    asked = [dg.AssetCheckKey(table_key(loaded), name) for name in (COMPARED, AUDITED)]
+    # Comparing reads whole tables, an audit all of the input, so these are asked for.
+    asked = [COMPARED, AUDITED, *([EQUALS] if loaded.pipeline.compare is not None else [])]
+    checks = [dg.AssetCheckKey(table_key(loaded), name) for name in asked]
     keys = [step_key(loaded, name) for name in names]
-    return dg.AssetSelection.assets(*keys) - dg.AssetSelection.checks(*asked)
+    return dg.AssetSelection.assets(*keys) - dg.AssetSelection.checks(*checks)

@@ -7,11 +7,12 @@ of MySQL's JSON documents, which have no text of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import duckdb
 from deltalake import DeltaTable
@@ -21,7 +22,7 @@ from orchestration.audit.report import EXAMPLES
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import count_rows, duckdb_type, open_database
 from sources.common.schema import parse_type
-from sources.common.sql_names import column_list, quoted
+from sources.common.sql_names import column_list, in_backticks, quoted
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
@@ -79,6 +80,48 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
             be read, such as for a database that does not answer or a wrong password.
         StateError: The declaration changed in a way that the checkpoint can't follow.
     """
+    compared = ComparedTable.of(loaded)
+    return compare_table(
+        compared.dsn,
+        compared.table,
+        compared.columns,
+        compared.path,
+        compared.names,
+        compared.present,
+    )
+
+
+class ComparedTable(NamedTuple):
+    """A database table and the target of the pipeline that captures it.
+
+    Attributes:
+        dsn: Connection string of the database.
+        table: Name of the database table, ``schema.table``.
+        columns: Its columns and their Spark SQL types.
+        path: Folder of the target.
+        names: Names in the database of columns that have others there.
+        present: SQL condition of the target's rows that are compared.
+    """
+
+    dsn: str
+    table: str
+    columns: Mapping[str, str]
+    path: Folder
+    names: Mapping[str, str]
+    present: str
+
+    @classmethod
+    def of(cls, loaded: LoadedPipeline) -> ComparedTable:
+        """Return what a pipeline declares, with columns that its runs have followed.
+
+        Raises:
+            InputError: It captures no table.
+            StateError: The declaration changed in a way that the checkpoint can't follow.
+        """
+        return _compared(loaded)
+
+
+def _compared(loaded: LoadedPipeline) -> ComparedTable:
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the columns that were followed.
         loaded = context.loaded
@@ -86,7 +129,7 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
     table = topic.changes
     assert table is not None  # a `snapshot` before the topic needs it
     columns = table.current(topic.value_columns)
-    return compare_table(
+    return ComparedTable(
         options.dsn,
         table.table,
         {name: kind for name, kind in columns.items() if name not in table.dropped_columns},
@@ -128,6 +171,56 @@ def compare_table(
     Raises:
         InputError: There is no Delta table, or one of the two can't be read.
     """
+    asked = ComparedTable(dsn, table, columns, path, names or {}, present)
+    with compared_sides(asked) as (connection, compared):
+        source, found = count_rows(connection, "source"), count_rows(connection, "target")
+        counts, examples = {}, []
+        for side in ("source", "target"):
+            counts[side] = count_rows(connection, f"only_{side}")
+            rows = connection.execute(
+                f"SELECT to_json(r)::VARCHAR FROM only_{side} r ORDER BY ALL LIMIT {EXAMPLES}"
+            ).fetchall()
+            examples += [f"only in the {side}: {row[0]}" for row in rows]
+    return SourceComparison(
+        table=table,
+        rows=source,
+        found=found,
+        only_in_source=counts["source"],
+        only_in_target=counts["target"],
+        examples=examples,
+        columns=compared,
+    )
+
+
+class Condition(Protocol):
+    """Condition of the rows that are compared, the same one for both sides."""
+
+    def sql(self, name: str) -> str:
+        """Return it as SQL, by the quoted name of the column that it is about."""
+
+    @property
+    def column(self) -> str:
+        """The column, by its name in the target."""
+
+
+@contextmanager
+def compared_sides(
+    asked: ComparedTable, where: Condition | None = None
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[str]]]:
+    """Read a database table and a target into DuckDB, and find the rows that only one of them has.
+
+    Args:
+        asked: Both; only columns that the Delta table has are compared.
+        where: Rows of both that are compared; all by default.
+
+    Yields:
+        The database with the tables ``source``, ``target``, ``only_source`` and ``only_target``,
+        and the names of the columns in them.
+
+    Raises:
+        InputError: There is no Delta table, or one of the two can't be read.
+    """
+    dsn, table, columns, path, names, present = asked
     if not is_delta_table(path):
         message = f"There is no Delta table {path} to compare with `{table}`."
         hint = "Compute the table first, with `hybrid run`, or correct its path."
@@ -140,34 +233,22 @@ def compare_table(
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
     ):
         connection.create_function("canonical_json", canonical_json, ["VARCHAR"], "VARCHAR")
-        there = {name: (names or {}).get(name, name) for name in compared}
+        there = {name: names.get(name, name) for name in compared}
         read = {there[name]: kind for name, kind in compared.items()}
-        rows = _write_source(dsn, table, read, Path(scratch) / "source.csv")
+        known = "true" if where is None else where.sql(quote_of(dsn)(there[where.column]))
+        rows = _write_source(dsn, table, read, Path(scratch) / "source.csv", known)
         renamed = ", ".join(f"{quoted(old)} AS {quoted(new)}" for new, old in there.items())
         connection.execute(f"CREATE TABLE source AS SELECT {renamed} FROM ({rows})")
+        if where is not None:
+            present = f"({present}) AND {where.sql(quoted(where.column))}"
         _create_target(connection, compared, target, present)
         for side in ("source", "target"):
             sort_maps(connection, side)
-        source, found = count_rows(connection, "source"), count_rows(connection, "target")
-        counts, examples = {}, []
         for one, other in (("source", "target"), ("target", "source")):
             connection.execute(
                 f"CREATE TABLE only_{one} AS SELECT * FROM {one} EXCEPT ALL SELECT * FROM {other}"
             )
-            counts[one] = count_rows(connection, f"only_{one}")
-            rows = connection.execute(
-                f"SELECT to_json(r)::VARCHAR FROM only_{one} r ORDER BY ALL LIMIT {EXAMPLES}"
-            ).fetchall()
-            examples += [f"only in the {one}: {row[0]}" for row in rows]
-    return SourceComparison(
-        table=table,
-        rows=source,
-        found=found,
-        only_in_source=counts["source"],
-        only_in_target=counts["target"],
-        examples=examples,
-        columns=list(compared),
-    )
+        yield connection, list(compared)
 
 
 def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, KafkaSource]:
@@ -188,16 +269,42 @@ def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, KafkaSourc
     raise InputError(message, hint, pipeline=loaded.pipeline.name, field="snapshot")
 
 
-def _write_source(dsn: str, table: str, columns: Mapping[str, str], file: Path) -> str:
-    """Write all rows of a database table to a file, and return DuckDB's query that reads it."""
+def quote_of(dsn: str) -> Callable[[str], str]:
+    """Return how names are quoted in the SQL of a database."""
+    return in_backticks if kind_of(dsn) == "mariadb" else quoted
+
+
+def bound_after(asked: ComparedTable, column: str, where: str, rows: int) -> str | None:
+    """Return the value of a column so many rows of a database table further on; None at its end.
+
+    Args:
+        asked: The table.
+        column: The column, by its name in the database.
+        where: SQL condition of the rows that are walked over, in ascending order.
+        rows: Number of rows.
+
+    Raises:
+        InputError: The table can't be read.
+    """
+    if kind_of(asked.dsn) == "mariadb":
+        from orchestration.audit import mariadb_rows as mariadb  # noqa: PLC0415
+
+        return mariadb.bound_after(asked.dsn, asked.table, column, where, rows)
+    from orchestration.audit import postgres_rows as postgres  # noqa: PLC0415
+
+    return postgres.bound_after(asked.dsn, asked.table, column, where, rows)
+
+
+def _write_source(dsn: str, table: str, columns: Mapping[str, str], file: Path, where: str) -> str:
+    """Write rows of a database table to a file, and return DuckDB's query that reads it."""
     # Each kind needs an extra of its own, so that only one of them may be there.
     if kind_of(dsn) == "mariadb":
         from orchestration.audit.mariadb_rows import write_rows  # noqa: PLC0415
 
-        return write_rows(dsn, table, columns, file)
+        return write_rows(dsn, table, columns, file, where)
     from orchestration.audit.postgres_rows import write_rows as write_rows_of  # noqa: PLC0415
 
-    return write_rows_of(dsn, table, columns, file)
+    return write_rows_of(dsn, table, columns, file, where)
 
 
 def _create_target(

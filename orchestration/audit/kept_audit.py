@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from orchestration.audit.report import AuditReport, BadLine, LedgerLine, in_words
 from orchestration.display import moment
-from sources.common.positions import Record, now_ms
+from sources.common.positions import Part, Record, now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.state.action_log import recorded
@@ -17,7 +15,7 @@ from sources.state.generation import Generation
 _NAME = "audit.json"
 
 
-class Acceptance(BaseModel):
+class Acceptance(Part):
     """That a person knows of an audit that failed, and takes the table as it is.
 
     Attributes:
@@ -25,8 +23,6 @@ class Acceptance(BaseModel):
         by: Who, as given; empty if unknown.
         why: The reason.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     at_ms: int
     by: str

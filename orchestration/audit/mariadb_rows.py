@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
@@ -26,14 +27,41 @@ _CLIENTS = ("mariadb", "mysql")
 _SETTINGS = "SET time_zone = '+00:00', sql_mode = ''"
 
 
-def write_rows(dsn: str, table: str, columns: Mapping[str, str], file: Path) -> str:
-    """Write all rows of a table to a file with tabs; texts and bytes are hexadecimal.
+def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
+    """Return the value of a column so many rows further on, as text; None at the table's end.
+
+    Args:
+        dsn: Connection string of the database; the password is in MYSQL_PWD.
+        table: ``database.table``.
+        column: The column.
+        where: SQL condition of the rows that are walked over, in ascending order.
+        rows: Number of rows.
+
+    Raises:
+        InputError: As for :func:`write_rows`.
+    """
+    schema, _, name = table.partition(".")
+    query = (
+        f"SELECT {_name(column)} FROM {_name(schema)}.{_name(name)} WHERE {where} "
+        f"ORDER BY {_name(column)} LIMIT {rows}, 1"
+    )
+    with TemporaryDirectory(prefix="hybrid-compare-") as scratch:
+        file = Path(scratch) / "bound"
+        _run(parse_address(dsn), table, query, file)
+        return file.read_text().strip() or None
+
+
+def write_rows(
+    dsn: str, table: str, columns: Mapping[str, str], file: Path, where: str = "true"
+) -> str:
+    """Write rows of a table to a file with tabs; texts and bytes are hexadecimal.
 
     Args:
         dsn: Connection string of the database; the password is in MYSQL_PWD.
         table: ``database.table``.
         columns: Columns to write and their Spark SQL types.
         file: The file.
+        where: SQL condition of the rows.
 
     Returns:
         DuckDB's query of these rows, as values of their types.
@@ -45,7 +73,7 @@ def write_rows(dsn: str, table: str, columns: Mapping[str, str], file: Path) -> 
     schema, _, name = table.partition(".")
     kinds = _kinds(address, table, file)
     expressions = [_written(column, kinds.get(column, "")) for column in columns]
-    query = f"SELECT {', '.join(expressions)} FROM {_name(schema)}.{_name(name)}"
+    query = f"SELECT {', '.join(expressions)} FROM {_name(schema)}.{_name(name)} WHERE {where}"
     _run(address, table, query, file)
     values = [
         f"{_parsed(quoted(n), parse_type(kind), kinds.get(n, ''))} AS {quoted(n)}"

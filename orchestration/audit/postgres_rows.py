@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,8 +23,31 @@ with needs_extra("postgres", "Comparing with PostgreSQL"):
 _SETTINGS = "-c timezone=UTC -c datestyle=ISO -c row_security=off"
 
 
-def write_rows(dsn: str, table: str, columns: Mapping[str, str], file: Path) -> str:
-    """Write all rows of a PostgreSQL table to a CSV file; nulls are empty, times are in UTC.
+def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
+    """Return the value of a column so many rows further on, as text; None at the table's end.
+
+    Args:
+        dsn: Connection string of the database.
+        table: ``schema.table``.
+        column: The column.
+        where: SQL condition of the rows that are walked over, in ascending order.
+        rows: Number of rows.
+
+    Raises:
+        InputError: The database does not answer, or refuses.
+    """
+    query = sql.SQL(
+        "SELECT {0}::text AS bound FROM {1} WHERE {2} ORDER BY {0} OFFSET {3} LIMIT 1"
+    ).format(sql.Identifier(column), _named(table), sql.SQL(where), sql.Literal(rows))
+    with _reading(dsn, table) as connection:
+        row = connection.execute(query).fetchone()
+    return None if row is None else str(row[0])
+
+
+def write_rows(
+    dsn: str, table: str, columns: Mapping[str, str], file: Path, where: str = "true"
+) -> str:
+    """Write rows of a PostgreSQL table to a CSV file; nulls are empty, times are in UTC.
 
     Args:
         dsn: Connection string of the database.
@@ -30,6 +55,7 @@ def write_rows(dsn: str, table: str, columns: Mapping[str, str], file: Path) -> 
         columns: Columns to write and their Spark SQL types; binary values become hexadecimal,
             arrays JSON.
         file: The CSV file.
+        where: SQL condition of the rows.
 
     Returns:
         DuckDB's query of these rows, as values of their types.
@@ -41,17 +67,39 @@ def write_rows(dsn: str, table: str, columns: Mapping[str, str], file: Path) -> 
         sql.SQL(_written(parse_type(kind))).format(sql.Identifier(name))
         for name, kind in columns.items()
     ]
-    query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT csv)").format(
-        sql.SQL(", ").join(parts), sql.Identifier(*table.split(".", 1))
+    query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT (FORMAT csv)").format(
+        sql.SQL(", ").join(parts), _named(table), sql.SQL(where)
     )
+    with (
+        _reading(dsn, table) as connection,
+        connection.cursor().copy(query) as copy,
+        file.open("wb") as out,
+    ):
+        for data in copy:
+            out.write(data)
+    values = [f"{_parsed(quoted(n), parse_type(k))} AS {quoted(n)}" for n, k in columns.items()]
+    texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in columns)
+    return (
+        f"SELECT {', '.join(values)} FROM read_csv({literal(str(file))}, "
+        f"header=false, auto_detect=false, delim=',', quote='\"', escape='\"', nullstr='', "
+        f"allow_quoted_nulls=false, max_line_size=16777216, columns={{{texts}}})"
+    )
+
+
+def _named(table: str) -> sql.Identifier:
+    return sql.Identifier(*table.split(".", 1))
+
+
+@contextmanager
+def _reading(dsn: str, table: str) -> Iterator[psycopg.Connection[Any]]:
+    """Connect to a database to read a table.
+
+    Raises:
+        InputError: The database does not answer, or refuses.
+    """
     try:
-        with (
-            psycopg.connect(dsn, options=_SETTINGS) as connection,
-            connection.cursor().copy(query) as copy,
-            file.open("wb") as out,
-        ):
-            for data in copy:
-                out.write(data)
+        with psycopg.connect(dsn, options=_SETTINGS) as connection:
+            yield connection
     except psycopg.Error as error:
         message = f"PostgreSQL table `{table}` can't be read: {' '.join(str(error).split())}."
         hint = (
@@ -60,13 +108,6 @@ def write_rows(dsn: str, table: str, columns: Mapping[str, str], file: Path) -> 
             "user."
         )
         raise InputError(message, hint, table=table, field="snapshot.dsn") from None
-    values = [f"{_parsed(quoted(n), parse_type(k))} AS {quoted(n)}" for n, k in columns.items()]
-    texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in columns)
-    return (
-        f"SELECT {', '.join(values)} FROM read_csv({literal(str(file))}, "
-        f"header=false, auto_detect=false, delim=',', quote='\"', escape='\"', nullstr='', "
-        f"allow_quoted_nulls=false, max_line_size=16777216, columns={{{texts}}})"
-    )
 
 
 def _written(kind: pa.DataType) -> str:

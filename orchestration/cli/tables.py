@@ -154,6 +154,10 @@ def _status(found: Status) -> Table:
     for note in filter(None, notes):
         before = f"{table.caption}\n" if table.caption else ""
         table.caption = f"{before}[yellow]Warning:[/] {escape(note)}"
+    if (compared := found.compared) is not None:
+        before = f"{table.caption}\n" if table.caption else ""
+        colour = "red" if compared.differing else "green"
+        table.caption = f"{before}[{colour}]Compared:[/] {escape(compared.text)}"
     for change in found.followed:
         before = f"{table.caption}\n" if table.caption else ""
         table.caption = f"{before}Followed: {escape(str(change))}"

@@ -203,10 +203,14 @@ def compare(
     """Compare a generation's table with the database table that it captures, row by row."""
     with answer(as_json) as show:
         from orchestration.audit.compare_source import compare_with_source
+        from orchestration.compared_ranges import keep_whole
         from sources.serving import about, described
 
         loaded = load_acting(pipeline, generation)
         found = compare_with_source(loaded)
+        if (generation_state := loaded.open_generation(create=False)) is not None:
+            differing = max(found.only_in_source, found.only_in_target)
+            keep_whole(generation_state, found.rows, differing)
         lines = [
             f"Generation {described(loaded)}.",
             f"{found.table}: {counted(found.rows, 'row')}, {found.found:,} in the target; "

@@ -24,6 +24,8 @@ from orchestration.defs.assets import (
 )
 from orchestration.defs.audit_check import audit_evaluation
 from orchestration.defs.chain_assets import live_metadata
+from orchestration.defs.compare import ACTION as COMPARE
+from orchestration.defs.compare import compare
 from orchestration.defs.failures import failures
 from orchestration.defs.job_texts import actions_in_words
 from orchestration.defs.jobs import job_of
@@ -84,10 +86,11 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     """Return the job that controls a pipeline's runs; its form names the action.
 
     A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
-    plan needs an approval has ``APPROVE``; all have ``STOP``, ``RATE``, ``AUDIT``, ``TRY``,
-    ``COMPACT``, ``VACUUM`` and ``STATUS``, which is the default, as it changes nothing. Each does
-    what the command of the same name does, and reads the pipeline's file again. Those that act on
-    runs do so on the generation that serves, unless the form names another one.
+    plan needs an approval has ``APPROVE``, one with ``compare`` has ``COMPARE``; all have ``STOP``,
+    ``RATE``, ``AUDIT``, ``TRY``, ``COMPACT``, ``VACUUM`` and ``STATUS``, which is the default and
+    changes nothing. Each does what the command of the same name does, and reads the pipeline's file
+    again. Those that act on runs do so on the generation that serves, unless the form names another
+    one.
     """
     acts = _acts(loaded)
 
@@ -109,6 +112,8 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
     found |= {"STOP": _stop, "RATE": _rate, "AUDIT": _audit, "TRY": try_on_sample}
     found |= {"COMPACT": compact, "VACUUM": delete_unneeded}
+    if loaded.pipeline.compare is not None:
+        found |= {COMPARE: compare}
     if loaded.pipeline.approve:
         found |= {"APPROVE": _approve}
     return found

@@ -23,6 +23,8 @@ _CONTROLS = {
     "COMPACT": "makes few large files of the table's many small ones; the stream goes on, and no "
     "row changes",
     "VACUUM": "deletes files of the table that neither readers nor a rollback need",
+    "COMPARE": "compares further ranges of the table with the database, as `compare` declares, and "
+    "evaluates the check `equals_database`; changes nothing",
     "APPROVE": "approves the plan; a chain that waits for this goes on",
 }
 _GENERATIONS = {

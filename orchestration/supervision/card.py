@@ -75,19 +75,18 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     """
     served = found.served_by or found
     headline, details = _state(loaded, served)
-    is_wrong = served.audit is not None and served.audit.is_wrong
-    if is_wrong and served.refused is None:
-        headline, details = "Audit failed", [headline.lower(), *details]
+    wrong = _wrong_rows(served)
+    if wrong and served.refused is None:
+        headline, details = wrong[0], [headline.lower(), *details]
     more = [*_newest_row(served, facts), *_left_out(served)]
     parts = [headline, *details, *more, _generations(loaded, found)]
     lines = [f"**{headline}**" + "".join(f" · {part}" for part in parts[1:])]
     live = served.live
     reason = "" if live is None or live.health == "healthy" else live.reason
-    if served.audit is not None and is_wrong:
-        reason = " ".join(filter(None, (served.audit.text, reason)))
+    if wrong:
+        reason = " ".join(filter(None, (wrong[1], reason)))
     lines += [shortened(reason, _SHOWN)] if reason else []
-    if not is_wrong:
-        lines.append("Never audited." if served.audit is None else served.audit.text)
+    lines.append("Never audited." if served.audit is None else served.audit.text)
     lines += _links(loaded, served, facts)
     if last := read_actions(loaded.state, last=1):
         what = shortened(action_in_words(last[0]), _SHOWN)
@@ -139,6 +138,15 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
     if all(each.state == "finished" for each in found.sources):
         return "Complete", []
     return "Planned", [f"materialize the job `{name}` to read and write"]
+
+
+def _wrong_rows(found: Status) -> tuple[str, str] | None:
+    """Return a headline and the reason if the table was found to be wrong; None if it was not."""
+    if found.audit is not None and found.audit.is_wrong:
+        return "Audit failed", found.audit.text
+    if found.compared is not None and found.compared.differing:
+        return "Differs from the database", found.compared.text
+    return None
 
 
 def _left_out(found: Status) -> list[str]:

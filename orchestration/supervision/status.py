@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from feeds.record import FeedStatus, feed_statuses
 from orchestration.audit.kept_audit import KeptAudit, read_audit
+from orchestration.compared_ranges import KeptCompare, read_compare
 from orchestration.supervision.belonging import find_refusal
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.slot_watch import keep_slot, keep_table
@@ -58,8 +59,9 @@ class Status(BaseModel):
         waits_for_approval: Whether that plan waits for a person's approval.
         healthy: False if a run failed, is dead or silent, the live run is red, or checkpoint, state
             and target don't belong together; of this generation or of the serving one. False, too,
-            if a feed is late, or if the last audit failed and nobody has accepted that.
-        own_healthy: Whether this generation's runs are well, whatever an audit or a feed is.
+            if a feed is late, if a comparison with the database has found other rows, or if the
+            last audit failed and nobody has accepted that.
+        own_healthy: Whether this generation's runs are well, whatever was found in the table.
         sources: Progress of each source, in order.
         live: Verdict on the live run; None if it was never requested.
         refused: Why the next launch is refused: checkpoint, state and target don't belong
@@ -67,6 +69,7 @@ class Status(BaseModel):
             it is not.
         table_unknown: Why it is not known whether something was done to the captured table that no
             change reports; None if that is known, or there is none.
+        compared: What comparisons with the database have found; None if none was made.
         transform_changed: Warning about a transform that changed under the checkpoint; None if
             none did.
         followed: Changes of the captured table's columns that this generation's runs followed.
@@ -90,6 +93,7 @@ class Status(BaseModel):
     live: Verdict | None = None
     refused: ErrorReport | None = None
     table_unknown: str | None = None
+    compared: KeptCompare | None = None
     transform_changed: str | None = None
     followed: list[FollowedChange] = Field(default_factory=list)
     audit: AuditVerdict | None = None
@@ -148,12 +152,14 @@ def status(loaded: LoadedPipeline) -> Status:
     judged = sources if live is None else sources[:-1]
     others = in_service(loaded)[1:] if loaded.kept is None else []
     served_by = status(others[0]) if others else None
+    compared = None if generation is None else read_compare(generation)
     own_healthy = (
         all(source.state not in ("failed", "dead", "silent") for source in judged)
         and not (live is not None and live.is_red)
         and refused is None
     )
     kept = None if generation is None else read_audit(generation)
+    is_wrong = (kept is not None and kept.is_wrong) or bool(compared and compared.differing)
     # After a rollback the newest one is kept, and whatever it does touches no table of readers.
     is_kept = generation is not None and is_replaced(loaded, generation.name)
     return Status(
@@ -161,7 +167,7 @@ def status(loaded: LoadedPipeline) -> Status:
         generation=generation.info.generation if generation else None,
         planned=is_planned,
         waits_for_approval=waits,
-        healthy=(is_kept or (own_healthy and not (kept is not None and kept.is_wrong)))
+        healthy=(is_kept or (own_healthy and not is_wrong))
         and (served_by is None or served_by.healthy),
         own_healthy=own_healthy,
         serving=read_serving(loaded).generation,
@@ -169,6 +175,7 @@ def status(loaded: LoadedPipeline) -> Status:
         sources=sources,
         live=live,
         refused=refused,
+        compared=compared,
         table_unknown=None if found is None or found.table is None else found.table.unknown,
         transform_changed=None if generation is None else last_change(generation),
         followed=[] if generation is None else followed_columns(generation),

@@ -14,6 +14,7 @@ from sources.common.expressions.translation import Proven, Unproven
 from sources.common.fields import Declared, Duration, Name
 from sources.common.positions import span_ms
 from sources.config.about import About
+from sources.config.compare import Compare
 from sources.config.cuts import Cuts, overlap
 from sources.config.declared_source import DeclaredSource
 from sources.config.deletes_by_key import check_deletes
@@ -106,6 +107,7 @@ class Pipeline(Declared):
         ranges: Ranges of event time that can be recomputed from files, as partitions in Dagster.
         generations: How many generations are kept, and schedules that rebuild the table.
         upkeep: Schedules that compact the table's small files, or delete files that nobody needs.
+        compare: Schedule by which the target is compared with the database table that it captures.
         about: Owners, tags and descriptions of the table, for Dagster's catalog.
         cuts: Consistent cuts of this table and others of its database.
         lineage: OpenLineage events of the steps, for a catalog of data.
@@ -136,6 +138,7 @@ class Pipeline(Declared):
     ranges: Ranges | None = None
     generations: Generations = Generations()
     upkeep: list[Upkeep] = Field(default_factory=list)
+    compare: Compare | None = None
     about: About = About()
     cuts: Cuts | None = None
     lineage: Lineage | None = None
@@ -218,6 +221,16 @@ class Pipeline(Declared):
                 f"`feeds` brings the last row of each key elsewhere, and `sink.history: "
                 f"{self.sink.history}` keeps every version. Remove one of them, or declare a "
                 "pipeline of its own for either."
+            )
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _compared_tables_are_captured(self) -> Pipeline:
+        if self.compare is not None and all(each.snapshot is None for each in self.sources):
+            message = (
+                "`compare` compares the target with the database table that a source captures, and "
+                "none declares a `snapshot`. Remove it, or declare the `snapshot`."
             )
             raise ValueError(message)
         return self

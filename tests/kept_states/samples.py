@@ -9,6 +9,7 @@ from feeds.python_function import Remembered
 from feeds.record import Compared, FeedRecord
 from orchestration.audit.kept_audit import Acceptance, KeptAudit
 from orchestration.audit.report import BadLine, LedgerLine
+from orchestration.compared_ranges import ComparedRange, KeptCompare
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.requested_state import RefusedRestart, Restart, Watch
 from orchestration.supervision.slot_watch import SlotWatch
@@ -149,6 +150,22 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
             ]
         ),
         _audit(),
+        KeptCompare(
+            begun_ms=_AT,
+            at="9",
+            finished_ms=_AT,
+            ranges=[
+                ComparedRange(
+                    first="1",
+                    until="9",
+                    at_ms=_AT,
+                    rows=8,
+                    differing=1,
+                    examples=['{"id":3} differs in v'],
+                )
+            ],
+            postponed="the live run is late",
+        ),
         KeptBatch(batch=FileBatch(files=2)),
         KeptRows(folder="seam/keys", rows=100),
         KeyOfChanges(columns=["id"]),

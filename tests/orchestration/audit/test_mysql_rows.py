@@ -34,7 +34,8 @@ def test_the_client_checks_a_certificate_without_its_name_where_that_is_declared
         dsn = f"{mysql.dsn(name)}?ssl_ca={file}&ssl_mode=VERIFY_CA"
         query = write_rows(dsn, f"{name}.t", {"id": "int"}, tmp_path / "rows")
         with duckdb.connect() as database:
-            return database.sql(query).fetchall()
+            found: list[tuple[int]] = database.sql(query).fetchall()
+            return found
 
     assert rows(authority) == [(7,)]
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))

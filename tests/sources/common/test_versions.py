@@ -8,6 +8,7 @@ from feeds.position import Position
 from feeds.python_function import Remembered
 from feeds.record import FeedRecord
 from orchestration.audit.kept_audit import KeptAudit
+from orchestration.compared_ranges import KeptCompare
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RefusedRestart, RequestedState, Watch
@@ -72,6 +73,7 @@ KINDS: list[type[Record]] = [
     HistoryWatermark,
     KeptAudit,
     KeptBatch,
+    KeptCompare,
     KeptDefinition,
     KeptRows,
     KeyOfChanges,

@@ -1,0 +1,115 @@
+"""What comparisons with the database have found, range by range, kept with the generation."""
+
+from __future__ import annotations
+
+from sources.common.counting import counted
+from sources.common.positions import Part, Record, iso, now_ms
+from sources.state.generation import Generation
+
+_NAME = "compare.json"
+
+
+class ComparedRange(Part):
+    """Range of a table that was compared.
+
+    Attributes:
+        first: Lowest value of the key's first column, as text; None for the table's begin.
+        until: First value behind the range, as text; None for the table's end.
+        at_ms: When it was compared, in ms since 1970.
+        rows: Rows of the database table in it.
+        differing: Keys whose rows differ, or that only one of the tables has.
+        examples: Some of them: the key, and which columns differ; never values of these.
+    """
+
+    first: str | None
+    until: str | None
+    at_ms: int
+    rows: int
+    differing: int
+    examples: list[str]
+
+
+class KeptCompare(Record):
+    """State document of a generation: up to where its table was compared, and what was found.
+
+    Attributes:
+        begun_ms: When the present pass over the table began, in ms since 1970.
+        at: Value of the key's first column with which the pass goes on, as text; None if it begins
+            anew.
+        finished_ms: When the last pass over the whole table ended; None if none has.
+        ranges: The latest comparison of each range, in the order in which they were made.
+        postponed: Why the last attempt compared nothing; None if it did.
+    """
+
+    begun_ms: int
+    at: str | None = None
+    finished_ms: int | None = None
+    ranges: list[ComparedRange]
+    postponed: str | None = None
+
+    @property
+    def differing(self) -> int:
+        """Number of keys that differed at the latest comparison of their range; computed."""
+        return sum(each.differing for each in self.ranges)
+
+    @property
+    def examples(self) -> list[str]:
+        """Some of these keys; computed."""
+        return [text for each in self.ranges for text in each.examples]
+
+    @property
+    def text(self) -> str:
+        """What was found, in a sentence or two; computed."""
+        rows = sum(each.rows for each in self.ranges)
+        if self.finished_ms is not None:
+            done = f"The whole table was last compared with the database at {iso(self.finished_ms)}"
+        else:
+            done = f"The table has not been compared as a whole yet, since {iso(self.begun_ms)}"
+        so_far = "" if self.at is None else f"; the present pass is at {self.at}"
+        found = "all are equal"
+        if self.differing:
+            found = f"{counted(self.differing, 'key differs', 'keys differ')}: "
+            found += "; ".join(self.examples[:3])
+        later = "" if self.postponed is None else f" Postponed: {self.postponed}"
+        return f"{done}{so_far}. Of {counted(rows, 'row')} {found}.{later}"
+
+
+def read_compare(generation: Generation) -> KeptCompare | None:
+    """Return what comparisons of a generation have found; None without any.
+
+    Raises:
+        StateError: The document is damaged.
+    """
+    return generation.read(_NAME, KeptCompare)
+
+
+def keep_compare(generation: Generation, kept: KeptCompare) -> None:
+    """Keep what comparisons have found.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    generation.replace(_NAME, kept)
+
+
+def keep_whole(generation: Generation, rows: int, differing: int) -> None:
+    """Keep a comparison of the whole table, in place of those of its ranges.
+
+    Args:
+        generation: State of the generation.
+        rows: Rows of the database table.
+        differing: Rows that differ.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    at_ms = now_ms()
+    whole = ComparedRange(
+        first=None,
+        until=None,
+        at_ms=at_ms,
+        rows=rows,
+        differing=differing,
+        examples=[],
+    )
+    keep_compare(generation, KeptCompare(begun_ms=at_ms, finished_ms=at_ms, ranges=[whole]))

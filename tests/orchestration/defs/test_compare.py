@@ -1,0 +1,95 @@
+"""The check that says whether a captured table has the rows of the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from orchestration.compared_ranges import ComparedRange, KeptCompare, keep_compare
+from orchestration.defs.assets import ACTION_TAG, table_key
+from orchestration.defs.compare import EQUALS, compare_checks
+from orchestration.pipeline_definitions import pipeline_definitions
+from orchestration.supervision.status import status
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import InputError
+from tests.sources.config.test_unchanged import CHANGES, MERGE
+
+
+def captured(folder: Path, **more: Any) -> LoadedPipeline:
+    snapshot = {
+        "name": "snapshot",
+        "type": "files",
+        "path": "snapshot/*.parquet",
+        "format": "parquet",
+        "snapshot": {"dsn": "mariadb://reader@localhost:1/shop"},
+    }
+    changes = {name: value for name, value in CHANGES.items() if name != "start"}
+    document = {
+        "name": "orders",
+        "event_time": "at",
+        "sources": [snapshot, {**changes, "table": "shop.orders"}],
+        "transform": "transforms:identity",
+        "sink": MERGE,
+        "state": "state",
+        **more,
+    }
+    (folder / "p.yaml").write_text(yaml.safe_dump(document))
+    return load_pipeline(folder / "p.yaml")
+
+
+def test_a_schedule_asks_for_the_comparison_that_the_check_shows(tmp_path: Path) -> None:
+    loaded = captured(tmp_path, compare={"cron": "0 2 * * *"})
+    defs = pipeline_definitions(loaded)
+    (tmp_path / "dagster").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
+        schedule = defs.resolve_schedule_def("orders_compare")
+        tick = schedule.evaluate_tick(dg.build_schedule_context(instance=instance))
+        [asked] = tick.run_requests or []
+    assert asked.tags[ACTION_TAG] == "COMPARE"
+    assert asked.run_config["ops"]["do_orders_control"]["config"] == {"action": "COMPARE"}
+    keys = {key for each in defs.asset_checks or [] for key in each.check_keys}
+    assert dg.AssetCheckKey(table_key(loaded), EQUALS) in keys
+
+
+def test_without_a_declaration_there_is_no_check(tmp_path: Path) -> None:
+    assert compare_checks(captured(tmp_path)) == []
+
+
+def test_a_difference_keeps_check_and_status_red_though_the_run_can_not_be_judged(
+    tmp_path: Path,
+) -> None:
+    loaded = captured(tmp_path, compare={"cron": "0 2 * * *"})
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    assert status(loaded).healthy
+    found = ComparedRange(
+        first=None,
+        until=None,
+        at_ms=1,
+        rows=9,
+        differing=1,
+        examples=['{"id":3} differs in v'],
+    )
+    keep_compare(generation, KeptCompare(begun_ms=1, finished_ms=1, ranges=[found]))
+    [check] = compare_checks(loaded)
+    result = check()
+    assert isinstance(result, dg.AssetCheckResult)
+    assert not result.passed
+    assert '1 key differs: {"id":3} differs in v' in str(result.description)
+    assert "Postponed: the live run was not requested" in str(result.description)
+    seen = status(loaded)
+    assert seen.compared is not None
+    assert not seen.healthy
+
+
+def test_only_a_captured_table_can_be_compared(tmp_path: Path) -> None:
+    path = captured(tmp_path, compare={"cron": "0 2 * * *"}).path
+    document = yaml.safe_load(path.read_text())
+    del document["sources"][0]["snapshot"]
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(InputError, match="none declares a `snapshot`"):
+        load_pipeline(path)

@@ -105,7 +105,14 @@ class CdcCase:
         config = self._connect.delete(self.name)
         tables = f"{config['table.include.list']},{table}"
         self._connect.create(self.name, {**config, "table.include.list": tables})
+        self._wait_until_published(table)
 
+    def republish(self, table: str) -> None:
+        """Start the connector again, which then publishes the table that has this name now."""
+        self.restart()
+        self._wait_until_published(table)
+
+    def _wait_until_published(self, table: str) -> None:
         def is_published() -> bool:
             with psycopg.connect(self.dsn) as connection:
                 found = connection.execute(

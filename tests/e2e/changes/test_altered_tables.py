@@ -1,0 +1,134 @@
+"""Tables of one file that are altered where no change reports it: they stop by name, others go on.
+
+The commands are those that people type, and so is the way out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.changes.binlog_case import BinlogCase
+from tests.e2e.changes.cdc_case import CdcCase
+from tests.e2e.changes.tables_file import PATIENCE_S, TablesFile
+from tests.services.processes import wait_for
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+]
+TABLES = ["narrow", "other_key", "plain", "swapped"]
+CREATE = "CREATE TABLE {table} (id int PRIMARY KEY, v int NOT NULL, a numeric(12,4))"
+INSERT = "INSERT INTO {table} VALUES (1, 1, 1.2345), (2, 2, 2)"
+ALTER = {
+    "narrow": {
+        "postgres": ["ALTER TABLE narrow ALTER a TYPE numeric(12,1)"],
+        "mysql": ["ALTER TABLE narrow MODIFY a decimal(12,1)"],
+    },
+    "other_key": {
+        "postgres": [
+            "ALTER TABLE other_key DROP CONSTRAINT other_key_pkey, ADD PRIMARY KEY (id, v)"
+        ],
+        "mysql": ["ALTER TABLE other_key DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)"],
+    },
+    "swapped": {
+        "postgres": [
+            "ALTER TABLE swapped RENAME TO swapped_old",
+            "ALTER TABLE swapped_new RENAME TO swapped",
+        ],
+        "mysql": ["RENAME TABLE swapped TO swapped_old, swapped_new TO swapped"],
+    },
+}
+LATER = {
+    "narrow": "INSERT INTO narrow VALUES (3, 3, 3.3)",
+    # Rows that the target would take for one that it has.
+    "other_key": "INSERT INTO other_key VALUES (1, 7, 7), (2, 8, 8)",
+    "plain": "UPDATE plain SET v = v + 7",
+    "swapped": "INSERT INTO swapped VALUES (9, 9, 9)",
+}
+
+
+@pytest.fixture(params=["postgres", "mariadb", "mysql"])
+def shop(request: pytest.FixtureRequest) -> Iterator[tuple[TablesFile, CdcCase | BinlogCase, str]]:
+    if request.param == "postgres":
+        of_postgres: CdcCase = request.getfixturevalue("case")
+        case: CdcCase | BinlogCase = of_postgres
+        database, schema = {"dsn": case.dsn, "slot": case.name}, "public"
+    else:
+        of_binlog: BinlogCase = request.getfixturevalue(f"{request.param}_case")
+        case = of_binlog
+        database, schema = {"dsn": case.dsn, "connector": of_binlog.connector}, case.name
+    for table in [*TABLES, "swapped_new"]:
+        case.execute(CREATE.format(table=table), INSERT.format(table=table))
+    if isinstance(case, CdcCase):
+        case.capture([f"public.{table}" for table in TABLES], snapshot_mode="no_data")
+    else:
+        case.capture(TABLES, heartbeat_interval_ms="500", connect_keep_alive_interval_ms="2000")
+        case.wait_until_confirmed()
+    made = TablesFile(case.folder, case.name, database, case.servers, schema=schema)
+    made.document["tables"] = {"include": [f"{schema}.{table}" for table in TABLES]}
+    made.write()
+    yield made, case, schema
+    made.end()
+
+
+def test_altered_tables_stop_by_name_and_the_way_out_makes_them_equal(
+    shop: tuple[TablesFile, CdcCase | BinlogCase, str],
+) -> None:
+    file, case, schema = shop
+    names = {table: f"{schema}.{table}" for table in TABLES}
+    kind = "postgres" if isinstance(case, CdcCase) else "mysql"
+    status, text = file.run("run", str(file.path))
+    assert status == 0, text
+    case.execute(*(each for ways in ALTER.values() for each in ways[kind]), *LATER.values())
+
+    def health() -> dict[str, str]:
+        _, text = file.run("status", str(file.path), "--json")
+        answers = json.loads(text)["tables"]
+        return {name: answer["live"]["health"] for name, answer in answers.items()}
+
+    expected = {name: "failed" for table, name in names.items() if table != "plain"}
+    wait_for(
+        lambda: health() == {**expected, names["plain"]: "healthy"}, "three to stop", PATIENCE_S
+    )
+    wait_for(lambda: not any(file.pid(name) for name in expected), "the end of three", PATIENCE_S)
+    file.wait_until_equal(names["plain"])
+    assert file.pid(names["plain"]) is not None
+
+    status, text = file.run("status", str(file.path))
+    lines = {line.partition(":")[0]: line for line in text.splitlines()}
+    assert status == 1
+    assert "has column `a`" in lines[names["narrow"]]
+    assert "has another primary key now: `id`, `v`" in lines[names["other_key"]]
+    for table in ALTER:
+        assert f"Table `{names[table]}` of the database" in lines[names[table]]
+        assert "then run `hybrid rerun P`" in lines[names[table]]
+    if kind == "mysql":
+        assert "RENAME TABLE swapped TO swapped_old" in lines[names["swapped"]]
+    for command in ("resume", "drain"):
+        status, text = file.run(command, f"{file.path}/{names['swapped']}")
+        assert status != 0, text
+    assert "No change reports that" in file.run("resume", f"{file.path}/{names['swapped']}")[1]
+
+    # What the messages say.
+    anew = {"snapshot": "again/{schema}.{table}/*.parquet"}
+    file.document["tables"]["overrides"] = {names[table]: anew for table in ALTER}
+    file.write()
+    if isinstance(case, CdcCase):
+        case.republish("public.swapped")
+    for table in ("narrow", "other_key"):
+        (file.path.parent / f"shop.{names[table]}.yaml").unlink()
+    status, text = file.run("tables", str(file.path))
+    assert status == 0, text
+    for table in ALTER:
+        status, text = file.run(
+            "rerun", f"{file.path}/{names[table]}", "--rows-at-least", "0.4", "--by", "Ada"
+        )
+        assert status == 0, text
+    case.execute("UPDATE narrow SET v = 4", "DELETE FROM other_key WHERE v = 7")
+    file.wait_until_equal(*names.values())

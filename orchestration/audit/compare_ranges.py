@@ -96,6 +96,7 @@ def compare_ranges(
     generation: Generation,
     why_not: Callable[[], str | None],
     say: Callable[[str], None] = lambda _: None,
+    wait: Callable[[float], None] = time.sleep,
 ) -> KeptCompare:
     """Compare ranges of a table until the declared time is over, or the table's end is reached.
 
@@ -104,6 +105,7 @@ def compare_ranges(
         generation: State of its generation, which knows up to where the table was compared.
         why_not: Returns why rows can't be judged now, as a live run that is behind; else None.
         say: Called with a line for each range.
+        wait: Called with seconds to wait.
 
     Returns:
         What is known of all ranges, as it is kept.
@@ -130,7 +132,7 @@ def compare_ranges(
             where = within.sql(quote_of(asked.dsn)(column))
             until = bound_after(asked, column, where, RANGE_ROWS)
             within = within._replace(until=until)
-        made = compare_range(asked, key, within)
+        made = compare_range(asked, key, within, wait)
         kept = _after(kept, made, _KEYS.get(kind, str))
         keep_compare(generation, kept)
         say(f"{asked.table} from {made.first} to {made.until}: {made.differing} keys differ")
@@ -138,10 +140,15 @@ def compare_ranges(
         used_s = time.monotonic() - begun
         if kept.at is None or used_s >= declared.within.total_seconds():
             return kept
-        time.sleep(max(rows / declared.rows_per_second - used_s, 0))
+        wait(max(rows / declared.rows_per_second - used_s, 0))
 
 
-def compare_range(asked: ComparedTable, key: Sequence[str], within: KeyRange) -> ComparedRange:
+def compare_range(
+    asked: ComparedTable,
+    key: Sequence[str],
+    within: KeyRange,
+    wait: Callable[[float], None] = time.sleep,
+) -> ComparedRange:
     """Compare the rows of a range; those that differ several times, until they count.
 
     A key counts if the database has the same row at each look, and the target another one.
@@ -150,6 +157,7 @@ def compare_range(asked: ComparedTable, key: Sequence[str], within: KeyRange) ->
         asked: Both tables.
         key: Columns of the key.
         within: The range.
+        wait: Called with seconds to wait.
 
     Raises:
         InputError: One of the two can't be read.
@@ -158,7 +166,7 @@ def compare_range(asked: ComparedTable, key: Sequence[str], within: KeyRange) ->
     for pause_s in PAUSES_S:
         if not differing:
             break
-        time.sleep(pause_s)
+        wait(pause_s)
         _, again = _look(asked, key, within)
         differing = {
             name: again[name]

@@ -154,6 +154,9 @@ def capture_of(table: CapturedTable, topic: KafkaSource) -> tuple[str | None, st
     except (OSError, ValueError):
         return prefix, None
     prefix = str(config.get("topic.prefix") or prefix)
+    skipped = str(config.get("skipped.operations") or "")
+    if {each.strip() for each in skipped.split(",")} & {"c", "u", "d"}:
+        return prefix, f"lacks changes: `skipped.operations` of the connector is `{skipped}`"
     database, _ = table.parts
     for field, name, is_wanted in (
         ("database.include.list", database, True),

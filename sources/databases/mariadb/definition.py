@@ -151,7 +151,7 @@ def find_alteration(
         after: The table after.
         names: Names of the captured columns before, and after.
     """
-    if before.key != after.key:
+    if sorted(before.key) != sorted(after.key):
         were = _listed(before.key)
         return f"has another primary key now: {_listed(after.key)} instead of {were}"
     for name, present in names.items():

@@ -44,6 +44,10 @@ _NEW_COLUMN = re.compile(
     rf"|\bCHANGE\s+(?:COLUMN\s+)?{_IF}({_NAME})\s+({_NAME})",
     re.IGNORECASE,
 )
+_FORMULA = re.compile(
+    rf"\b(?:MODIFY|CHANGE)\s+(?:COLUMN\s+)?{_IF}({_NAME})(?:[^,(]|\([^()]*\))*?\bAS\s*\(",
+    re.IGNORECASE,
+)
 _DROPPED = re.compile(
     r"\bDROP\s+(?!PRIMARY\b|INDEX\b|KEY\b|FOREIGN\b|CONSTRAINT\b|CHECK\b|PARTITION\b|DEFAULT\b)"
     rf"(?:COLUMN\s+)?{_IF}({_NAME})",
@@ -100,6 +104,15 @@ def reused_names(statement: str) -> set[str]:
     pairs = [(_unquoted(old).casefold(), _unquoted(new).casefold()) for old, new in renames]
     dropped = {_unquoted(name).casefold() for name in _DROPPED.findall(text)}
     return {new for old, new in pairs if old != new} | dropped
+
+
+def formulas(statement: str) -> set[str]:
+    """Return names of columns to which a statement gives a formula, in lower case.
+
+    Args:
+        statement: An ALTER TABLE, as it is in the binary log.
+    """
+    return {_unquoted(name).casefold() for name in _FORMULA.findall(_plain(statement))}
 
 
 def _renamed(pairs: list[tuple[str, str]], is_own: Callable[[str], bool]) -> str | None:

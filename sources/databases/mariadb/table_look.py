@@ -22,7 +22,7 @@ from sources.databases.mariadb.connector import capture_of
 from sources.databases.mariadb.definition import find_alteration, read_definition
 from sources.databases.mariadb.schema_changes import SchemaChange, read_statements
 from sources.databases.mariadb.server import connect, parse_address, query_errors
-from sources.databases.mariadb.statement_effects import effect_on, reused_names
+from sources.databases.mariadb.statement_effects import effect_on, formulas, reused_names
 from sources.errors import HybridError, InputError
 
 
@@ -77,6 +77,11 @@ def _look_at_statements(
     except (UnknownDefault, HybridError) as error:
         return before, f"statements can't be read: {error}"
     known = before.stated if isinstance(before.stated, BinlogDefinition) else None
+    if before.definition is None and not before.statements:
+        # The snapshot is of an older version, whose runs have gone on since.
+        told = [each.definition for each in statements if each.definition is not None]
+        stated = told[-1] if told else None
+        return before.model_copy(update={"statements": ends, "stated": stated}), None
     stated, found = judge(statements, table.name, names, snapshot, known)
     if found is not None:
         change, what = found
@@ -137,6 +142,9 @@ def _effect(
     reused = {name for name in there if name.casefold() in reused_names(change.statement)}
     for name in sorted((came | reused) & {*names.columns}):
         return f"has another column named `{name}`: it was dropped and added, or renamed"
+    for name in sorted(there & {*names.columns}):
+        if name.casefold() in formulas(change.statement):
+            return f"has another formula for column `{name}`, so that rows have other values"
     return None
 
 

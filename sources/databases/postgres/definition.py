@@ -182,7 +182,7 @@ def find_alteration(
         return "is no longer there: it was dropped or renamed"
     if now.oid != before.oid:
         return "is another one now: the captured one was dropped or renamed"
-    if now.key != before.key:
+    if sorted(now.key) != sorted(before.key):
         were = _listed(before.key)
         return f"has another primary key now: {_listed(now.key)} instead of {were}"
     if now.identity in ("i", "n") and now.identity != before.identity:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sources.databases.mariadb.statement_effects import effect_on, reused_names
+from sources.databases.mariadb.statement_effects import effect_on, formulas, reused_names
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,16 @@ def test_other_statements_leave_its_rows(statement: str) -> None:
 )
 def test_names_that_another_column_may_have_afterwards(statement: str, expected: set[str]) -> None:
     assert reused_names(statement) == expected
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("ALTER TABLE t MODIFY v int AS (id * 2) STORED", {"v"}),
+        ("ALTER TABLE t CHANGE COLUMN `v` `v` decimal(9,2) GENERATED ALWAYS AS (id)", {"v"}),
+        ("ALTER TABLE t MODIFY v int, ADD x int AS (id * 2)", set()),
+        ("ALTER TABLE t MODIFY v int COMMENT 'as (before)'", set()),
+    ],
+)
+def test_columns_that_get_a_formula(statement: str, expected: set[str]) -> None:
+    assert formulas(statement) == expected

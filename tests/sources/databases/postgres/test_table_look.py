@@ -1,0 +1,115 @@
+"""A table whose changes no longer arrive, or no longer show all, asked of a real server."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from services.postgres import LocalPostgres
+from sources.config.sink import Sink
+from sources.config.snapshot import SnapshotOptions
+from sources.databases.altered_table import Names, TableWatch
+from sources.databases.captured_table import CapturedTable
+from sources.databases.postgres.table_look import look_at_table
+from sources.decoding.changes.declared_table import DeclaredTable
+
+pytestmark = pytest.mark.slow
+COLUMNS = {"id": "int", "v": "int"}
+MERGE = Sink.model_validate({"path": "out", "mode": "merge", "key": ["id"]})
+
+
+@pytest.fixture
+def database(postgres: LocalPostgres) -> Iterator[str]:
+    """A database with a published table; the slot and the publication have its name."""
+    name = f"shop_{uuid.uuid4().hex[:8]}"
+    os.environ["PGPASSWORD"] = postgres.password
+    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    dsn = postgres.dsn.replace("dbname=postgres", f"dbname={name}")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+        connection.execute("INSERT INTO t VALUES (1, 1)")
+        connection.execute(f"CREATE PUBLICATION {name} FOR TABLE t")
+        connection.execute(f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')")
+        yield dsn
+        connection.execute(f"SELECT pg_drop_replication_slot('{name}')")
+
+
+def look(dsn: str, before: TableWatch | None = None, **declared: object) -> TableWatch:
+    slot = dsn.rpartition("=")[2].partition(" ")[0]
+    options = SnapshotOptions(dsn=dsn, slot=slot)
+    table = CapturedTable("snapshot", "public.t", options, COLUMNS, [], MERGE)
+    names = Names(COLUMNS, DeclaredTable.model_validate({"table": "public.t", **declared}))
+    return look_at_table(table, names, before or TableWatch(looked_ms=1))
+
+
+def execute(dsn: str, *statements: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("ALTER PUBLICATION {p} DROP TABLE t", "is in no publication"),
+        ("ALTER PUBLICATION {p} SET (publish = 'insert')", "does not publish inserts, updates"),
+        ("ALTER PUBLICATION {p} SET TABLE t WHERE (v > 1)", "has a row filter for table"),
+        ("ALTER TABLE t REPLICA IDENTITY NOTHING", "REPLICA IDENTITY NOTHING now"),
+        ("DROP TABLE t", "is no longer there"),
+        ("ALTER TABLE t RENAME TO u", "is no longer there"),
+        ("ALTER TABLE t ALTER v TYPE smallint", "`v` of type smallint now"),
+        ("CREATE TABLE child () INHERITS (t)", "Other tables inherit from table"),
+    ],
+)
+def test_what_is_found_stays_a_finding_with_a_way_out(
+    database: str, statement: str, expected: str
+) -> None:
+    before = look(database)
+    assert (before.unknown, before.altered) == (None, None)
+    assert look(database, before).altered is None
+    execute(database, statement.format(p=database.rpartition("=")[2].partition(" ")[0]))
+    altered = look(database, before).altered
+    assert altered is not None
+    error = altered.error()
+    assert expected in error.message
+    assert "`hybrid rerun P`" in error.hint
+
+
+def test_columns_that_come_and_go_are_left_to_the_changes_but_not_what_takes_their_name(
+    database: str,
+) -> None:
+    execute(database, "ALTER TABLE t ADD x int", "ALTER TABLE t RENAME v TO pieces")
+    first = look(database)
+    assert first.altered is None
+    renamed = look(database, first, renamed_columns={"v": "pieces"})
+    assert renamed.altered is None
+    execute(database, "ALTER TABLE t ALTER pieces TYPE smallint")
+    narrow = look(database, renamed, renamed_columns={"v": "pieces"}).altered
+    assert narrow is not None
+    assert "`pieces` of type smallint now, which was integer" in narrow.what
+
+
+def test_a_name_that_moves_from_one_column_to_another_between_looks_is_found(
+    database: str,
+) -> None:
+    before = look(database)
+    execute(database, "ALTER TABLE t ADD w int", "ALTER TABLE t RENAME v TO old")
+    between = look(database, before)
+    assert between.altered is None
+    execute(database, "ALTER TABLE t RENAME w TO v")
+    altered = look(database, between).altered
+    assert altered is not None
+    assert "another column named `v`" in altered.what
+
+
+def test_a_server_that_does_not_answer_or_refuses_is_no_finding(database: str) -> None:
+    before = look(database)
+    seen = look(database.replace("user=", "user=nobody_"), before)
+    assert seen.altered is None
+    assert seen.definition == before.definition
+    assert "nobody_" in str(seen.unknown)

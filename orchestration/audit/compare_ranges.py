@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from orchestration.audit.compare_source import (
+from orchestration.audit.compare_source import compared_table
+from orchestration.audit.compared_sides import (
     ComparedTable,
     bound_after,
     compared_sides,
@@ -115,7 +116,7 @@ def compare_ranges(
         StateError: The state can't be read or written.
     """
     declared = loaded.pipeline.compare or Compare(cron="0 0 * * *")
-    asked, key = ComparedTable.of(loaded), loaded.pipeline.sink.key
+    asked, key = compared_table(loaded), loaded.pipeline.sink.key
     kind = asked.columns.get(key[0], "").partition("(")[0]
     begun, rows = time.monotonic(), 0
     kept = read_compare(generation) or KeptCompare(begun_ms=now_ms(), ranges=[])

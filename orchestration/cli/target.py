@@ -204,18 +204,29 @@ def compare(
     with answer(as_json) as show:
         from orchestration.audit.compare_source import compare_with_source
         from orchestration.compared_ranges import keep_whole
+        from sources.databases.altered_table import withdraw
+        from sources.databases.table_watch import observe_anew
+        from sources.planning.context import PipelineContext
         from sources.serving import about, described
 
         loaded = load_acting(pipeline, generation)
+        context = PipelineContext.find(loaded)
+        # Before the rows are read: what is altered after that is found later.
+        seen = None if context is None else observe_anew(context.loaded, context.generation)
         found = compare_with_source(loaded)
-        if (generation_state := loaded.open_generation(create=False)) is not None:
+        is_withdrawn = False
+        if context is not None:
             differing = max(found.only_in_source, found.only_in_target)
-            keep_whole(generation_state, found.rows, differing)
+            keep_whole(context.generation, found.rows, differing)
+            if seen is not None and found.ok:
+                withdraw(context.generation, seen)
+                is_withdrawn = True
         lines = [
             f"Generation {described(loaded)}.",
             f"{found.table}: {counted(found.rows, 'row')}, {found.found:,} in the target; "
             f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the "
             "target.",
             *found.examples,
+            *(["The table was altered, and no row differs: `hybrid resume P`."] * is_withdrawn),
         ]
         show({"generation": about(loaded), **found.to_dict()}, "\n".join(lines))

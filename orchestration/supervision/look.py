@@ -15,7 +15,7 @@ from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms, span_ms
 from sources.config.loader import LoadedPipeline
-from sources.databases.altered_table import TableWatch
+from sources.databases.altered_table import TableWatch, read_table_watch
 from sources.databases.table_watch import EVERY_MS, observe_table
 from sources.errors import ErrorReport
 from sources.planning.context import PipelineContext
@@ -126,11 +126,14 @@ def look_at_live(
         late=look_at_late_rows(loaded, generation, looked_ms),
         wrong_rows=_wrong_rows(loaded, generation),
     )
-    table = None
-    if slot is None or slot.seen.unknown is None:
-        # A database that does not answer is waited for once.
-        captured = PipelineContext(loaded, generation).loaded
-        table = observe_table(captured, generation, older_ms=table_older_ms)
+    # A database that does not answer is waited for once.
+    is_answering = slot is None or slot.seen.unknown is None
+    captured, older_ms = PipelineContext(loaded, generation).loaded, table_older_ms
+    table = (
+        observe_table(captured, generation, older_ms=older_ms)
+        if is_answering
+        else read_table_watch(generation)
+    )
     refused = find_refusal(loaded, generation)
     if refused is None and table is not None and table.altered is not None:
         refused = table.altered.error().report()

@@ -15,7 +15,7 @@ from pydantic import Field
 from orchestration.supervision.observation import SlotSeen
 from sources.common.positions import Record
 from sources.config.loader import LoadedPipeline
-from sources.databases.altered_table import TableWatch, keep_watch
+from sources.databases.altered_table import TableWatch, keep_table_watch
 from sources.databases.connector_settings import settings_problem
 from sources.databases.replication_slot import (
     Slot,
@@ -128,7 +128,7 @@ def keep_table(generation: Generation, seen: TableWatch | None) -> None:
     """Keep what a look saw of the captured table; a state that can't be written is no error."""
     if seen is not None:
         with contextlib.suppress(StateError):
-            keep_watch(generation, seen)
+            keep_table_watch(generation, seen)
 
 
 def _after(before: SlotWatch, slot: Slot, looked_ms: int) -> SlotWatch:

@@ -18,7 +18,8 @@ _NAME = "run/table-watch.json"
 _ANEW = (
     "Take a new snapshot into another folder, and begin a new generation with it: write another "
     "`path` for the snapshot's files (in a file with `tables`: `snapshot` below "
-    "`overrides` of the table); then run `hybrid rerun P`. Readers see the old table until then."
+    "`overrides` of the table); then run `hybrid rerun P`. Readers see the old table until then. "
+    "Or, if no row is another one: once `hybrid compare P` finds none, run `hybrid resume P`."
 )
 _REDEFINED = (
     "First correct `schema` and `sink.key` (in a file with `tables`: remove the table's own file, "
@@ -97,7 +98,7 @@ class TableWatch(Record):
     altered: AlteredTable | None = None
 
 
-def read_watch(generation: Generation) -> TableWatch | None:
+def read_table_watch(generation: Generation) -> TableWatch | None:
     """Return what the last look at the captured table of a generation saw; None without one.
 
     Raises:
@@ -106,15 +107,24 @@ def read_watch(generation: Generation) -> TableWatch | None:
     return generation.read(_NAME, TableWatch)
 
 
-def keep_watch(generation: Generation, watch: TableWatch) -> None:
+def keep_table_watch(generation: Generation, watch: TableWatch) -> None:
     """Keep what a look saw, unless one has found that the table was altered.
 
     Raises:
         StateError: The state can't be written.
     """
-    before = read_watch(generation)
+    before = read_table_watch(generation)
     if before != watch and (before is None or before.altered is None):
         generation.replace(_NAME, watch)
+
+
+def withdraw(generation: Generation, watch: TableWatch) -> None:
+    """Keep what a look saw in place of a finding, once the rows are known to be equal.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    generation.replace(_NAME, watch)
 
 
 def require_unaltered(generation: Generation) -> None:
@@ -124,7 +134,7 @@ def require_unaltered(generation: Generation) -> None:
         InputError: What it is, and what to do.
         StateError: The state can't be read.
     """
-    watch = read_watch(generation)
+    watch = read_table_watch(generation)
     if watch is not None and watch.altered is not None:
         raise watch.altered.error()
 

@@ -11,7 +11,7 @@ from sources.common.positions import EndPosition, now_ms
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.databases.altered_table import Names, TableWatch, keep_watch, read_watch
+from sources.databases.altered_table import Names, TableWatch, keep_table_watch, read_table_watch
 from sources.databases.captured_table import CapturedTable
 from sources.databases.kinds import look_at_table
 from sources.errors import HybridError
@@ -43,13 +43,23 @@ def observe_table(
     end = generation.read(f"positions/{source.name}-end.json", EndPosition)
     if end is None or end.snapshot is None:
         return None
-    at_ms, before = now_ms(), read_watch(generation)
+    at_ms, before = now_ms(), read_table_watch(generation)
     if before is not None and (before.altered or at_ms - before.looked_ms < older_ms):
         return before
     if before is None:
         before = TableWatch(looked_ms=at_ms, definition=end.definition)
-    before = before.model_copy(update={"looked_ms": at_ms})
+    return _look(loaded, source, topic, before.model_copy(update={"looked_ms": at_ms}), end)
+
+
+def _look(
+    loaded: LoadedPipeline,
+    source: FileSource,
+    topic: KafkaSource,
+    before: TableWatch,
+    end: EndPosition,
+) -> TableWatch:
     assert topic.changes is not None  # `_captured` finds no other one
+    assert end.snapshot is not None  # asked for such an end only
     names = Names(topic.value_columns, topic.changes)
     try:
         return look_at_table(
@@ -57,6 +67,31 @@ def observe_table(
         )
     except HybridError as error:
         return before.model_copy(update={"unknown": str(error)})
+
+
+def observe_anew(loaded: LoadedPipeline, generation: Generation) -> TableWatch | None:
+    """Look at the table that a pipeline captures as if it was seen for the first time.
+
+    Args:
+        loaded: As for :func:`observe_table`.
+        generation: Its state.
+
+    Returns:
+        What was seen, for :func:`~sources.databases.altered_table.withdraw`. None if no finding is
+        kept that could be withdrawn, or the table is not as it has to be.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    kept = read_table_watch(generation)
+    if kept is None or kept.altered is None or (found := _captured(loaded)) is None:
+        return None
+    source, topic = found
+    end = generation.read(f"positions/{source.name}-end.json", EndPosition)
+    if end is None or end.snapshot is None:
+        return None
+    seen = _look(loaded, source, topic, TableWatch(looked_ms=now_ms()), end)
+    return None if seen.unknown is not None or seen.altered is not None else seen
 
 
 def look_at_captured_table(loaded: LoadedPipeline, generation: Generation) -> None:
@@ -71,7 +106,7 @@ def look_at_captured_table(loaded: LoadedPipeline, generation: Generation) -> No
         StateError: The state can't be read or written.
     """
     if (seen := observe_table(loaded, generation)) is not None:
-        keep_watch(generation, seen)
+        keep_table_watch(generation, seen)
         if seen.altered is not None:
             raise seen.altered.error()
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from orchestration.database_log import SETTLED_S, DatabaseLog
 from sources.common.counting import counted
 from sources.config.kafka_source import KafkaSource
+from sources.databases.altered_table import require_unaltered
 from sources.databases.replication_slot import watched_slot
 from sources.databases.table_watch import look_at_captured_table
 from sources.errors import RunError
@@ -111,7 +112,8 @@ def wait_until_caught_up(
     Raises:
         RunError: The run ended before that, no connector reads the database's log, or a
             transaction stays open.
-        InputError: The topic or the folder can't be read.
+        InputError: The topic or the folder can't be read, or something was done to the captured
+            table that no change reports.
         UnavailableError: The broker, the store or the captured database does not answer.
     """
     name = context.pipeline.sources[-1].name
@@ -122,6 +124,7 @@ def wait_until_caught_up(
     while True:
         beat = process.find_running(context.generation, name)
         if beat is None:
+            require_unaltered(context.generation)
             message = f"The live run of `{name}` ended before it had caught up with its input."
             hint = (
                 f"Read why in {log_path(context.generation, name)} or with `hybrid logs`, then "

@@ -14,11 +14,9 @@ from typing import Any
 from orchestration.audit.compared_sides import ComparedTable, compared_sides
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.sql import count_rows
-from sources.common.sql_names import quoted
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.config.sink import VALID_TO, Sink
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
 from sources.planning.context import PipelineContext
@@ -101,18 +99,8 @@ def compared_table(loaded: LoadedPipeline) -> ComparedTable:
         {name: kind for name, kind in columns.items() if name not in table.dropped_columns},
         target_of(loaded),
         {name: table.name_in_table(name) for name in table.renamed_columns},
-        _present(loaded.pipeline.sink),
+        loaded.pipeline.sink.present,
     )
-
-
-def _present(sink: Sink) -> str:
-    """Return the SQL condition of the target's rows that the database has now."""
-    conditions = []
-    if sink.history is not None:
-        conditions.append(f"{VALID_TO} IS NULL")
-    if sink.deleted is not None and not sink.removes_rows:
-        conditions.append(f"NOT coalesce({quoted(sink.deleted)}, false)")
-    return " AND ".join(conditions) or "true"
 
 
 def compare_table(

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from sources.common.fields import Declared
+from sources.common.sql_names import quoted
 
 # By field: the field that it needs, with `mode: merge`.
 _NEEDED: dict[str, str | None] = {
@@ -85,6 +86,16 @@ class Sink(Declared):
     def row_key(self) -> list[str]:
         """Columns that identify a row of the target: with ``history``, one version of it."""
         return self.key if self.history is None else [*self.key, *self.order]
+
+    @property
+    def present(self) -> str:
+        """SQL condition of the rows that a captured table has now: last versions, no deletes."""
+        conditions = []
+        if self.history is not None:
+            conditions.append(f"{VALID_TO} IS NULL")
+        if self.deleted is not None and not self.removes_rows:
+            conditions.append(f"NOT coalesce({quoted(self.deleted)}, false)")
+        return " AND ".join(conditions) or "true"
 
     @property
     def removes_rows(self) -> bool:

@@ -77,6 +77,22 @@ def altered(
     )
 
 
+class RequiredColumn(Part):
+    """A column that became NOT NULL, so that rows may have got other values.
+
+    Attributes:
+        table: The table, ``database.table``.
+        column: Its name in the ``schema``.
+        statement: The statement; None if it is not known.
+        since_ms: When it was executed, or first seen, in ms since 1970.
+    """
+
+    table: str
+    column: str
+    statement: str | None = None
+    since_ms: int
+
+
 class TableWatch(Record):
     """State document of a generation: what the last look at the captured table saw.
 
@@ -86,6 +102,7 @@ class TableWatch(Record):
         stated: The table after the last statement that the connector has reported; None if none
             was read, and for PostgreSQL.
         statements: Up to where the topic of statements is read.
+        required: Columns that became NOT NULL, while the target has nulls in them.
         unknown: Why the last look saw nothing; None if it did.
         altered: What was done to the table that no change reports; stays once it was found.
     """
@@ -94,6 +111,7 @@ class TableWatch(Record):
     definition: TableDefinition | None = None
     stated: TableDefinition | None = None
     statements: Offsets = Field(default_factory=dict)
+    required: list[RequiredColumn] = Field(default_factory=list)
     unknown: str | None = None
     altered: AlteredTable | None = None
 

@@ -14,6 +14,7 @@ from sources.config.loader import LoadedPipeline
 from sources.databases.altered_table import Names, TableWatch, keep_table_watch, read_table_watch
 from sources.databases.captured_table import CapturedTable
 from sources.databases.kinds import look_at_table
+from sources.databases.required_columns import judge_required
 from sources.errors import HybridError
 from sources.state.generation import Generation
 
@@ -62,9 +63,9 @@ def _look(
     assert end.snapshot is not None  # asked for such an end only
     names = Names(topic.value_columns, topic.changes)
     try:
-        return look_at_table(
-            CapturedTable.of(loaded, source, topic), topic, names, before, end.snapshot
-        )
+        table = CapturedTable.of(loaded, source, topic)
+        seen = look_at_table(table, topic, names, before, end.snapshot)
+        return judge_required(loaded, seen)
     except HybridError as error:
         return before.model_copy(update={"unknown": str(error)})
 

@@ -32,7 +32,7 @@ from sources.config.file_options import FileBatch
 from sources.config.rate_limit import CurrentRate, RateLimit
 from sources.config.snapshot import Chunk, SnapshotManifest
 from sources.cuts.barrier import Barrier, Crossing
-from sources.databases.altered_table import AlteredTable, TableWatch
+from sources.databases.altered_table import AlteredTable, RequiredColumn, TableWatch
 from sources.databases.replication_slot import SlotGone
 from sources.errors import ErrorReport
 from sources.planning.approval import Approval
@@ -212,6 +212,11 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
             definition=_IN_POSTGRES,
             stated=_IN_BINLOG,
             statements=_ENDS,
+            required=[
+                RequiredColumn(
+                    table="shop.orders", column="v", statement="ALTER TABLE orders …", since_ms=_AT
+                )
+            ],
             unknown="no answer",
             altered=AlteredTable(
                 table="shop.orders",

@@ -186,15 +186,12 @@ class _Type(NamedTuple):
 def keeps_values(old: BinlogColumn, new: BinlogColumn) -> bool:
     """Return whether each value that a column may hold is the same after it was changed.
 
-    A column that becomes NOT NULL has 0 or an empty text in place of null if the session was not
-    strict (``sql_mode``), which nobody can tell afterwards.
+    What becomes of nulls in a column that becomes NOT NULL is not looked at.
 
     Args:
         old: The column before.
         new: The column after.
     """
-    if old.is_nullable and not new.is_nullable:
-        return False
     if old.is_generated != new.is_generated or not _holds_texts(old.charset, new.charset):
         return False
     if old.type == new.type:

@@ -7,11 +7,18 @@ catalog. Statements that run with ``sql_log_bin=0`` are in no log.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.table_definition import BinlogDefinition
 from sources.config.kafka_source import KafkaSource
-from sources.databases.altered_table import AlteredTable, Names, TableWatch, altered
+from sources.databases.altered_table import (
+    AlteredTable,
+    Names,
+    RequiredColumn,
+    TableWatch,
+    altered,
+)
 from sources.databases.captured_table import CapturedTable, QueryError, UnknownDefault
 from sources.databases.mariadb.checks import (
     check_settings,
@@ -82,7 +89,7 @@ def _look_at_statements(
         told = [each.definition for each in statements if each.definition is not None]
         stated = told[-1] if told else None
         return before.model_copy(update={"statements": ends, "stated": stated}), None
-    stated, found = judge(statements, table.name, names, snapshot, known)
+    stated, found, required = judge(statements, table.name, names, snapshot, known)
     if found is not None:
         change, what = found
         finding = altered(
@@ -92,7 +99,23 @@ def _look_at_statements(
             update={"statement": change.statement or None, "since_ms": change.at_ms or None}
         )
         return before.model_copy(update={"altered": finding}), None
-    return before.model_copy(update={"statements": ends, "stated": stated}), None
+    required = [*before.required, *required]
+    changes = {"statements": ends, "stated": stated, "required": required}
+    return before.model_copy(update=changes), None
+
+
+class Judged(NamedTuple):
+    """What some statements did to a table.
+
+    Attributes:
+        stated: Its definition after them; None if that is not known.
+        altered: The first one that altered rows, with what it did, as a predicate; None if none.
+        required: Columns that became NOT NULL.
+    """
+
+    stated: BinlogDefinition | None
+    altered: tuple[SchemaChange, str] | None
+    required: list[RequiredColumn]
 
 
 def judge(
@@ -101,8 +124,8 @@ def judge(
     names: Names,
     snapshot: BinlogSnapshot,
     stated: BinlogDefinition | None,
-) -> tuple[BinlogDefinition | None, tuple[SchemaChange, str] | None]:
-    """Return a table's definition after some statements, and the first one that altered rows.
+) -> Judged:
+    """Return what some statements did to a table, up to the first one that altered rows.
 
     Args:
         statements: The statements, in order.
@@ -110,19 +133,42 @@ def judge(
         names: Names of its captured columns.
         snapshot: Position of its snapshot, which contains what earlier statements did.
         stated: Its definition before; None if that is not known.
-
-    Returns:
-        The definition, and the statement with what it did, as a predicate; None if none did.
     """
+    required = []
     for change in statements:
         if not _is_in(change, snapshot):
             what = None if change.is_read else _effect(change, table, names, stated)
             if what is None and stated is not None and change.definition is not None:
                 what = find_alteration(stated, change.definition, _pairs(stated, change, names))
             if what is not None:
-                return change.definition, (change, what)
+                return Judged(change.definition, (change, what), [])
+            required += [
+                RequiredColumn(
+                    table=table,
+                    column=name,
+                    statement=change.statement or None,
+                    since_ms=change.at_ms,
+                )
+                for name in _required(stated, change.definition, names)
+            ]
         stated = change.definition or stated
-    return stated, None
+    return Judged(stated, None, required)
+
+
+def _required(
+    before: BinlogDefinition | None, after: BinlogDefinition | None, names: Names
+) -> list[str]:
+    """Return names in the ``schema`` of columns that became NOT NULL."""
+    if before is None or after is None:
+        return []
+    there = names.found_in(after.columns)
+    return [
+        name
+        for name, old in names.found_in(before.columns).items()
+        if name in there
+        and before.columns[old].is_nullable
+        and not after.columns[there[name]].is_nullable
+    ]
 
 
 def _effect(
@@ -202,4 +248,12 @@ def _look_at_catalog(table: CapturedTable, names: Names, before: TableWatch) -> 
                 found = made.model_copy(
                     update={"what": error.message.rstrip("."), "way": f"{error.hint} {made.way}"}
                 )
-    return before.model_copy(update={"definition": now, "altered": found})
+    known_already = {each.column for each in before.required}
+    first = known if isinstance(known, BinlogDefinition) else None
+    required = [
+        RequiredColumn(table=table.name, column=name, since_ms=before.looked_ms)
+        for name in _required(first, now, names)
+        if name not in known_already
+    ]
+    changes = {"definition": now, "altered": found, "required": [*before.required, *required]}
+    return before.model_copy(update=changes)

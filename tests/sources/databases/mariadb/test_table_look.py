@@ -8,7 +8,7 @@ import pytest
 
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.table_definition import BinlogColumn, BinlogDefinition
-from sources.databases.altered_table import Names
+from sources.databases.altered_table import Names, RequiredColumn
 from sources.databases.mariadb.schema_changes import SchemaChange
 from sources.databases.mariadb.table_look import judge
 from sources.decoding.changes.declared_table import DeclaredTable
@@ -58,7 +58,7 @@ def found(*changes: SchemaChange, **declared: Any) -> str | None:
     """What the statements did, where the first record is the definition at the snapshot."""
     first = change("CREATE TABLE t (…)", "CREATE", sequence=1, is_read=True)
     names = Names(SCHEMA, DeclaredTable(table=TABLE, **declared))
-    _, what = judge([first, *changes], TABLE, names, SNAPSHOT, None)
+    what = judge([first, *changes], TABLE, names, SNAPSHOT, None).altered
     return None if what is None else what[1]
 
 
@@ -134,3 +134,14 @@ def test_columns_that_are_added_dropped_and_renamed_go_on() -> None:
     what = found(rename, later, renamed_columns={"v": "pieces"})
     assert what is not None
     assert "has column `pieces` as smallint now" in what
+
+
+def test_a_column_that_became_required_is_left_to_the_target() -> None:
+    required = with_columns(v=BinlogColumn(type="int", is_nullable=False))
+    statement = "ALTER TABLE t MODIFY v int NOT NULL"
+    names = Names(SCHEMA, DeclaredTable(table=TABLE))
+    judged = judge([change(statement, "ALTER", required)], TABLE, names, SNAPSHOT, AT_SNAPSHOT)
+    assert judged.altered is None
+    assert judged.required == [
+        RequiredColumn(table=TABLE, column="v", statement=statement, since_ms=1)
+    ]

@@ -35,6 +35,11 @@ from sources.errors import InputError
 from sources.hybrid import Boundedness, SwitchState
 from sources.planning.topic_range import find_range
 
+_ORC = (
+    "Source `{}`: the rows of its ORC files were compared as the runs' own reader reads them, as "
+    "the audit has no other one: what the bytes mean is not proved."
+)
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -47,6 +52,7 @@ class Inputs:
         examples: Up to :data:`orchestration.audit.report.EXAMPLES` examples of them.
         bad_records: Lines of the report about bad records, in the order of the sources.
         notes: Sentences about records that are not counted as rows.
+        unchecked: Sentences about sources whose rows no other reader than that of the runs reads.
         unproven: Why a column is in no row, by name: only Spark evaluates its expression.
     """
 
@@ -56,6 +62,7 @@ class Inputs:
     examples: list[AuditExample]
     bad_records: list[BadLine]
     notes: list[str]
+    unchecked: list[str]
     unproven: Mapping[str, str]
 
 
@@ -160,6 +167,11 @@ def create_inputs(
         examples=examples,
         bad_records=bad_records,
         notes=[*notes, *absent_columns(connection, pipeline)],
+        unchecked=[
+            _ORC.format(source.name)
+            for source in pipeline.sources
+            if isinstance(source, FileSource) and source.format == "orc"
+        ],
         unproven=unproven,
     )
 

@@ -1,6 +1,11 @@
-"""Maps with their entries in the order of the keys: DuckDB takes the same entries for two maps."""
+"""Values that are made anew with what is inside of them, such as maps in the order of their keys.
+
+DuckDB takes the same entries in another order for another map.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
@@ -22,7 +27,7 @@ def sort_maps(connection: duckdb.DuckDBPyConnection, table: str) -> None:
     sorted_by = {
         name: made
         for name, kind in zip(rows.columns, rows.types, strict=True)
-        if (made := _sorted(quoted(name), kind)) is not None
+        if (made := rebuilt(quoted(name), kind)) is not None
     }
     if sorted_by:
         replaced = ", ".join(f"{made} AS {quoted(name)}" for name, made in sorted_by.items())
@@ -31,28 +36,43 @@ def sort_maps(connection: duckdb.DuckDBPyConnection, table: str) -> None:
         )
 
 
-def _sorted(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
-    """Return SQL of a value with its maps in order; None if it has none.
+def _as_is(value: str, kind: DuckDBPyType) -> None:
+    """Change no value."""
+    del value, kind
+
+
+def rebuilt(
+    value: str,
+    kind: DuckDBPyType,
+    leaf: Callable[[str, DuckDBPyType], str | None] = _as_is,
+    depth: int = 0,
+) -> str | None:
+    """Return SQL of a value with its maps in order and its leaves changed; None if nothing changes.
 
     Args:
         value: SQL of the value.
         kind: Its type.
+        leaf: Returns SQL of a changed value without parts; None for one that stays as it is. Keys
+            of maps stay.
         depth: Number of lists around it.
     """
     if kind.id == "map":
         item = f"x{depth}"
         (_, _), (_, inside) = kind.children
-        of_value = _sorted(f"{item}.value", inside, depth + 1) or f"{item}.value"
+        of_value = rebuilt(f"{item}.value", inside, leaf, depth + 1) or f"{item}.value"
         entries = f"[{{'key': {item}.key, 'value': {of_value}}} FOR {item} IN map_entries({value})]"
         return f"map_from_entries(list_sort({entries}))"
     if kind.id == "list":
         item = f"x{depth}"
-        made = _sorted(item, kind.children[0][1], depth + 1)
+        made = rebuilt(item, kind.children[0][1], leaf, depth + 1)
         return None if made is None else f"[{made} FOR {item} IN {value}]"
     if kind.id != "struct":
-        return None
+        return leaf(value, kind)
     parts = {
-        name: (member := f"struct_extract({value}, {literal(name)})", _sorted(member, each, depth))
+        name: (
+            member := f"struct_extract({value}, {literal(name)})",
+            rebuilt(member, each, leaf, depth),
+        )
         for name, each in kind.children
     }
     if all(made is None for _, made in parts.values()):

@@ -97,6 +97,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
         files = AuditFiles(loaded, Path(scratch))
         inputs = create_inputs(connection, loaded, files)
         unchecked, side_notes = create_sides(connection, loaded, query, inputs.unproven)
+        unchecked = [*inputs.unchecked, *unchecked]
         settle_snapshot_rows(connection, pipeline)
         comparison = compare(
             connection,

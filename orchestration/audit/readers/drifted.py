@@ -1,24 +1,30 @@
 """Reader of Parquet files whose columns differ, for the audit, independent of how the runs do it.
 
 Files with the same columns are read together; DuckDB combines the groups by name and finds the
-common types itself.
+common types itself. Of times of nanoseconds it has all digits.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from glob import escape
 from typing import NamedTuple
 
 import duckdb
-import pyarrow.parquet as pq
+import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
 
+from orchestration.audit.maps import rebuilt
 from orchestration.audit.readers.folder_values import options, with_values
 from orchestration.audit.sql import columns_of, duckdb_types
 from sources.common.sql_names import literal, quoted
 from sources.config.file_options import SchemaDrift
 from sources.config.file_source import FileSource
+from sources.formats.parquet import needs_parsing
+from sources.formats.parquet_file import parquet_file
+from sources.formats.parquet_footer import unreadable
 
 
 class Group(NamedTuple):
@@ -35,6 +41,19 @@ class Group(NamedTuple):
     nulls: Sequence[str] = ()
 
 
+def differ(paths: Sequence[str]) -> bool:
+    """Return whether Parquet files can have columns of one name and of several types.
+
+    So it is where one has a time of nanoseconds, or a column without any value, of no type. Of a
+    file that can't be opened, whoever reads it tells.
+    """
+    for path in paths:
+        with suppress(OSError, pa.ArrowException):
+            if any(map(needs_parsing, parquet_file(path).schema_arrow.types)):
+                return True
+    return False
+
+
 def drifted_rows(
     connection: duckdb.DuckDBPyConnection,
     source: FileSource,
@@ -43,6 +62,8 @@ def drifted_rows(
 ) -> str:
     """Return a query, in brackets, of the rows of Parquet files whose columns differ.
 
+    Times of nanoseconds are cut off to microseconds, towards the past.
+
     Args:
         connection: The audit's database.
         source: Declaration of the source.
@@ -50,19 +71,47 @@ def drifted_rows(
         partitions: Partition columns and their Spark SQL types.
 
     Raises:
+        InputError: A file can't be read.
         duckdb.Error: A file can't be read, or a default does not fit.
     """
-    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
     for path in paths:
-        groups[tuple(sorted(pq.read_schema(path).names))].append(path)
-
-    def reader(of: Sequence[str]) -> str:
+        try:
+            fields = parquet_file(path).schema_arrow
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(path, error) from None
+        groups[tuple(sorted((each.name, str(each.type)) for each in fields))].append(path)
+    every = []
+    for columns, of in groups.items():
         files = ", ".join(literal(escape(path)) for path in of)
         found = f"read_parquet([{files}], union_by_name = true, {options(partitions)})"
-        return with_values(found, of, [*partitions])
-
-    every = [Group(names, reader(of)) for names, of in groups.items()]
+        nulls = [name for name, kind in columns if kind == "null"]
+        names = [name for name, _ in columns if name not in nulls]
+        reader = _in_micros(connection, with_values(found, of, [*partitions]))
+        every.append(Group(names, reader, nulls))
     return united(connection, source, every, partitions)
+
+
+def _in_micros(connection: duckdb.DuckDBPyConnection, reader: str) -> str:
+    """Return what files are read by, with times of nanoseconds cut off to microseconds."""
+    rows = connection.sql(f"SELECT * FROM {reader} LIMIT 0")
+    changed = {
+        name: made
+        for name, kind in zip(rows.columns, rows.types, strict=True)
+        if "_NS" in str(kind) and (made := rebuilt(quoted(name), kind, _floored)) is not None
+    }
+    if not changed:
+        return reader
+    replaced = ", ".join(f"{made} AS {quoted(name)}" for name, made in changed.items())
+    return f"(SELECT * REPLACE ({replaced}) FROM {reader})"
+
+
+def _floored(value: str, kind: DuckDBPyType) -> str | None:
+    if not kind.id.endswith("_ns"):
+        return None
+    # DuckDB's integer division cuts off towards zero.
+    nanos = f"epoch_ns({value})"
+    return f"make_timestamptz({nanos} // 1000 - CASE WHEN {nanos} % 1000 < 0 THEN 1 ELSE 0 END)"
 
 
 def united(

@@ -21,10 +21,10 @@ from deltalake.exceptions import DeltaError
 from orchestration.audit.event_times import bounds_of
 from orchestration.audit.proven import NotProvenError, require_proven_rules, selected_columns
 from orchestration.audit.readers.copies import MAGIC, Copies
-from orchestration.audit.readers.drifted import drifted_rows
+from orchestration.audit.readers.drifted import differ, drifted_rows
 from orchestration.audit.readers.folder_values import options, values_in, with_values
 from orchestration.audit.readers.lines import load_rows
-from orchestration.audit.readers.own_columns import needs_arrow, own_rows
+from orchestration.audit.readers.own_columns import own_rows
 from orchestration.audit.rules import meeting, within_sample
 from orchestration.audit.sql import (
     INSTANT,
@@ -44,6 +44,7 @@ from sources.hybrid import Boundedness
 from sources.storage.delta import query_rows
 
 _NO_DATA = re.compile(r"\.|_[^=]*$|.*\._COPYING_$|\+tmp$")
+_NO_ZONE = re.compile(r"\bTIMESTAMP(_S|_MS|_NS)?(?=[,)\[]|$)")
 _NO_TYPE = '"NULL"'  # of columns that are null throughout
 
 
@@ -140,8 +141,7 @@ class AuditFiles:
         name = f"{source.name}.{self._tables}"
         is_lake = source.format in ("delta", "iceberg")
         values = {} if is_lake else {path: values_in(path, partition_types) for path in paths}
-        is_parquet = source.format == "parquet"
-        if source.format in ("avro", "orc") or (is_parquet and needs_arrow(paths)):
+        if source.format in ("avro", "orc"):
             reader = own_rows(connection, source, values, name, self._loaded.pipeline.stores)
         elif source.format == "delta" and not _is_plain(delta := self._table(source)):
             reader = f"audit.{quoted(name)}"
@@ -151,7 +151,7 @@ class AuditFiles:
             batches = self._snapshot(source).to_arrow_batch_reader()
             parts = (pa.Table.from_batches([batch]) for batch in batches)
             _load_table(connection, batches.schema, parts, reader)
-        elif source.schema_drift is not None:
+        elif source.format == "parquet" and (source.schema_drift is not None or differ(paths)):
             reader = drifted_rows(connection, source, paths, partition_types)
         elif source.format in ("json", "csv"):
             reader = load_rows(connection, source, values, name)
@@ -246,7 +246,7 @@ def _cast(name: str, kind: str, declared: dict[str, str]) -> str:
         kind: DuckDB type in which it is read.
         declared: DuckDB types of the declared columns, by name.
     """
-    target = declared.get(name, INSTANT if kind.startswith("TIMESTAMP") else kind)
+    target = declared.get(name, _NO_ZONE.sub(INSTANT, kind))
     if kind.startswith("GEOMETRY"):
         # Runs read what Parquet stores: well-known binary.
         return f"ST_AsWKB({quoted(name)}) AS {quoted(name)}"

@@ -1,14 +1,12 @@
 """Reader of files whose columns Arrow knows and DuckDB does not, for the audit.
 
-Avro and ORC files, and Parquet files with times of nanoseconds, which DuckDB rounds, or columns
-without any value. Each is read as a whole, without the regions of the plan, and Avro in another way
-than by the runs; DuckDB combines files of different columns.
+Avro and ORC files. Each is read as a whole, without the regions of the plan, and Avro in another
+way than by the runs; DuckDB combines files of different columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import duckdb
@@ -24,24 +22,10 @@ from sources.config.file_source import FileSource
 from sources.files.format_registry import reader_of
 from sources.formats.base import Format
 from sources.formats.open import open_file
-from sources.formats.parquet import needs_parsing
-from sources.formats.parquet_file import parquet_file
 from sources.formats.regions import Region
 from sources.storage.stores import Stores
 
 _WHOLE_BYTES = 1 << 62
-
-
-def needs_arrow(paths: Sequence[str]) -> bool:
-    """Return whether a Parquet file has values that DuckDB does not read as they are.
-
-    Of a file that can't be opened, whoever reads it tells.
-    """
-    for path in paths:
-        with suppress(OSError, pa.ArrowException):
-            if any(map(needs_parsing, parquet_file(path).schema_arrow.types)):
-                return True
-    return False
 
 
 def own_rows(

@@ -230,7 +230,8 @@ def test_changes_end_in_the_last_one_of_each_entity_and_wrong_clocks_are_counted
     assert outside(loaded, "history") == (in_files, in_files)
     assert outside(loaded, "live") == (in_topic, in_topic)
     report = audit(loaded)
-    assert report.ok, report.to_dict()
+    # Nothing but the run's own reader reads ORC.
+    assert report.outcome == ("unknown" if form == "orc" else "passed"), report.to_dict()
 
 
 @pytest.mark.parametrize("form", FORMATS)

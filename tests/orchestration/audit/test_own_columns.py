@@ -11,6 +11,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import write_deltalake
 from pyarrow import orc
 
@@ -61,15 +62,39 @@ def test_avro_of_two_schemas_with_maps_and_another_order(tmp_path: Path) -> None
     assert (report.expected, report.found) == (2, 2)
 
 
+def nested(kind: pa.DataType, *times: int) -> dict[str, pa.Array]:
+    """The same times alone, and inside of other values."""
+    item, pair = pa.list_(pa.field("item", kind)), pa.struct([("a", kind)])
+    return {
+        "each": pa.array([[at, None] for at in times], item),
+        "inside": pa.array([{"a": at} for at in times], pair),
+        "named": pa.array([[("k", [at])] for at in times], pa.map_(pa.string(), item)),
+        "seen": pa.array(times, kind),
+    }
+
+
 def test_parquet_of_nanoseconds_and_of_no_type(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    seen = pa.array([1999, -1], NANOS)
-    for at, (name, coupon) in enumerate({"a": pa.nulls(1), "b": pa.array([["c"]])}.items()):
-        part = table(seen=seen).slice(at, 1).append_column("coupon", coupon)
+    far = 253_402_300_799_999_999
+    coupons: dict[str, pa.Array] = {"a": pa.nulls(1), "b": pa.array([["c"]])}
+    for at, (name, coupon) in enumerate(coupons.items()):
+        # Times of microseconds in the other file may be ones that nanoseconds do not have.
+        times = nested(NANOS, 1999, -1) if at == 0 else nested(UTC_MICROS, 1, far)
+        part = table(**times).slice(at, 1).append_column("coupon", coupon)
         pq.write_table(part, tmp_path / "in" / f"{name}.parquet")
-    target = table(seen=pa.array([1, -1], UTC_MICROS), coupon=pa.array([None, ["c"]]))
+    target = table(**nested(UTC_MICROS, 1, far), coupon=pa.array([None, ["c"]]))
     report = audited(tmp_path, "parquet", target)
     assert report.ok, report
+
+
+@pytest.mark.parametrize(("first", "different"), [(-1, 0), (0, 1)])
+def test_nanoseconds_are_cut_off_towards_the_past(
+    tmp_path: Path, first: int, different: int
+) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(table(**nested(pa.timestamp("ns"), -1, -1001)), tmp_path / "in" / "a.parquet")
+    report = audited(tmp_path, "parquet", table(**nested(UTC_MICROS, first, -2)))
+    assert (report.expected, report.different) == (2, different)
 
 
 def test_orc_in_folders_of_a_partition(tmp_path: Path) -> None:
@@ -80,7 +105,13 @@ def test_orc_in_folders_of_a_partition(tmp_path: Path) -> None:
         part = table(seen=pa.array([-1, 1999], NANOS)).slice(at, 1)
         orc.write_table(part.append_column("day", days), folder / "x.orc")
     target = table(seen=pa.array([-1, 1], UTC_MICROS), day=pa.array(["01", "02"]))
-    assert audited(tmp_path, "orc", target, partitions={"day": "string"}).ok
+    report = audited(tmp_path, "orc", target, partitions={"day": "string"})
+    assert (report.expected, report.different, report.missing) == (2, 0, 0)
+    assert report.outcome == "unknown"
+    (why,) = report.unchecked
+    assert (
+        "Source `history`: the rows of its ORC files were compared as the runs' own reader" in why
+    )
 
 
 def test_unsigned_numbers_are_those_of_the_target(tmp_path: Path) -> None:

@@ -46,8 +46,9 @@ class Written(NamedTuple):
     def given(self) -> Rows:
         """The rows by their key; pandas has no other null than NaN for numbers."""
         found = by_key(self.rows)
+        numbers = [each.name for each in self.rows.schema if pa.types.is_floating(each.type)]
         for row in found.values() if self.writer == "pandas" else []:
-            row |= {name: None for name, value in row.items() if value == "NaN"}
+            row |= {name: None for name in numbers if row[name] == "NaN"}
         return found
 
 

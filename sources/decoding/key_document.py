@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
 
-def key_document(key: bytes) -> Any:
+def key_document(key: bytes, parse: Callable[[bytes], Any] = orjson.loads) -> Any:
     """Parse a key, without the schema that Kafka Connect's converter may put around it.
+
+    Args:
+        key: The key.
+        parse: Parser of JSON.
 
     Raises:
         ValueError: The key is not JSON.
     """
-    document = orjson.loads(key)
+    document = parse(key)
     if isinstance(document, dict) and document.keys() == {"schema", "payload"}:
         return document["payload"]
     return document

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -114,7 +116,8 @@ class Tombstones:
         """Return what a text holds: JSON, or one value as it is."""
         text = key.decode()
         try:
-            document = key_document(key)
+            # Of a number with a fraction, a double may have other digits.
+            document = key_document(key, partial(json.loads, parse_float=Decimal))
         except ValueError:
             if text.lstrip().startswith("{"):
                 raise
@@ -140,6 +143,8 @@ def _parsed(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         reason = "a column of it is null"
         raise BadValue(reason)
+    if isinstance(value, Decimal) and not pa.types.is_decimal(kind):
+        return float(value)
     if not isinstance(value, str):
         return value
     if pa.types.is_decimal(kind):

@@ -76,7 +76,7 @@ class DeletedRows:
         else:
             text = key.decode()
             try:
-                value = json.loads(text)
+                value = json.loads(text, parse_float=Decimal)
             except ValueError:
                 value = text
             if isinstance(value, dict) and set(value) == {"schema", "payload"}:
@@ -93,8 +93,12 @@ class DeletedRows:
 def _as(value: Any, kind: pa.DataType) -> Any:
     """Return a value of a type, exactly."""
     is_boolean = pa.types.is_boolean(kind)
-    is_float = isinstance(value, float) and not pa.types.is_floating(kind)
-    if value is None or is_float or isinstance(value, bool) != is_boolean:
+    has_fraction = isinstance(value, float | Decimal)
+    if has_fraction and pa.types.is_floating(kind):
+        value = float(value)
+    elif has_fraction and not pa.types.is_decimal(kind):
+        raise BadValue(_UNREADABLE)
+    if value is None or isinstance(value, bool) != is_boolean:
         raise BadValue(_UNREADABLE)
     if isinstance(value, int) and pa.types.is_temporal(kind):
         raise BadValue(_UNREADABLE)

@@ -18,9 +18,10 @@ import pyarrow as pa
 from orchestration.audit.readers.csv_rows import csv_rows
 from orchestration.audit.readers.file_lines import NOT_TEXT, TextRow, lines_of
 from orchestration.audit.readers.folder_values import options, with_values
+from orchestration.audit.readers.time_texts import with_minutes
 from orchestration.audit.readers.topic import bad_records_table
 from orchestration.audit.readers.value_checks import (
-    BEYOND_FILES,
+    OF_FILES,
     parse_json,
     refused_csv,
     refused_json,
@@ -65,7 +66,7 @@ def load_rows(
         with suppress(duckdb.Error):
             connection.execute(f"CREATE TABLE {table} AS {query}")
             if source.format == "csv":
-                _drop_quoted_nulls(connection, source, table)
+                _settle_texts(connection, source, table)
             return table
     bad = bad_records_table(source.name)
     rows = load_lines(connection, source, paths, name, bad)
@@ -125,11 +126,12 @@ def load_lines(
             insert_arrow(connection, lines, pa.Table.from_arrays(arrays, schema=schema))
     if is_json:
         refused = {field.name: refused_json(field) for field in columns}
-        parse_json(connection, lines, table, duckdb_types(source.columns), refused, BEYOND_FILES)
+        types = duckdb_types(source.columns)
+        parse_json(connection, lines, table, types, refused, OF_FILES)
         connection.execute(f"DROP TABLE {lines}")
     else:
         table = lines
-        _drop_quoted_nulls(connection, source, table)
+        _settle_texts(connection, source, table)
         for field in columns:
             column = quoted(field.name)
             reason = literal(f"`{field.name}` does not fit {source.columns[field.name]}: ")
@@ -145,15 +147,19 @@ def load_lines(
     return table
 
 
-def _drop_quoted_nulls(
-    connection: duckdb.DuckDBPyConnection, source: FileSource, table: str
-) -> None:
-    """Make texts that mean null, quoted ones too, null in columns of neither texts nor bytes."""
+def _settle_texts(connection: duckdb.DuckDBPyConnection, source: FileSource, table: str) -> None:
+    """Make texts of CSV those that DuckDB reads as the runs do.
+
+    Texts that mean null, quoted ones too, are null in columns of neither texts nor bytes, and times
+    have minutes.
+    """
     nulls = ", ".join(map(literal, source.csv.null))
     for field in parse_schema(source.columns or {}):
+        column = quoted(field.name)
         if not pa.types.is_string(field.type) and not pa.types.is_binary(field.type):
-            column = quoted(field.name)
             connection.execute(f"UPDATE {table} SET {column} = NULL WHERE {column} IN ({nulls})")
+        if pa.types.is_timestamp(field.type):
+            connection.execute(f"UPDATE {table} SET {column} = {with_minutes(column)}")
 
 
 def _refuse_bad(connection: duckdb.DuckDBPyConnection, source: FileSource, bad: str) -> None:

@@ -17,7 +17,7 @@ from orchestration.audit.event_times import Bounds, leave_out_of_topic
 from orchestration.audit.proven import require_proven_rules, selected_columns
 from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
 from orchestration.audit.readers.value_checks import (
-    BEYOND_TOPICS,
+    OF_TOPICS,
     parse_json,
     read_as_spark,
     refuse_deep,
@@ -83,7 +83,7 @@ def create_topic_view(
         types = _duckdb_types(connection, of_value)
         read_as_spark(connection, records)
         refuse_deep(connection, records)
-        parse_json(connection, records, rows, types, refused_by_spark(types), BEYOND_TOPICS)
+        parse_json(connection, records, rows, types, refused_by_spark(types), OF_TOPICS)
         connection.execute(f"DROP TABLE {records}")
     else:
         rows = records

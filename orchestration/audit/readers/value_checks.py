@@ -11,11 +11,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import accumulate
 from json import JSONDecoder
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from orchestration.audit.readers.number_texts import numbers_as_spark
+from orchestration.audit.readers.time_texts import (
+    Rewrite,
+    of_files,
+    of_topics,
+    rewrite_times,
+    with_minutes,
+)
 from orchestration.audit.sql import INSTANT, duckdb_type, json_structure
 from sources.common.sql_names import literal, quoted
 
@@ -24,7 +32,7 @@ _BLANKS = " \t\r\n"
 _DATE = r"\d{4}-\d\d-\d\d"
 _DAY = rf"{_DATE}([T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?Z?)?"
 _TIME = r"([01]\d|2[0-3])(:\d\d(:\d\d(\.\d{1,6})?)?)?"
-_INSTANT = rf"{_DATE}[ T]{_TIME}(Z|[+-]\d\d(:?\d\d)?)?"
+_INSTANT = rf"{_DATE}[ T]{_TIME}(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?"
 _NOT_FINITE = r"NaN|[+-]?Infinity|[+-]INF"
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 # DuckDB's JSON types that a kind of declared type accepts.
@@ -50,11 +58,27 @@ _CSV_FORMS = {
 }
 _MAY_BE_BEYOND = r"(?i)inf|nan|,\s*[}\]]"
 _BEYOND = r"-NaN|nan|Inf([^i]|$)|inf|,\s*[}\]]"
-BEYOND_FILES = rf"{_BEYOND}|INF"
-"""What DuckDB accepts in JSON outside of texts, and the runs refuse in files: more words for
-numbers that are not finite, and commas at an end."""
-BEYOND_TOPICS = rf"{_BEYOND}|[^-+]INF"
-"""The same for topics, where Spark accepts ``-INF``."""
+
+
+class JsonReader(NamedTuple):
+    """What the runs read in JSON, and DuckDB does not, or the other way round.
+
+    Attributes:
+        beyond: Pattern of what DuckDB accepts outside of texts, and the runs do not: more words for
+            numbers that are not finite, and commas at an end.
+        rewrite: Returns what DuckDB has to read in place of an unusual text of a time.
+        has_seconds: Whether an integer is a time in seconds.
+    """
+
+    beyond: str
+    rewrite: Rewrite
+    has_seconds: bool
+
+
+OF_FILES = JsonReader(rf"{_BEYOND}|INF", of_files, has_seconds=False)
+"""Of JSON lines, which Arrow reads."""
+OF_TOPICS = JsonReader(rf"{_BEYOND}|[^-+]INF", of_topics, has_seconds=True)
+"""Of topics, which Spark reads: ``-INF`` is a number there."""
 # Values of topics that DuckDB converts and Spark refuses; {0} is a field's JSON type, {1} its
 # column, {2} its text.
 _NOT_INTEGER = "{0} NOT IN ('UBIGINT', 'BIGINT', 'HUGEINT')"
@@ -62,13 +86,11 @@ _NOT_INTEGER = "{0} NOT IN ('UBIGINT', 'BIGINT', 'HUGEINT')"
 _NAMED = f"regexp_full_match({{2}}, '{_NOT_FINITE}')"
 _NOT_NUMBER = f"(({{0}} IN ('BOOLEAN', 'VARCHAR') OR NOT isfinite({{1}})) AND NOT {_NAMED})"
 _NO_DECIMAL = f"({{0}} IN ('BOOLEAN', 'VARCHAR') AND NOT regexp_full_match({{2}}, '{_NUMBER}'))"
-_NO_TIME = "regexp_matches({2}, '[Tt ]24|:60')"
 _REFUSED_BY_SPARK = {
     "BOOLEAN": "{0} <> 'BOOLEAN'",
     **dict.fromkeys(["TINYINT", "SMALLINT", "INTEGER", "BIGINT"], _NOT_INTEGER),
     **dict.fromkeys(["FLOAT", "DOUBLE"], _NOT_NUMBER),
     "DECIMAL": _NO_DECIMAL,
-    INSTANT: _NO_TIME,
 }
 
 
@@ -78,7 +100,7 @@ def parse_json(
     rows: str,
     types: Mapping[str, str],
     refused: Mapping[str, str],
-    beyond: str,
+    reader: JsonReader,
 ) -> None:
     """Create a table of records whose JSON is parsed into columns, with the reason of each bad one.
 
@@ -90,7 +112,7 @@ def parse_json(
             or do not fit their type.
         types: Columns of the JSON object, and their DuckDB types.
         refused: By column, an SQL condition that its value is bad although DuckDB converts it.
-        beyond: Pattern of what DuckDB accepts outside of texts, and the runs do not.
+        reader: What the runs read otherwise than DuckDB.
     """
     connection.execute(
         f"UPDATE {records} SET _reason = 'the value is not a JSON object: ' || left(_value, 200) "
@@ -101,7 +123,7 @@ def parse_json(
     connection.execute(
         f"UPDATE {records} SET _reason = 'the value is not JSON: ' || left(_value, 200) "
         f"WHERE _reason IS NULL AND regexp_matches(_value, {literal(_MAY_BE_BEYOND)}) "
-        f"AND regexp_matches({outside}, {literal(beyond)})"
+        f"AND regexp_matches({outside}, {literal(reader.beyond)})"
     )
     # DuckDB's own conversions fail the whole query on text that is not JSON.
     connection.execute(f"UPDATE {records} SET _value = NULL WHERE _reason IS NOT NULL")
@@ -114,6 +136,13 @@ def parse_json(
         field = _json_field(name)
         if kind == "VARCHAR":
             numbers_as_spark(connection, rows, name, field)
+        if kind in (INSTANT, "DATE"):
+            rewrite_times(connection, rows, (name, kind), field, reader.rewrite)
+        if kind == INSTANT and reader.has_seconds:
+            connection.execute(
+                f"UPDATE {rows} SET {quoted(name)} = to_timestamp(CAST({field} AS BIGINT)) "
+                f"WHERE json_type({field}) IN ('BIGINT', 'UBIGINT')"
+            )
         if _without_digits(kind) == "DECIMAL":
             # DuckDB gives up on an exponent such as -10000000, of which Spark makes nought.
             connection.execute(
@@ -204,8 +233,13 @@ def refused_json(field: pa.Field) -> str:
 
     It is bad if its value does not fit the field's type, or if the object has it twice.
     """
-    names = f"[name FOR name IN json_keys(_value) IF name = {literal(field.name)}]"
-    return f"({_json_mismatch(_json_field(field.name), field.type)} OR len({names}) > 1)"
+    mismatch = _json_mismatch(_json_field(field.name), field.type)
+    return f"({mismatch} OR {_is_twice(field.name, '_value')})"
+
+
+def _is_twice(name: str, value: str) -> str:
+    """Return an SQL condition that a JSON object has a member twice."""
+    return f"len([name FOR name IN json_keys({value}) IF name = {literal(name)}]) > 1"
 
 
 def refused_csv(column: str, kind: pa.DataType) -> str:
@@ -262,6 +296,7 @@ def _json_mismatch(field: str, kind: pa.DataType, depth: int = 0) -> str:
         mismatches += [
             _json_mismatch(_json_field(part.name, field), part.type, depth + 1) for part in kind
         ]
+        mismatches += [_is_twice(part.name, field) for part in kind]
     elif family != "text":
         text = f"({field} ->> '$')"
         if family == "number":
@@ -282,6 +317,8 @@ def _inexact(text: str, kind: pa.DataType) -> str:
         text: SQL of a text in the right form.
         kind: Type to convert to.
     """
+    if pa.types.is_timestamp(kind):
+        text = with_minutes(text)
     cast = f"TRY_CAST(trim({text}) AS {duckdb_type(kind)})"
     if pa.types.is_decimal(kind):
         exact = f"TRY_CAST(trim({text}) AS DECIMAL(38, {38 - kind.precision + kind.scale}))"

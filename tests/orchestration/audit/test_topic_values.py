@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orchestration.audit.readers.value_checks import (
-    BEYOND_TOPICS,
+    OF_TOPICS,
     parse_json,
     read_as_spark,
     refuse_deep,
@@ -68,11 +68,37 @@ TEXTS = {
     '"1e22"': "1e22",
     "[1, 2]": "[1,2]",
 }
+NOON = "2024-01-01 12:00:00+00:00"
 TIMES = {
     '"2024-01-01T24:00:00Z"': BAD,
     '"2024-01-01 24:00:00"': BAD,
     '"2024-01-01T23:59:60Z"': BAD,
     '"2024-01-01T23:59:59.5Z"': "2024-01-01 23:59:59.500000+00:00",
+    '"2024-01-01T12"': NOON,
+    '"2024-01-01T12Z"': BAD,
+    '"2024-01-01T12:00Z"': BAD,
+    '"2024-01-01T12:"': BAD,
+    '"2024-01-01T12:00:00.Z"': NOON,
+    '"2024-01-01T12:00:00+18:00"': "2023-12-31 18:00:00+00:00",
+    '"2024-01-01T12:00:00+18:01"': BAD,
+    '"2024-01-01T12:00:00+24:00"': BAD,
+    '"2024-01-01T12:00:00+0260"': BAD,
+    '"2024-01-01T14:00:00+2"': NOON,
+    '"2024-01-01T13:00:00 Europe/Berlin"': NOON,
+    '"2024-01-01T14:00:00GMT+2"': NOON,
+    '"2024-01-01T12:00:00 Nowhere"': BAD,
+    '"2024"': "2024-01-01 00:00:00+00:00",
+    '"2024-1-1 "': "2024-01-01 00:00:00+00:00",
+    '"epoch"': BAD,
+    "1": "1970-01-01 00:00:01+00:00",
+    "1.5": BAD,
+}
+DATES = {
+    '"2024-01-01T12Z"': "2024-01-01",
+    '"2024-01-01Tat noon"': "2024-01-01",
+    '"2024-01"': "2024-01-01",
+    '"2024-01-01Z"': BAD,
+    '"epoch"': BAD,
 }
 OBJECTS = {
     '{"a": 1} x': 1,
@@ -102,7 +128,7 @@ def by_audit(folder: Path, kind: str, values: list[str]) -> list[Any]:
         connection.executemany("INSERT INTO records VALUES (?, ?, ?)", numbered)
         read_as_spark(connection, "records")
         refuse_deep(connection, "records")
-        parse_json(connection, "records", "rows", types, refused_by_spark(types), BEYOND_TOPICS)
+        parse_json(connection, "records", "rows", types, refused_by_spark(types), OF_TOPICS)
         found = connection.execute(
             'SELECT CASE WHEN _reason IS NULL THEN "a" END, _reason FROM rows ORDER BY number'
         ).fetchall()
@@ -111,7 +137,13 @@ def by_audit(folder: Path, kind: str, values: list[str]) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("kind", "texts"),
-    [("double", DOUBLES), ("timestamp", TIMES), ("decimal(12,2)", DECIMALS), ("string", TEXTS)],
+    [
+        ("double", DOUBLES),
+        ("timestamp", TIMES),
+        ("date", DATES),
+        ("decimal(12,2)", DECIMALS),
+        ("string", TEXTS),
+    ],
 )
 def test_members(tmp_path: Path, kind: str, texts: dict[str, Any]) -> None:
     found = by_audit(tmp_path, kind, [f'{{"a": {text}}}' for text in texts])

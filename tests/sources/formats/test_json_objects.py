@@ -121,3 +121,15 @@ def test_good_lines_that_python_reads_are_not_looked_for_one_by_one(
     found, bad = read(tmp_path, "date", *['"2024-01-05T00:00:00Z"'] * 20_000)
     assert (len(found), bad) == (20_000, [])
     assert len(parsed) < 20
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "array<timestamp>", "map<string,timestamp>"])
+def test_texts_of_times_are_those_of_iso_8601_and_some_that_spark_does_not_take(
+    tmp_path: Path, kind: str
+) -> None:
+    shape = {"timestamp": '"%s"', "array<timestamp>": '["%s"]'}.get(kind, '{"k": "%s"}')
+    good = ["2024-01-01T12", "2024-01-01 12:00Z", "2024-01-01T12:00:00+23:59", "2024-01-01"]
+    bad = ["2024-1-5", "2024", "2024-01-01T12:00:00+02:60", "2024-01-01T12:00:00+24:00"]
+    bad += ["2024-01-01 12:00:00 Europe/Berlin", "2024-01-01T12:00:00UTC"]
+    values, refused = read(tmp_path, kind, *(shape % text for text in [*good, *bad]))
+    assert (len(values), len(refused)) == (len(good), len(bad))

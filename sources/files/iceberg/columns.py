@@ -45,6 +45,13 @@ _TYPES: dict[type[IcebergType], str] = {
     TimestamptzType: "timestamp",
 }
 
+# How a copy gets the text of a column.
+_TEXT_OF = {
+    "time": "PyIceberg reads it, and Arrow casts it",
+    "uuid": "`CAST(… AS string)` in Spark with Iceberg",
+    "variant": "`to_json(…)` in Spark with Iceberg",
+}
+
 
 def require_readable(source: FileSource, schema: Schema, unknown: Mapping[str, str]) -> None:
     """Refuse a column to read whose type Spark does not have.
@@ -107,9 +114,10 @@ def _field(source: str, field: NestedField, column: str) -> dict[str, Any]:
 
 def _no_such_type(source: str, column: str, kind: str) -> InputError:
     message = f"Source `{source}`: column `{column}` has the Iceberg type {kind}."
+    way = _TEXT_OF.get(kind, "")
     hint = (
         "Spark does not read this type from the table's files. Declare `schema` with the other "
-        "columns alone, or copy the table with the column as a string."
+        f"columns alone{way and ', or copy the table with the column as a string: '}{way}."
     )
     return InputError(message, hint, source=source, column=column, value=kind)
 

@@ -28,7 +28,7 @@ from sources.common.field_ids import field_id
 from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.iceberg.columns import all_fields
-from sources.files.iceberg.renamed_columns import are_renamed, misread_column
+from sources.files.iceberg.renamed_columns import are_renamed, former_dates, misread_column
 from sources.files.iceberg.stored_files import path_of
 from sources.formats.parquet_footer import read_footer
 from sources.storage.partitions import partition_from
@@ -123,33 +123,42 @@ def _lacking(
 ) -> list[set[int]]:
     """Return which of some columns each file lacks; refuse one that can't be read by field ids."""
     may_have_none = _NAME_MAPPING in scan.table_metadata.properties
-    is_renamed = are_renamed(scan, schema)
+    is_renamed, dates = are_renamed(scan, schema), former_dates(scan, schema)
     unknown = [wanted - (task.file.value_counts or {}).keys() for task in tasks]
 
     def look(at: int) -> set[int]:
         path = path_of(tasks[at].file.file_path)
         columns = read_footer(path, stores).schema.to_arrow_schema()
-        found = set(_numbers(columns))
+        found = dict(_numbers(columns))
         if not found:
             reason = "it has no field ids, only the table has names for them"
             raise _rewrite(source, tasks[at], reason)
         if is_renamed and (column := misread_column(columns, schema.fields)):
             reason = f"it has `{column}` under an older name, and Spark would mistake its type"
             raise _rewrite(source, tasks[at], reason)
-        return unknown[at] - found
+        if former := next((dates[n] for n in dates if _is_date(found.get(n))), None):
+            reason = f"it has dates in `{former}`, which became times"
+            raise _rewrite(source, tasks[at], reason)
+        return unknown[at] - found.keys()
 
-    to_open = [at for at, of in enumerate(unknown) if of or may_have_none or is_renamed]
+    is_changed = may_have_none or is_renamed or bool(dates)
+    to_open = [at for at, of in enumerate(unknown) if of or is_changed]
     with ThreadPoolExecutor(_THREADS) as pool:
         found = dict(zip(to_open, pool.map(look, to_open), strict=True))
     return [found.get(at, set()) for at in range(len(tasks))]
 
 
-def _numbers(fields: Iterable[pa.Field]) -> Iterable[int]:
+def _numbers(fields: Iterable[pa.Field]) -> Iterable[tuple[int, pa.DataType]]:
+    """Yield the ids and types of columns and of all fields inside them."""
     for field in fields:
         if (number := field_id(field)) is not None:
-            yield number
+            yield number, field.type
         kind = field.type
         yield from _numbers(kind.field(at) for at in range(kind.num_fields))
+
+
+def _is_date(kind: pa.DataType | None) -> bool:
+    return kind is not None and bool(pa.types.is_date(kind))
 
 
 def _require_value(

@@ -109,7 +109,12 @@ def _tasks(source: FileSource, scan: DataScan) -> list[FileScanTask]:
                 f"{task.file.file_format.value.lower()}; only Parquet files of Iceberg tables are "
                 "read."
             )
-            hint = "Rewrite the table's data files as Parquet, then plan again."
+            hint = (
+                "Rewrite the table's data files as Parquet (in Spark `ALTER TABLE … SET "
+                "TBLPROPERTIES ('write.format.default' = 'parquet')`, then `CALL catalog.system."
+                "rewrite_data_files(table => …, options => map('rewrite-all', 'true'))`), then "
+                "plan again."
+            )
             raise InputError(message, hint, source=source.name, file=task.file.file_path)
     return tasks
 

@@ -1,4 +1,4 @@
-"""Renamed columns of an Iceberg table that Spark would not read as what they are.
+"""Changed columns of an Iceberg table that Spark would not read as what they are.
 
 Spark finds a column by its field id, but asks the column of the same name for the type to read it
 as (``ParquetToSparkSchemaConverter``). So a file that has a column under an older name is read
@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan
-from pyiceberg.types import ListType, MapType, NestedField
+from pyiceberg.types import DateType, ListType, MapType, NestedField
 
 from sources.common.field_ids import field_id
 from sources.common.schema import normalize_schema
@@ -33,6 +33,24 @@ def are_renamed(scan: DataScan, schema: Schema) -> bool:
         for _, field in all_fields(each.fields):
             names[field.field_id].add(field.name)
     return any(len(names[field.field_id]) > 1 for _, field in all_fields(schema.fields))
+
+
+def former_dates(scan: DataScan, schema: Schema) -> dict[int, str]:
+    """Return the columns that are times now and were dates in an older schema: names by field id.
+
+    Spark's reader does not make times of the dates in older files.
+
+    Args:
+        scan: Scan of the snapshot.
+        schema: The columns to read.
+    """
+    older = [field for each in scan.table_metadata.schemas for _, field in all_fields(each.fields)]
+    dates = {field.field_id for field in older if isinstance(field.field_type, DateType)}
+    return {
+        field.field_id: name
+        for name, field in all_fields(schema.fields)
+        if field.field_id in dates and not isinstance(field.field_type, DateType)
+    }
 
 
 def misread_column(file: Iterable[pa.Field], columns: Sequence[NestedField]) -> str | None:

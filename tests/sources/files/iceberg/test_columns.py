@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from copy import deepcopy
+from datetime import time
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +285,35 @@ def test_a_declared_type_that_is_not_that_of_the_table_is_refused(tmp_path: Path
     table = made(tmp_path, rows([1]))
     told = refusal(lambda: listed(tmp_path, table, schema={"id": "int", "at": "timestamp"}))
     assert "column `id` is bigint in its table, and `schema` declares int" in told
+
+
+def test_dates_that_became_times_are_refused_and_the_other_columns_are_read(
+    tmp_path: Path,
+) -> None:
+    table = with_column(tmp_path, DateType())
+    table.append(rows([1]).append_column("v", pa.array([19_000], pa.date32())))
+
+    def change(document: dict[str, Any]) -> None:
+        later = deepcopy(document["schemas"][0])
+        later["schema-id"], later["fields"][2]["type"] = 1, "timestamp"
+        document["schemas"].append(later)
+        document |= {"current-schema-id": 1, "format-version": 3, "next-row-id": 10}
+
+    path = change_metadata(table, change)
+    told = refusal(lambda: listed(tmp_path, path))
+    assert "it has dates in `v`, which became times" in told
+    assert len(listed(tmp_path, path, schema={"id": "bigint", "at": "timestamp"}).splits) == 1
+
+
+def test_a_time_of_day_is_read_from_a_copy_with_its_text(tmp_path: Path) -> None:
+    table = with_column(tmp_path, TimeType())
+    times = pa.array([time(10, 30, 0, 5)], pa.time64("us"))
+    table.append(rows([1]).append_column("v", times))
+    told = refusal(lambda: listed(tmp_path, table))
+    assert "copy the table with the column as a string: PyIceberg reads it, and Arrow casts" in told
+    found = table.scan().to_arrow()
+    texts = found.set_column(2, "v", found["v"].cast(pa.string()))
+    copy = catalog(tmp_path).create_table("shop.copy", texts.schema)
+    copy.append(texts)
+    assert names_and_types(listed(tmp_path, copy).read)["v"] == "string"
+    assert copy.scan().to_arrow()["v"].to_pylist() == ["10:30:00.000005"]

@@ -22,7 +22,7 @@ from orchestration.defs.assets import (
 from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.schedules import schedule
-from orchestration.defs.table_checks import COMPARED, no_candidate, report_table
+from orchestration.defs.table_checks import COMPARED, report_table
 from orchestration.defs.ways import say_in
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard, rerun
@@ -197,9 +197,10 @@ def _abort(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: Generat
 
 def _discard(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
     by = acting_user(context.run.tags, form.by)
-    context.log.info(f"Generation {discard(loaded, by)} was deleted.")
-    if (evaluation := no_candidate(loaded)) is not None:
-        context.instance.report_runless_asset_event(evaluation)
+    text = f"Generation {discard(loaded, by)} was deleted."
+    context.log.info(text)
+    # Dagster shows its comparison as outdated from now on.
+    report_table(context, loaded, text)
 
 
 def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:

@@ -320,7 +320,7 @@ def observation(verdict: Verdict) -> Metadata:
     shown: Metadata = {
         "health": verdict.health,
         "reason": verdict.reason,
-        **{title: numbers[name] for name, title in _PLOTS.items() if name in numbers},
+        **{title: round(numbers[name], 1) for name, title in _PLOTS.items() if name in numbers},
         "details": dg.MetadataValue.json({"red": verdict.is_red, **details}),
     }
     if (watermark := numbers.get("watermark_ms")) is not None:

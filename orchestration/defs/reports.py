@@ -15,7 +15,7 @@ from orchestration.defs.audit_check import audit_evaluation, last_audit
 from orchestration.defs.range_partitions import filled_ranges
 from orchestration.defs.restarts import restarts_of_a_day
 from orchestration.defs.table_asset import kept_action, last_day, look, now, table_metadata
-from orchestration.defs.table_checks import health_evaluation, no_candidate
+from orchestration.defs.table_checks import health_evaluation
 from orchestration.defs.ways import in_dagster, verdict_in_dagster
 from orchestration.display import shortened
 from orchestration.progress.table_facts import TableFacts
@@ -149,9 +149,8 @@ def reports(
     events.append(kind(table_key(loaded), description=card.text, metadata=told, tags=tags))
     events += [metadata.evaluation(live_key(loaded), each) for each in findings]
     evaluated = health_evaluation(loaded, card, cursor.was_well)
+    events += [] if evaluated is None else [evaluated]
     # Dagster shows a check as not evaluated after each materialization.
-    compared = no_candidate(loaded) if is_new and facts is not None else None
-    events += [each for each in (evaluated, compared) if each is not None]
     if audit is not None and (is_new or audited != cursor.audited):
         events.append(audit_evaluation(loaded, audit))
     ranges_ms = cursor.ranges_ms

@@ -18,7 +18,7 @@ HEALTHY = "healthy"
 """Name of the check that says how the pipeline is."""
 COMPARED = "same_rows"
 """Name of the check that compares the candidate's rows with those that readers see."""
-_NO_CANDIDATE = "There is no candidate, so there is nothing to compare."
+_NO_CANDIDATE = "Nothing was compared: there is no candidate."
 
 
 def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
@@ -48,16 +48,16 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
         name=COMPARED,
         asset=key,
         description=(
-            "The candidate has all rows that readers see, with the same values; passes if there "
-            f"is no candidate. Evaluated by COMPARE of the job `{generation_name(loaded)}`, or by "
-            "hand: it reads both tables."
+            "The candidate has all rows that readers see, with the same values. Evaluated by "
+            f"COMPARE of the job `{generation_name(loaded)}`, or by hand: it reads both tables."
         ),
     )
     def same_rows() -> dg.AssetCheckResult:
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
             if waiting(fresh) is None:
-                return dg.AssetCheckResult(passed=True, description=_NO_CANDIDATE)
+                warn = dg.AssetCheckSeverity.WARN
+                return dg.AssetCheckResult(passed=False, severity=warn, description=_NO_CANDIDATE)
             return generation_metadata.compared(compare_generations(fresh))
 
     return [healthy, same_rows, audited_check(loaded)]
@@ -94,26 +94,10 @@ def report_table(
     context.log_event(dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown))
     kept = last_audit(loaded)
     audited = None if kept is None else audit_evaluation(loaded, kept)
-    for each in (health_evaluation(loaded, seen, None), no_candidate(loaded), audited):
+    for each in (health_evaluation(loaded, seen, None), audited):
         if each is not None:
             # A job without assets may evaluate no check itself.
             context.instance.report_runless_asset_event(each)
-
-
-def no_candidate(loaded: LoadedPipeline) -> dg.AssetCheckEvaluation | None:
-    """Return the check of the candidate's rows where there is no candidate; else None.
-
-    Without it, the comparison with a generation that was promoted or deleted would stay.
-    """
-    if waiting(loaded) is not None:
-        return None
-    return dg.AssetCheckEvaluation(
-        asset_key=table_key(loaded),
-        check_name=COMPARED,
-        passed=True,
-        description=_NO_CANDIDATE,
-        metadata={},
-    )
 
 
 def health_evaluation(

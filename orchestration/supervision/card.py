@@ -28,6 +28,7 @@ _SHOWN = 300
 _WELL = ("Healthy", "Complete")
 STARTING = "Starting"
 """Headline of a live run that was requested, and has not committed a micro-batch yet."""
+_NOT_UP = ("paused", "stopped", "dead", "failed", "crash-looping")
 _AT_WORK = ("starting", "running", "silent", "failed", "dead", "stopped")
 
 
@@ -122,7 +123,7 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
         waits = [] if lag is None else [f"{count(lag)} waiting"]
         if unread := unread_of(found.live.numbers):
             waits.append(unread)
-        is_up = found.live.health not in ("paused", "stopped")
+        is_up = found.live.health not in _NOT_UP
         since = _since(loaded, found) if is_up else []
         headline = found.live.health.replace("-", " ").capitalize()
         if found.live.health == "starting":

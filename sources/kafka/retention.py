@@ -32,9 +32,12 @@ class Headroom(Part):
     left_ms: int
 
     def __str__(self) -> str:
+        when = f"in {seconds(self.left_ms)}"
+        if self.left_ms <= 0:
+            when = f"at any moment: its retention ended {seconds(-self.left_ms)} ago"
         return (
             f"topic `{self.topic}`, partition {self.partition}: Kafka may delete offset "
-            f"{self.offset}, the first one that is needed, in {seconds(self.left_ms)}"
+            f"{self.offset}, the first one that is needed, {when}"
         )
 
 

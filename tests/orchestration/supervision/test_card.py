@@ -94,6 +94,7 @@ def test_a_dead_run_is_failing_with_the_reason(case: LiveCase) -> None:
     found = seen(case.loaded)
     assert found.is_failing
     assert "disk full" in found.markdown
+    assert "running since" not in found.text
 
 
 def test_while_history_is_read_its_progress_is_told(case: LiveCase) -> None:

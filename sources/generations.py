@@ -21,6 +21,7 @@ from sources.state.generation import (
     IDENTITY,
     CurrentGeneration,
     Generation,
+    changed_parts,
     digests,
     make_generation,
     read_generation,
@@ -152,7 +153,7 @@ def _require_definition(loaded: LoadedPipeline, serving: Generation) -> None:
     """
     if loaded.kept is not None or is_kept(loaded, serving.name):
         return
-    if serving.info.contract == digests(loaded.contract()):
+    if not changed_parts(serving.info.contract, loaded.contract()):
         keep_definition(loaded, serving)
         return
     missing = kept_folder(loaded, serving.name).location(loaded.path.name)

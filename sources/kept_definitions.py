@@ -15,7 +15,7 @@ from sources.errors import StateError
 from sources.serving import newest, read_serving
 from sources.state.action_log import recorded
 from sources.state.declared_changes import changes
-from sources.state.generation import Generation, digests, read_generation
+from sources.state.generation import Generation, changed_parts, read_generation
 from sources.state.local_copy import local_copy
 from sources.storage.folder import Folder
 
@@ -87,7 +87,7 @@ def declaration_of(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
         return loaded
     if loaded.kept is None and newest(loaded) == generation:
         known = read_generation(loaded.state, generation).info.contract
-        if known == digests(loaded.contract()) or not is_kept(loaded, generation):
+        if not changed_parts(known, loaded.contract()) or not is_kept(loaded, generation):
             return loaded
     return kept_declaration(loaded, generation)
 

@@ -20,13 +20,14 @@ from sources.common.positions import Record
 from sources.common.security import check_secrets_come_from_environment
 from sources.config.feeds import FEED_MODELS
 from sources.config.file_options import BY_ARRIVAL, BY_NAME, ArrivalOrder
+from sources.config.file_source import FileSource
 from sources.config.own_modules import OwnModules
 from sources.config.pipeline import SOURCE_MODELS, Pipeline
 from sources.config.transform import TRANSFORM_MODELS
 from sources.decoding.record_rows import FORMATS_FIELDS, RecordRows
 from sources.decoding.value_formats.registry import VALUE_TAGS
 from sources.errors import InputError, StateError
-from sources.state.generation import Generation, open_generation
+from sources.state.generation import Generation, Ways, open_generation
 from sources.storage.folder import Folder
 
 M = TypeVar("M", bound=BaseModel)
@@ -188,7 +189,18 @@ class LoadedPipeline:
         contract |= pipeline.row_rules.contract()
         for source in pipeline.sources:
             contract |= source.contract()
+            if isinstance(source, FileSource) and source.patterns:
+                ways = self._ways(source.patterns)
+                made = (source.model_copy(update={"path": each}).contract() for each in ways)
+                name = f"sources.{source.name}"
+                contract[name] = Ways([each[name] for each in made])
         return contract
+
+    def _ways(self, patterns: list[str]) -> list[list[str]]:
+        """Return globs as they are declared, absolute, and relative to the pipeline's folder."""
+        absolute = [self.locate(each) for each in patterns]
+        prefix = f"{self.folder}{os.sep}"
+        return [patterns, absolute, [each.removeprefix(prefix) for each in absolute]]
 
     def require_generation(self) -> Generation:
         """Return the existing generation that this declaration is about; never create one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sources.common.positions import Record
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
-from sources.state.generation import Generation, digests
+from sources.state.generation import Generation, changed_parts, digests
 
 _NAME = "planned-by.json"
 # What a plan depends on, besides the contract, which a checkpoint has to follow.
@@ -25,12 +25,16 @@ class PlannedBy(Record):
     @classmethod
     def of(cls, loaded: LoadedPipeline) -> PlannedBy:
         """Return the digests of a declaration as it is now."""
-        pipeline = loaded.pipeline
-        parts: dict[str, object] = {"plan.event_time": pipeline.event_time.model_dump(mode="json")}
-        for source in pipeline.sources:
-            named = _OF_FILES if isinstance(source, FileSource) else _OF_TOPICS
-            parts[f"plan.{source.name}"] = source.model_dump(mode="json", include=named)
-        return cls(parts=digests({**loaded.contract(), **parts}))
+        return cls(parts=digests(_parts(loaded)))
+
+
+def _parts(loaded: LoadedPipeline) -> dict[str, object]:
+    pipeline = loaded.pipeline
+    parts: dict[str, object] = {"plan.event_time": pipeline.event_time.model_dump(mode="json")}
+    for source in pipeline.sources:
+        named = _OF_FILES if isinstance(source, FileSource) else _OF_TOPICS
+        parts[f"plan.{source.name}"] = source.model_dump(mode="json", include=named)
+    return {**loaded.contract(), **parts}
 
 
 def keep_declaration(loaded: LoadedPipeline, generation: Generation) -> None:
@@ -50,5 +54,5 @@ def is_planned_by(loaded: LoadedPipeline, generation: Generation) -> bool:
     """
     made = generation.read(_NAME, PlannedBy)
     if made is None:
-        return generation.info.contract == digests(loaded.contract())
-    return made == PlannedBy.of(loaded)
+        return not changed_parts(generation.info.contract, loaded.contract())
+    return not changed_parts(made.parts, _parts(loaded))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from sources.common.positions import Record, now_ms
 from sources.errors import StateError
@@ -65,15 +66,44 @@ class Generation(Folder):
         return self.folder("checkpoint")
 
 
-def digests(contract: dict[str, object]) -> dict[str, str]:
+class Ways(NamedTuple):
+    """Part of a declaration that can be written in several ways, such as a relative path.
+
+    Attributes:
+        values: The part in each way; the first one is as it is declared.
+    """
+
+    values: Sequence[object]
+
+
+def digests(contract: Mapping[str, object]) -> dict[str, str]:
     """Return a digest (16 hex digits of SHA-256) of each value, by the same keys.
 
     The state keeps digests only, so that no value of the declaration itself is written to it.
     """
-    return {
-        key: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
-        for key, value in contract.items()
-    }
+    return {key: _digest(_ways(value)[0]) for key, value in contract.items()}
+
+
+def changed_parts(kept: Mapping[str, str], contract: Mapping[str, object]) -> list[str]:
+    """Return the keys of a contract whose values are others than those of kept digests, sorted.
+
+    Args:
+        kept: Digests by key.
+        contract: The contract now.
+    """
+    return [
+        key
+        for key in sorted({*contract, *kept})
+        if key not in contract or kept.get(key) not in list(map(_digest, _ways(contract[key])))
+    ]
+
+
+def _ways(value: object) -> Sequence[object]:
+    return value.values if isinstance(value, Ways) else [value]
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def open_generation(
@@ -108,10 +138,7 @@ def open_generation(
             current = home.put_if_absent(CURRENT, CurrentGeneration(generation=made.name))
         named = current.generation
     found = read_generation(home, named)
-    declared = digests(contract)
-    keys = sorted({*declared, *found.info.contract})
-    changed = [key for key in keys if found.info.contract.get(key) != declared.get(key)]
-    if changed:
+    if changed := changed_parts(found.info.contract, contract):
         message = (
             f"`{', '.join(changed)}` of pipeline `{home.name}` changed since generation "
             f"{named} began; its checkpoint can't follow the change."

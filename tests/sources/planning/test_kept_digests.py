@@ -10,11 +10,12 @@ from typing import Any, get_args
 import pytest
 
 from sources.config.file_source import FileSource
-from sources.config.loader import LoadedPipeline, validated
+from sources.config.loader import LoadedPipeline, declare, validated
 from sources.config.pipeline import Pipeline
 from sources.decoding.value_formats.registry import VALUE_FORMATS, formats_of_fields
+from sources.errors import StateError
 from sources.formats.csv_options import CsvOptions
-from sources.planning.planned_by import PlannedBy
+from sources.planning.planned_by import PlannedBy, is_planned_by, keep_declaration
 
 # As an early version wrote them. What is declared here never gets other digests: a state would
 # refuse to continue. A new option gets a line of its own.
@@ -42,3 +43,32 @@ def test_an_option_that_came_later_counts_only_where_it_is_declared() -> None:
     five = {"delimiter", "header", "quote", "null", "multiline"}
     assert CsvOptions(delimiter=";").contract().keys() == five
     assert CsvOptions(escape="\\").contract() == {**CsvOptions().contract(), "escape": "\\"}
+
+
+@pytest.mark.parametrize("now", ["{folder}/in/*", "./in/*", "in/../in/*", "in/*"])
+@pytest.mark.parametrize("before", ["in/*", "{folder}/in/*"])
+def test_a_folder_may_be_written_in_another_way_under_a_state(
+    tmp_path: Path, before: str, now: str
+) -> None:
+    def declared(pattern: str) -> LoadedPipeline:
+        files = {"type": "files", "format": "parquet", "name": "history"}
+        document = {
+            "name": "orders",
+            "event_time": "at",
+            "sink": {"path": "out", "mode": "append", "key": ["id"]},
+            "state": "state",
+            "sources": [{**files, "path": pattern.format(folder=tmp_path)}],
+            "transform": "own:rows",
+        }
+        return declare(tmp_path / "orders.yaml", document)
+
+    first = declared(before)
+    generation = first.open_generation(create=True)
+    assert generation is not None
+    keep_declaration(first, generation)
+    again = declared(now)
+    assert again.require_generation().name == generation.name
+    assert is_planned_by(again, generation)
+    with pytest.raises(StateError, match=r"`sources.history` of pipeline `orders` changed"):
+        declared("other/*").require_generation()
+    assert not is_planned_by(declared("{folder}/other/*"), generation)

@@ -137,6 +137,8 @@ def _recomputed(
         say = say_in(context, loaded)
         done = backfill(loaded, since, until, _run_id(context.run), say, by)
         shown = generation_metadata.replaced(done)
+        if done.is_empty:
+            context.log.warning(done.text)
     if live:
         context.log.warning(
             f"{live[0]}{f' to {live[-1]}' if live[1:] else ''}: nothing to recompute. Ranges until "
@@ -168,7 +170,10 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
             say = say_in(context, fresh)
             done = backfill(fresh, since, until, _run_id(context.run), say, by)
             context.add_output_metadata(generation_metadata.replaced(done))
-            report_table(context, fresh, done.text)
+            if done.is_empty:
+                context.log.warning(done.text)
+            else:
+                report_table(context, fresh, done.text)
 
     return backfill_range
 

@@ -66,16 +66,28 @@ class RangeResult:
         scope: What the range covers.
         generation: The serving generation, whose rows were replaced.
         replaced: Rows removed and written; all zero if this backfill was done before.
+        is_repeated: Whether it was done before, by the same run.
     """
 
     scope: RangeScope
     generation: str
     replaced: Replaced
+    is_repeated: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither the files nor the table have rows of the range; computed."""
+        return not self.is_repeated and not any(self.replaced)
 
     @property
     def text(self) -> str:
-        """What was replaced, in a sentence; computed."""
+        """What was replaced, in a sentence or two; computed."""
         live, scope = self.replaced.kept_live, self.scope
+        if self.is_empty:
+            return (
+                f"From {shown(scope.since)} until {shown(scope.until)}: neither the files nor the "
+                "table have rows. The table stays as it is."
+            )
         whose = "that are newer" if scope.order else "of the live run"
         kept = f"; {counted(live, 'row')} {whose} kept" if live else ""
         kind = " of history" if scope.windows is None and not scope.order else ""
@@ -162,7 +174,7 @@ def _backfill(
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()
     replaced = done or Replaced(0, 0, 0)
-    result = RangeResult(scope, generation.name, replaced)
+    result = RangeResult(scope, generation.name, replaced, is_repeated=done is None)
     say(result.text)
     return result
 

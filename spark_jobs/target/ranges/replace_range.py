@@ -95,7 +95,8 @@ class Replacement:
                 removes, so that the caller can record them.
 
         Returns:
-            Numbers of rows; None if this replacement was committed before.
+            Numbers of rows; None if this replacement was committed before. Nothing is committed
+            where neither side has rows in the range.
 
         Raises:
             InputError: A table can't be read, or has no such event-time column.
@@ -152,6 +153,9 @@ class Replacement:
         if is_delta_table(scratch):
             rewritten = pa.table(open_table(scratch).get_add_actions()).to_pylist()
             adds += [self._bring(scratch, row) for row in rewritten]
+        if not adds and not touched:
+            # Readers who wait for versions get none that changes nothing.
+            return counts
         before_commit([row["path"] for row in touched])
         now_ms = int(time.time() * 1000)
         once = CommitProperties(app_transactions=[Transaction(self.transaction, 1)])

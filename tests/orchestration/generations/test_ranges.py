@@ -9,8 +9,10 @@ import pytest
 
 from orchestration.chain import ChainRun
 from orchestration.generations import ranges
+from orchestration.generations.range_scope import RangeScope
 from sources.config.loader import LoadedPipeline
-from spark_jobs.target.ranges.replace_range import Replacement
+from sources.planning.event_windows import Interval
+from spark_jobs.target.ranges.replace_range import Replaced, Replacement
 from tests.orchestration.generations.generation_case import GenerationCase
 
 RULES = {"sound": {"check": "v > 0", "on_violation": "drop"}}
@@ -35,3 +37,16 @@ def test_rows_that_rules_leave_out_are_left_out_of_a_range_too(
     [side] = seen
     assert side.pipeline.row_rules == case.loaded.pipeline.row_rules
     assert side.pipeline.rules
+
+
+def test_of_a_range_without_rows_it_says_that_nothing_changed() -> None:
+    since, until = (datetime(2020, 1, day, tzinfo=UTC) for day in (1, 2))
+    scope = RangeScope(since, until, None, Interval(since, until))
+    done = ranges.RangeResult(scope, "g1", Replaced(0, 0, 0))
+    assert done.is_empty
+    assert done.text == (
+        "From 2020-01-01T00:00:00Z until 2020-01-02T00:00:00Z: neither the files nor the table "
+        "have rows. The table stays as it is."
+    )
+    again = ranges.RangeResult(scope, "g1", Replaced(0, 0, 0), is_repeated=True)
+    assert not again.is_empty

@@ -107,9 +107,11 @@ def test_what_the_live_run_delivered_is_not_doubled_by_files_that_hold_it_now(
 def test_a_range_without_rows_is_emptied_and_one_that_was_empty_is_no_error(tmp_path: Path) -> None:
     target = Target(tmp_path, [hours(range(10), "old")], [], None)
     assert target.replace(4, 6, {}) == Replaced(2, 0, 0)
+    version = DeltaTable(target.path).version()
     assert target.replace(4, 6, {}) == Replaced(0, 0, 0)
     assert target.seen() == {**hours(range(4), "old"), **hours(range(6, 10), "old")}
     assert target.replace(100, 101, {}) == Replaced(0, 0, 0)
+    assert DeltaTable(target.path).version() == version, "nothing changed, so there is none"
 
 
 def test_done_twice_it_is_done_once(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from services.connect import binlog_config
 from services.connectors import Connectors
 from services.mysql_server import MySqlServer
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.table_names import topic_part
 from sources.databases.mariadb.connector import ReadUpTo, ask_connector
 from tests.e2e.case import SMALL, TRANSFORMS
 from tests.services.processes import wait_for
@@ -88,7 +89,7 @@ class BinlogCase:
 
     def topic(self, table: str) -> str:
         """The topic of a table."""
-        return f"{self.name}.{self.name}.{table}"
+        return f"{self.name}.{self.name}.{topic_part(table)}"
 
     def end(self) -> None:
         """Leave no connector behind."""
@@ -152,27 +153,32 @@ ORDERS = {
     "paid": "boolean",
     "receipt": "binary",
 }
-# As both servers understand it.
-_NUMBERS = (
-    "WITH RECURSIVE numbers(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM numbers "
-    "WHERE seq < {last}) SELECT"
-)
+
+
+def numbers(last: int) -> str:
+    """The beginning of a query of ``numbers``, whose ``seq`` is 1, 2, …, for both servers."""
+    return (
+        "WITH RECURSIVE numbers(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM numbers "
+        f"WHERE seq < {last}) SELECT"
+    )
+
+
 _ORDERS = (
     "CREATE TABLE orders (id bigint PRIMARY KEY, customer varchar(99), amount decimal(12,2), "
     "placed datetime(6), paid boolean, receipt varbinary(64))",
-    f"INSERT INTO orders {_NUMBERS.format(last=1000)} seq, concat('c', seq % 97), seq / 100, "
+    f"INSERT INTO orders {numbers(1000)} seq, concat('c', seq % 97), seq / 100, "
     "'2024-01-01' + INTERVAL seq SECOND, seq % 2, unhex(sha2(seq, 256)) FROM numbers",
 )
 # {a} and {b} are random numbers.
 _CHANGES = (
-    f"INSERT INTO orders {_NUMBERS.format(last=20)} {{a}} * 1000 + seq, 'new', rand() * 1000, "
+    f"INSERT INTO orders {numbers(20)} {{a}} * 1000 + seq, 'new', rand() * 1000, "
     "now(6), NULL, NULL FROM numbers",
     "UPDATE orders SET amount = amount + 1, customer = 'é,\\'\\n' "
     "WHERE id BETWEEN {b} AND {b} + 20",
     "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + 4",
     "UPDATE orders SET id = id + {a} * 1000 WHERE id BETWEEN {b} AND {b} + 3",
     "UPDATE orders SET id = id + 1 WHERE id BETWEEN {b} AND {b} + 3 ORDER BY id DESC",
-    f"REPLACE INTO orders {_NUMBERS.format(last=6)} {{b}} + seq, 'again', 1, now(6), false, "
+    f"REPLACE INTO orders {numbers(6)} {{b}} + seq, 'again', 1, now(6), false, "
     "x'00ff' FROM numbers",
 )
 

@@ -1,4 +1,4 @@
-"""From a MariaDB table to its change log: the target equals the table, row for row."""
+"""From a table of MariaDB or MySQL to its change log: the target equals it, row for row."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from orchestration.audit.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.supervisor import tick
-from services.mariadb import LocalMariaDb
+from services.mysql_server import MySqlServer
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from spark_jobs.launch.record import last_launch
 from tests.e2e.case import live_of, steps, wrong
-from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, Customers, make_orders
+from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, Customers, make_orders, numbers
 from tests.e2e.changes.cdc_case import is_equal, take_snapshot
 from tests.e2e.in_session import run_chain
 from tests.services.processes import wait_for
@@ -34,19 +34,26 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(params=["mariadb", "mysql"])
+def server(request: pytest.FixtureRequest) -> MySqlServer:
+    found: MySqlServer = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
-def case(mariadb_case: BinlogCase) -> BinlogCase:
-    make_orders(mariadb_case)
-    return mariadb_case
+def case(request: pytest.FixtureRequest, server: MySqlServer) -> BinlogCase:
+    made: BinlogCase = request.getfixturevalue(f"{server.scheme}_case")
+    make_orders(made)
+    return made
 
 
 def test_changes_around_an_interrupted_snapshot_are_in_the_table_once(
-    case: BinlogCase, mariadb: LocalMariaDb, spark: SparkSession
+    case: BinlogCase, server: MySqlServer, spark: SparkSession
 ) -> None:
     case.capture(["orders"])
     case.execute("UPDATE orders SET amount = 1 WHERE id = 1")
     loaded = case.pipeline("orders", ORDERS)
-    with mariadb.connect(case.name) as in_flight, in_flight.cursor() as cursor:
+    with server.connect(case.name) as in_flight, in_flight.cursor() as cursor:
         cursor.execute("SELECT connection_id()")
         [own] = cursor.fetchall()
         cursor.execute("BEGIN")
@@ -57,7 +64,7 @@ def test_changes_around_an_interrupted_snapshot_are_in_the_table_once(
 
         def interrupt(_: str) -> None:
             query = "SELECT id FROM information_schema.processlist WHERE db = %s AND id <> %s"
-            with mariadb.connect() as other, other.cursor() as found:
+            with server.connect() as other, other.cursor() as found:
                 found.execute(query, [case.name, *own])
                 for (session,) in found.fetchall():
                     found.execute(f"KILL {session}")
@@ -88,16 +95,16 @@ def test_keys_that_differ_by_case_alone_are_followed_as_they_are_written(
     case: BinlogCase, spark: SparkSession
 ) -> None:
     case.execute(
-        "CREATE TABLE stock (sku varchar(20) PRIMARY KEY, pieces int)",
-        "INSERT INTO stock SELECT concat('s', seq), seq FROM seq_1_to_300",
+        "CREATE TABLE stock (sku varchar(20) COLLATE utf8mb4_general_ci PRIMARY KEY, pieces int)",
+        f"INSERT INTO stock {numbers(300)} concat('s', seq), seq FROM numbers",
     )
     case.capture(["stock"])
     loaded = case.pipeline("stock", {"sku": "string", "pieces": "int"}, key=["sku"])
     take_snapshot(loaded)
     case.execute(
         "UPDATE stock SET sku = upper(sku) WHERE pieces % 3 = 0",
-        "REPLACE INTO stock SELECT concat('S', seq), -seq FROM seq_1_to_50",
-        "INSERT INTO stock SELECT concat('S', seq), 0 FROM seq_90_to_320 "
+        f"REPLACE INTO stock {numbers(50)} concat('S', seq), -seq FROM numbers",
+        f"INSERT INTO stock {numbers(320)} concat('S', seq), 0 FROM numbers WHERE seq >= 90 "
         "ON DUPLICATE KEY UPDATE pieces = pieces + 1000",
         "DELETE FROM stock WHERE sku LIKE 'S1_'",
         "INSERT INTO stock VALUES ('s11 ', 11), ('ß', 12)",
@@ -107,7 +114,7 @@ def test_keys_that_differ_by_case_alone_are_followed_as_they_are_written(
 
 
 def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(
-    case: BinlogCase, mariadb: LocalMariaDb
+    case: BinlogCase, server: MySqlServer
 ) -> None:
     case.capture(["orders"])
 
@@ -115,7 +122,7 @@ def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(
         document["sources"][0]["snapshot"].update(connector=case.connector)
 
     loaded = case.pipeline("orders", ORDERS, edit=watched)
-    customers = Customers(mariadb, case.name, 4)
+    customers = Customers(server, case.name, 4)
     customers.start()
     try:
         job = pipeline_definitions(loaded).resolve_job_def("orders")

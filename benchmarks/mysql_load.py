@@ -97,9 +97,12 @@ _PATIENCE_S = 300.0
 
 
 class _Sessions:
-    """Threads that change the tables until they are stopped; they go on after a crash."""
+    """Threads that change the tables until they are stopped; they go on after a crash.
 
-    def __init__(self, server: LocalMySql, seed: int, threads: int) -> None:
+    They pause while they have changed as many rows as ``until`` says.
+    """
+
+    def __init__(self, server: LocalMySql, seed: int, threads: int, until: int) -> None:
         self._server = server
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -107,6 +110,7 @@ class _Sessions:
             threading.Thread(target=self._run, args=(random.Random(f"{seed}-{n}"),), daemon=True)
             for n in range(threads)
         ]
+        self.until = until
         self.transactions = self.changes = 0
 
     def start(self) -> None:
@@ -125,7 +129,8 @@ class _Sessions:
             try:
                 with self._server.connect(NAME) as connection, connection.cursor() as cursor:
                     while not self._stop.wait(0.02):
-                        self._transaction(cursor, chance)
+                        if self.changes < self.until:
+                            self._transaction(cursor, chance)
             except (pymysql.err.OperationalError, pymysql.err.InterfaceError):
                 # The server was killed.
                 self._stop.wait(_POLL_S)
@@ -176,6 +181,11 @@ class _Captured(NamedTuple):
     connect: LocalConnect
     config: dict[str, str]
     file: Path
+
+    def end_runs(self) -> None:
+        """Stop the runs of all tables, and end their driver."""
+        template = Template(self.file)
+        end_all([template.load(table) for table in template.tables()])
 
     def kill_driver(self) -> None:
         """Kill the driver of all tables, and resume their runs."""
@@ -229,23 +239,25 @@ def _run(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="hybrid-load-")))
         captured = _open(folder, opened, has_gtids=has_gtids)
-        sessions = _Sessions(captured.server, seed, options.threads)
-        sessions.start()
-        opened.callback(sessions.stop)
-        _hybrid("run", captured.file, "--until", "live")
         kills = [captured.kill_driver, captured.kill_connector, captured.kill_server]
         steps = kills * options.rounds
-        for number, kill in enumerate(steps, 1):
-            wanted = options.changes * number // (len(steps) + 1)
-            _wait_for(lambda: sessions.changes >= wanted, f"{wanted:,} changed rows")  # noqa: B023
+        share = options.changes // (len(steps) + 1)
+        sessions = _Sessions(captured.server, seed, options.threads, share)
+        sessions.start()
+        opened.callback(sessions.stop)
+        opened.callback(captured.end_runs)
+        # While the snapshot is taken, and until all are live.
+        _hybrid("run", captured.file, "--until", "live")
+        for kill in steps:
+            sessions.until += share
+            middle = sessions.until - share // 2
+            _wait_for(lambda: sessions.changes >= middle, f"{middle:,} changed rows")  # noqa: B023
             kill()
-        _wait_for(lambda: sessions.changes >= options.changes, "the last changes")
+        _wait_for(lambda: sessions.changes >= sessions.until, "the last changes")
         sessions.stop()
         _hybrid("run", captured.file, "--until", "caught-up")
         is_equal = _hybrid("compare", captured.file, is_required=False)
         is_audited = _hybrid("audit", captured.file, is_required=False)
-        template = Template(captured.file)
-        end_all([template.load(table) for table in template.tables()])
     return {
         "seed": seed,
         "gtids": has_gtids,

@@ -6,9 +6,10 @@ from sources.common.optional import needs_extra
 from sources.common.table_definition import PostgresDefinition
 from sources.databases.altered_table import AlteredTable, Names, TableWatch, altered
 from sources.databases.captured_table import CapturedTable
+from sources.databases.postgres.alteration import find_alteration
 from sources.databases.postgres.capture import require_capturable
 from sources.databases.postgres.checks import check_publication
-from sources.databases.postgres.definition import RowsOf, find_alteration, read_definition
+from sources.databases.postgres.definition import RowsOf, read_definition
 from sources.errors import InputError
 
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):

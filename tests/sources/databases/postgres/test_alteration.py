@@ -12,12 +12,8 @@ import pytest
 
 from services.postgres import LocalPostgres
 from sources.common.table_definition import PostgresColumn, PostgresDefinition, PostgresFile
-from sources.databases.postgres.definition import (
-    RowsOf,
-    find_alteration,
-    keeps_values,
-    read_definition,
-)
+from sources.databases.postgres.alteration import find_alteration, keeps_values
+from sources.databases.postgres.definition import RowsOf, read_definition
 
 Connection = psycopg.Connection[Any]
 COLUMNS = ["id", "v", "w", "n"]
@@ -101,6 +97,8 @@ def found(connection: Connection, *looks: tuple[str, ...]) -> str | None:
             ],
             "a statement on column `v`",
         ),
+        (PLAIN, ["ALTER TABLE t ALTER w TYPE text USING upper(w)"], "a statement on column `w`"),
+        (PLAIN, ["ALTER TABLE t ALTER n TYPE numeric(14,4) USING n + 1"], "on column `n`"),
         (PLAIN, ["ALTER TABLE t DROP v", "ALTER TABLE t ADD v int"], "another column named `v`"),
         (
             PLAIN,
@@ -167,6 +165,8 @@ def test_what_no_change_reports_is_found(
         (PLAIN, ["ALTER TABLE t ALTER v TYPE bigint", "ALTER TABLE t ALTER n TYPE numeric(14,4)"]),
         (PLAIN, ["ALTER TABLE t ALTER w TYPE varchar(20)", "ALTER TABLE t ALTER w TYPE text"]),
         (PLAIN, ["ALTER TABLE t ADD x uuid DEFAULT gen_random_uuid()"]),
+        (PLAIN, ["ALTER TABLE t ALTER v TYPE bigint, ALTER w TYPE text, ALTER n TYPE numeric"]),
+        (PLAIN, ["ALTER TABLE t ALTER w TYPE text", "VACUUM FULL t", "UPDATE t SET v = 2"]),
         (PLAIN, ["ALTER TABLE t ADD x int DEFAULT 3", "VACUUM FULL t", "ANALYZE t"]),
         (PLAIN, ["ALTER TABLE t ALTER v SET DEFAULT 3", "VACUUM FULL t"]),
         (

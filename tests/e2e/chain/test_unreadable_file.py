@@ -9,9 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sources.config.loader import load_pipeline
+from sources.generations import begin
+from sources.serving import own_table
 from spark_jobs.readers.spark_errors import report_of
 from tests.e2e.case import TRANSFORMS, moment
 from tests.e2e.in_session import run_history
@@ -78,3 +81,10 @@ def test_a_file_that_spark_has_no_decoder_for_is_named_with_what_to_do(
     assert report.fields == {"file": str(file)}
     assert "is written in a way that Spark does not read: Unsupported encoding" in report.message
     assert "damaged" not in report.message
+    # What the hint says: compressed by snappy, with dictionaries, and a new generation.
+    pq.write_table(table, file, compression="snappy", use_dictionary=True)
+    loaded = load_pipeline(tmp_path / "events.yaml")
+    begin(loaded)
+    run_history(spark, loaded)
+    found = DeltaTable(own_table(loaded, "g2").url).to_pyarrow_table(columns=["id", "v"])
+    assert found.to_pylist() == [{"id": 1, "v": 0.5}]

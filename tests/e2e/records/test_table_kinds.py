@@ -36,6 +36,7 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
+from sources.errors import InputError
 from tests.e2e.records.table_reading import Rows, plain, read_table
 from tests.sources.files.iceberg.tables import add_file, catalog, delete_rows
 
@@ -296,3 +297,26 @@ def test_a_delta_table_is_read_as_spark_reads_it(
     # Statistics of a log keep milliseconds.
     assert found.highest is not None
     assert found.highest // 1000 == high // 1000
+
+
+def test_dates_that_became_times_are_read_once_type_widening_is_dropped(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = tmp_path / "lake"
+    spark.sql(
+        f"CREATE TABLE dates (k bigint, at timestamp, d date) USING delta LOCATION '{lake}' "
+        "TBLPROPERTIES ('delta.enableTypeWidening' = 'true', "
+        "'delta.feature.timestampNtz' = 'supported')"
+    )
+    try:
+        spark.sql("INSERT INTO dates VALUES (1, timestamp'2024-01-01', date'2024-02-03')")
+        spark.sql("ALTER TABLE dates ALTER COLUMN d TYPE timestamp_ntz")
+        with pytest.raises(InputError, match="column `d` of its Delta table was of the type date"):
+            read_table(spark, tmp_path / "p", format="delta", path=str(lake))
+        spark.sql("ALTER TABLE dates DROP FEATURE 'typeWidening'")
+        wanted = plain(spark.read.format("delta").load(str(lake)).toArrow())
+    finally:
+        spark.sql("DROP TABLE dates")
+    found = read_table(spark, tmp_path / "q", format="delta", path=str(lake))
+    assert found.run == wanted
+    assert [row["d"].date().isoformat() for row in found.run] == ["2024-02-03"]

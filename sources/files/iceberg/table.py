@@ -123,7 +123,8 @@ def _require_list(source: FileSource, metadata: Metadata, scan: DataScan) -> Non
         "manifests one by one, without a list of them."
     )
     hint = (
-        "Write to the table once with a newer Iceberg, such as `CALL catalog.system."
-        "rewrite_manifests(…)` in Spark, which makes a snapshot with a list; then plan again."
+        "Rewrite the table's data files with a newer Iceberg (`CALL catalog.system."
+        "rewrite_data_files(table => …, options => map('rewrite-all', 'true'))` in Spark), which "
+        "makes a snapshot with a list; then plan again."
     )
     raise InputError(message, hint, source=source.name, table=source.shown_place)

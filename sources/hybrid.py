@@ -89,7 +89,23 @@ class HybridSourceBuilder(Generic[S]):
 class HybridSource(Generic[S_co]):
     """Chain of at least one source, read one after the other as if they were a single one.
 
-    Made by :meth:`builder`, which checks the sources.
+    Made by :meth:`builder`, which checks the sources. Files that end, then a topic that does not:
+
+    >>> from typing import NamedTuple
+    >>> class Part(NamedTuple):
+    ...     name: str
+    ...     boundedness: Boundedness
+    >>> history = Part("history", Boundedness.BOUNDED)
+    >>> live = Part("live", Boundedness.CONTINUOUS_UNBOUNDED)
+    >>> chain = HybridSource.builder().add_source(history).add_source(live).build()
+    >>> chain.boundedness, chain.index("live")
+    (<Boundedness.CONTINUOUS_UNBOUNDED: 'continuous_unbounded'>, 1)
+
+    What follows a source without an end would never be read, so it is refused:
+
+    >>> HybridSource.builder().add_source(live).add_source(history)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    sources.errors.InputError: Source `live` has no end but is not the last: `history` follows. ...
     """
 
     sources: tuple[S_co, ...]

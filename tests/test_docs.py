@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import typer
 
 from benchmarks import page
 from orchestration.cli.main import app
+from sources import hybrid
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,6 +52,20 @@ def test_commands_of_the_command_line_exist_with_their_options(page: Path) -> No
         known = {option for each in command.params for option in each.opts} | {"--help"}
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert options <= known, words
+
+
+def test_the_ten_files_to_read_first_are_there_and_as_long_as_is_said() -> None:
+    text = (ROOT / "docs/ten-files.md").read_text()
+    files = re.findall(r"^\| \d+ \| `([^`]+)`", text, re.MULTILINE)
+    lines = sum(len((ROOT / file).read_text().splitlines()) for file in files)
+    [(said,)] = [re.findall(r"some ([\d,]+) lines", text)]
+    assert len(files) == 10
+    assert abs(lines - int(said.replace(",", ""))) < 200
+
+
+def test_the_examples_of_the_chain_of_sources_are_true() -> None:
+    found = doctest.testmod(hybrid)
+    assert (found.failed, found.attempted > 5) == (0, True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

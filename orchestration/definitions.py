@@ -16,7 +16,7 @@ import dagster as dg
 
 from orchestration.defs.unreadable_file import UnreadableFile, unreadable_definitions
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.template_definitions import template_definitions
+from orchestration.template_definitions import load_tables, tables_definitions
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table_template import Template, is_template
 from sources.errors import InputError
@@ -85,7 +85,11 @@ def find_definitions(places: Iterable[Path]) -> dg.Definitions:
     for template in templates:
         with _apart(template.path, unreadable):
             _require_new(template.declared.name, template.path, files)
-            made.append(template_definitions(template))
+            tables, failed = load_tables(template)
+            for loaded in tables:
+                _require_new(loaded.pipeline.name, loaded.path, files)
+            made.append(tables_definitions(template, tables))
+            unreadable += failed
     return dg.Definitions.merge(
         *made,
         *(unreadable_definitions(each, number) for number, each in enumerate(unreadable)),

@@ -11,9 +11,11 @@ from orchestration.cuts.members import load_group
 from orchestration.defs.cuts import cuts_asset, cuts_sensor
 from orchestration.defs.failures import failures
 from orchestration.defs.metadata import Metadata
+from orchestration.defs.unreadable_file import UnreadableFile, unreadable_definitions
 from orchestration.pipeline_definitions import chain_selection, pipeline_definitions
 from sources.config.loader import LoadedPipeline
 from sources.config.table_template import Template
+from sources.errors import HybridError
 
 _NONE = "none"
 
@@ -25,14 +27,45 @@ def template_definitions(template: Template) -> dg.Definitions:
     are an asset that finds new tables and copies all at one point in time, a job for the whole,
     and, where the file has ``cuts``, the table of the cuts with the sensor that publishes them.
 
+    A table whose pipeline can't be loaded is shown with the reason, and holds up no other.
+
     Args:
         template: The file.
 
     Raises:
-        InputError: What the file makes of a table is not valid.
-        StateError: The file of a table's pipeline can't be written.
+        InputError: The file is not valid.
     """
-    pipelines = [template.load(table) for table in template.tables()]
+    pipelines, unreadable = load_tables(template)
+    failed = (unreadable_definitions(each) for each in unreadable)
+    return dg.Definitions.merge(tables_definitions(template, pipelines), *failed)
+
+
+def load_tables(template: Template) -> tuple[list[LoadedPipeline], list[UnreadableFile]]:
+    """Return the pipelines of a file's tables, and the files of those that can't be loaded.
+
+    Args:
+        template: The file.
+
+    Raises:
+        InputError: The file is not valid.
+    """
+    pipelines: list[LoadedPipeline] = []
+    unreadable: list[UnreadableFile] = []
+    for table in template.tables():
+        try:
+            pipelines.append(template.load(table))
+        except HybridError as error:
+            unreadable.append(UnreadableFile(template.file_of(table), error))
+    return pipelines, unreadable
+
+
+def tables_definitions(template: Template, pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
+    """Return what Dagster shows of a file with `tables` and the pipelines of its tables.
+
+    Args:
+        template: The file.
+        pipelines: Those of :func:`load_tables`.
+    """
     tables = _tables_asset(template)
     chains = map(chain_selection, pipelines)
     job = dg.define_asset_job(

@@ -27,7 +27,7 @@ class UnreadableFile(NamedTuple):
     error: Exception
 
 
-def unreadable_definitions(failed: UnreadableFile, number: int) -> dg.Definitions:
+def unreadable_definitions(failed: UnreadableFile, number: int = 0) -> dg.Definitions:
     """Return the asset of a file that can't be loaded, its check, and the sensor that reports it.
 
     Both say what was wrong when the code location was loaded.

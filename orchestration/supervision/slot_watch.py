@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from orchestration.supervision.observation import SlotSeen
-from sources.common.positions import Record
+from sources.common.positions import Record, iso
 from sources.config.loader import LoadedPipeline
 from sources.databases.altered_table import TableWatch, keep_table_watch
 from sources.databases.connector_settings import settings_problem
@@ -44,6 +44,8 @@ class SlotWatch(Record):
             not confirmed; None if it had read all.
         unread_since_ms: When that look was, in ms since 1970.
         restarted_ms: When the supervision started the connector again, in ms since 1970.
+        misset: Why changes were lost or had other values, by a setting of the connector that a look
+            found first; empty if none did. It stays, as the rows do.
     """
 
     slot: str
@@ -51,6 +53,7 @@ class SlotWatch(Record):
     unread_lsn: int | None = None
     unread_since_ms: int | None = None
     restarted_ms: list[int] = Field(default_factory=list)
+    misset: str = ""
 
 
 class SlotLook(NamedTuple):
@@ -89,6 +92,8 @@ def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int)
     slot = ask_slot(options)
     is_known = isinstance(slot, Slot) and slot.server
     gone = slot_gone(generation, options, slot, log_server(generation) if is_known else "")
+    if not before.misset and (misset := settings_problem(options, watched_topic(loaded))):
+        before = before.model_copy(update={"misset": f"{misset} Found at {iso(looked_ms)}."})
     watch = before if isinstance(slot, str) else _after(before, slot, looked_ms)
     seen = SlotSeen(
         gone=None if gone is None else str(gone),
@@ -96,7 +101,7 @@ def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int)
         unread_since_ms=watch.unread_since_ms,
         connector=options.connector or "",
         is_restarted=options.restart_connector,
-        misset=settings_problem(options, watched_topic(loaded)),
+        misset=watch.misset,
     )
     if isinstance(slot, str):
         return SlotLook(replace(seen, unknown=slot), watch, gone)

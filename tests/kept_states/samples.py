@@ -206,7 +206,7 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
             by="Ada",
         ),
         SlotGone(slot="shop", at_ms=_AT, state="lost"),
-        SlotWatch(slot="shop", idle_since_ms=_AT, unread_lsn=1000, unread_since_ms=_AT),
+        SlotWatch(slot="shop", idle_since_ms=_AT, unread_lsn=1000, unread_since_ms=_AT, misset="x"),
         TableWatch(
             looked_ms=_AT,
             definition=_IN_POSTGRES,

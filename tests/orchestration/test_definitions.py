@@ -8,10 +8,12 @@ import dagster as dg
 import pytest
 
 from orchestration.definitions import find_definitions
+from orchestration.template_definitions import template_definitions
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.test_template_definitions import made
 from tests.sources.config.test_table_template import template
 
+JOBS = ("control", "generation", "backfill")
 NOT_YAML = "name: [shop"
 
 
@@ -71,6 +73,18 @@ def test_tables_of_a_template_that_became_invalid_are_pipelines_as_before(tmp_pa
     found = find_definitions([tmp_path])
     assert before - job_names(found) == {"shop"}
     assert "Correct the line" in told(found, f"{file.stem}_file")
+
+
+def test_a_table_that_can_not_be_loaded_holds_up_no_other_of_its_file(tmp_path: Path) -> None:
+    before = job_names(made(tmp_path))
+    wrong = {"public.orders": {"sink": {"mode": "nonsense"}}}
+    file = template(tmp_path, tables={"include": ["public.*"], "overrides": wrong})
+    for found in (find_definitions([tmp_path]), template_definitions(file)):
+        dg.Definitions.validate_loadable(found)
+        lost = before - job_names(found) - {"other", *(f"other_{each}" for each in JOBS)}
+        assert lost == {"shop_public_orders", *(f"shop_public_orders_{each}" for each in JOBS)}
+        [sensor] = [each.name for each in found.sensors or [] if each.name.endswith("_file")]
+        assert "sink.mode" in told(found, sensor)
 
 
 def test_of_two_files_with_one_name_the_second_is_red(folder: Path) -> None:

@@ -6,14 +6,16 @@ https://mariadb.com/kb/en/show-binlog-events/, https://mariadb.com/kb/en/binlog_
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sources.common.optional import needs_extra
 from sources.config.snapshot import SnapshotOptions
-from sources.databases.kafka_connect import said
+from sources.databases.kafka_connect import get, said
 from sources.databases.mariadb import mysql_log
 from sources.databases.mariadb.checks import is_mariadb, server_variables
 from sources.databases.mariadb.connector import ReadUpTo, ask_connector, has_heartbeats
 from sources.databases.mariadb.gtid import Gtid, parse_gtids
+from sources.databases.mariadb.same_server import log_address
 from sources.databases.mariadb.server import ask, connect, is_lost, parse_address, text_of
 from sources.databases.replication_slot import Slot, State
 from sources.errors import HybridError
@@ -43,7 +45,7 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
     if isinstance(read, str):
         return read
     try:
-        with connect(parse_address(options.dsn), "snapshot") as connection:
+        with _log_of(options) as connection:
             find = find_state if is_mariadb(server_variables(connection)) else mysql_log.find_state
             found = find(connection, read)
     except HybridError as error:
@@ -62,6 +64,23 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
         return said(error)
     # It would confirm nothing while only other tables change.
     return found._replace(log_end=0, unread_bytes=None)
+
+
+def _log_of(options: SnapshotOptions) -> Connection[Cursor]:
+    """Return a connection to the server whose log is read: of MySQL, the connector's.
+
+    After a failover that is another one than the declared; if it can't be asked from here, the
+    declared one is.
+
+    Raises:
+        HybridError: The server does not answer, or refuses the login.
+    """
+    address = parse_address(options.dsn)
+    if options.dsn.startswith("mysql:"):
+        with suppress(HybridError, OSError, ValueError):
+            if (there := log_address(address, get(str(options.connector), "/config"))) is not None:
+                return connect(there, "snapshot")
+    return connect(address, "snapshot")
 
 
 def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:

@@ -7,6 +7,7 @@ https://dev.mysql.com/doc/refman/9.7/en/flush.html
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ _WAIT_S = 1
 _PAUSE_S = 1.0
 _LOCK = "FLUSH TABLES WITH READ LOCK"
 _STATEMENT_CHARACTERS = 100
+# The last one may be cut off.
+_LITERAL = re.compile(r"'(?:[^'\\]|\\.)*(?:'|$)|\"(?:[^\"\\]|\\.)*(?:\"|$)")
 _RUNNING = (
     "SELECT id, user, host, time, info FROM information_schema.processlist WHERE info IS NOT NULL "
     "AND command NOT IN ('Sleep', 'Daemon') AND id <> CONNECTION_ID() ORDER BY time DESC LIMIT 1"
@@ -70,6 +73,11 @@ def read_lock(table: CapturedTable, address: Address) -> Iterator[Connection[Cur
         ask(connection, "UNLOCK TABLES")
 
 
+def without_values(statement: str) -> str:
+    """Return a statement without its texts, as values and passwords of others are theirs."""
+    return _LITERAL.sub("'…'", statement)
+
+
 def _in_the_way(connection: Connection[Cursor], table: CapturedTable) -> InputError:
     """Return the error that names the statement that has run longest, if the user may see it."""
     found = ask(connection, _RUNNING)
@@ -80,7 +88,7 @@ def _in_the_way(connection: Connection[Cursor], table: CapturedTable) -> InputEr
     hint = "Take the snapshot at a time without long statements: `hybrid snapshot PIPELINE`."
     if found:
         [(number, user, host, seconds, statement)] = found
-        text = " ".join(str(statement).split())
+        text = without_values(" ".join(str(statement).split()))
         if len(text) > _STATEMENT_CHARACTERS:
             text = f"{text[:_STATEMENT_CHARACTERS]}…"
         message += f" User {user} at {host} has run this one for {seconds} s: `{text}`."

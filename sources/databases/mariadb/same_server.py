@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from sources.common.optional import needs_extra
 from sources.databases.captured_table import CapturedTable
 from sources.databases.kafka_connect import read_config
 from sources.databases.mariadb.checks import is_mariadb
-from sources.databases.mariadb.server import ask, connect, parse_address
+from sources.databases.mariadb.server import Address, ask, connect, parse_address
 from sources.errors import HybridError, InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection, MySQLError
     from pymysql.cursors import Cursor
+
+
+def log_address(address: Address, config: Mapping[str, Any]) -> Address | None:
+    """Return the server whose log a connector reads, if it has another address than the declared.
+
+    Args:
+        address: The database that is declared.
+        config: The connector's configuration.
+    """
+    host = str(config.get("database.hostname") or address.host)
+    port = str(config.get("database.port") or address.port)
+    if not port.isdigit() or (host, int(port)) == (address.host, address.port):
+        return None
+    return address._replace(host=host, port=int(port), database="")
 
 
 def require_same_server(
@@ -37,12 +52,10 @@ def require_same_server(
     """
     if is_mariadb(variables) or (url := table.options.connector) is None:
         return
-    address, config = parse_address(table.options.dsn), read_config(url)
-    host, port = str(config.get("database.hostname")), str(config.get("database.port") or 3306)
-    if not port.isdigit() or (host, int(port)) == (address.host, address.port):
+    address = parse_address(table.options.dsn)
+    if (there := log_address(address, read_config(url))) is None:
         return
     [(own,)] = ask(connection, "SELECT @@server_uuid")
-    there = address._replace(host=host, port=int(port), database="")
     try:
         with connect(there, table.source) as other:
             [(read,)] = ask(other, "SELECT @@server_uuid")
@@ -52,10 +65,10 @@ def require_same_server(
         return
     message = (
         f"`snapshot.dsn` leads to {address.server}, and connector {url} reads the log of "
-        f"{host}:{port}, which is another MySQL server: positions in their logs can't be compared."
+        f"{there.server}, which is another MySQL server: positions in their logs can't be compared."
     )
     hint = (
-        f"Name {host}:{port} in `snapshot.dsn`, or let the connector read the log of "
+        f"Name {there.server} in `snapshot.dsn`, or let the connector read the log of "
         f"{address.server}; then take the snapshot again: `hybrid snapshot PIPELINE`."
     )
     raise InputError(message, hint, source=table.source, table=table.name, field="snapshot.dsn")

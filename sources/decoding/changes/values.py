@@ -71,7 +71,7 @@ def value_converter(
     if pa.types.is_date(kind):
         return _date
     if pa.types.is_decimal(kind):
-        return _decimal
+        return lambda raw, encoding: _decimal(raw, encoding, kind.scale)
     if pa.types.is_floating(kind):
         return lambda raw, _: _NOT_FINITE.get(raw, raw) if type(raw) is str else raw
     if pa.types.is_binary(kind):
@@ -234,11 +234,17 @@ def _parsed(parse: Callable[[str], T], text: str, type_name: str) -> T:
         raise BadValue(reason) from None
 
 
-def _decimal(raw: Any, encoding: Encoding) -> Decimal | int:
+def _decimal(raw: Any, encoding: Encoding, scale: int) -> Decimal | int:
     """Convert a decimal, in any encoding of the connector's ``decimal.handling.mode``.
 
+    Args:
+        raw: The value.
+        encoding: How it is written.
+        scale: Digits that the column has after the point.
+
     Raises:
-        BadValue: The value is not a finite decimal, or base64 without a known scale.
+        BadValue: The value is not a finite decimal, base64 without a known scale, or a double that
+            several decimals of the column become.
     """
     if encoding.name == _BITS and isinstance(raw, str | bytes):
         return _of_bits(raw)
@@ -255,7 +261,9 @@ def _decimal(raw: Any, encoding: Encoding) -> Decimal | int:
     except (ArithmeticError, TypeError, ValueError):
         number = None
     if isinstance(raw, float) and number is not None and number.is_finite():
-        if len(number.as_tuple().digits) > _DOUBLE_DIGITS:
+        # Those of the number, or of its neighbours in the column.
+        digits = max(len(number.as_tuple().digits), number.adjusted() + 1 + scale if number else 0)
+        if digits > _DOUBLE_DIGITS:
             reason = (
                 f"{raw!r} is a double, which may have other digits than the decimal: set "
                 "`decimal.handling.mode=string` in the connector, or declare the column as double"

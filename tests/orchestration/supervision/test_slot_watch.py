@@ -104,6 +104,17 @@ def test_that_it_was_gone_is_kept_for_good(look: Look) -> None:
     assert "had lost its log" in str(look(IDLE, 2).seen.gone)
 
 
+def test_that_a_setting_lost_changes_is_kept_for_good(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = ["", "Connector shop has `skipped.operations=d`: such changes are left out.", ""]
+    monkeypatch.setattr(slot_watch, "settings_problem", lambda *_: told.pop(0))
+    assert look(IDLE, 1000).seen.misset == ""
+    assert "skipped.operations=d" in look(IDLE, 2000).seen.misset
+    # It is set right again, and the rows are as they were.
+    assert look(IDLE, 3000).seen.misset.endswith("are left out. Found at 1970-01-01T00:00:02Z.")
+
+
 def test_a_state_that_can_not_be_written_is_no_error(
     look: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,18 @@ def refusal(table: CapturedTable) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("statement", "shown"),
+    [
+        ("ALTER USER a@b IDENTIFIED BY 'geheim'", "ALTER USER a@b IDENTIFIED BY '…'"),
+        ("SELECT \"it's geheim\", '\\'geheim'", "SELECT '…', '…'"),
+        ("INSERT INTO t VALUES ('geheim, and cut o", "INSERT INTO t VALUES ('…'"),
+    ],
+)
+def test_no_value_of_another_sessions_statement_is_told(statement: str, shown: str) -> None:
+    assert read_lock.without_values(statement) == shown
+
+
 def test_a_table_is_found_and_read_by_the_unique_key_that_its_events_have(case: Case) -> None:
     case.execute(
         "CREATE TABLE plain (id int NOT NULL UNIQUE, v text)",

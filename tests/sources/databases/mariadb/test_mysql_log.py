@@ -103,6 +103,32 @@ def test_a_connector_that_failed_does_not_let_a_wait_end(
             DatabaseLog(options, OTHER).unread()
 
 
+def test_after_a_failover_the_log_that_the_connector_reads_is_asked(
+    server: LocalMySql, connection: Connection[Cursor]
+) -> None:
+    read = end_of(connection)
+    offset = {"file": f"binlog.{read.file:06}", "pos": read.offset, "gtids": read.gtid_set}
+    address = {"database.hostname": "127.0.0.1", "database.port": str(server.port)}
+    answers: dict[str, Any] = {
+        "/connectors/shop/status": RUNNING,
+        "/connectors/shop/offsets": {"offsets": [{"offset": offset}]},
+        "/connectors/shop/config": {"heartbeat.interval.ms": "1000", **address},
+    }
+    [(own,)] = ask(connection, "SELECT @@server_uuid")
+    with worker(answers) as url:
+        # Nobody listens there any more.
+        options = SnapshotOptions(dsn="mysql://hybrid@127.0.0.1:1/shop", connector=url)
+        found = ask_log(options)
+        assert isinstance(found, Slot), found
+        assert (found.server, gone_state(found, OTHER)) == (own, "moved")
+        # A name that only the connector's network knows: the declared server is asked.
+        address["database.hostname"] = "db.invalid"
+        answers["/connectors/shop/config"] = {"heartbeat.interval.ms": "1000", **address}
+        declared = ask_log(SnapshotOptions(dsn=server.dsn("shop"), connector=url))
+        assert isinstance(declared, Slot), declared
+        assert declared.server == own
+
+
 def test_a_log_that_was_removed_or_begun_again_is_lost(
     server: LocalMySql, connection: Connection[Cursor]
 ) -> None:

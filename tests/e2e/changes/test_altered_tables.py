@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import dagster as dg
 import pytest
 
+from orchestration.defs.compare import compare_checks
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import CdcCase
 from tests.e2e.changes.tables_file import PATIENCE_S, TablesFile
@@ -51,6 +53,17 @@ LATER = {
     "plain": "UPDATE plain SET v = v + 7",
     "swapped": "INSERT INTO swapped VALUES (9, 9, 9)",
 }
+# No log has these, and no catalog shows them.
+UNSEEN = {
+    "postgres": (
+        ["ALTER TABLE plain ALTER v TYPE bigint USING v * 10"],
+        '{"id":1} differs in v',
+    ),
+    "mysql": (
+        ["SET sql_log_bin = 0", "DELETE FROM plain WHERE id = 1"],
+        '{"id":1} is only in the target',
+    ),
+}
 
 
 @pytest.fixture(params=["postgres", "mariadb", "mysql"])
@@ -71,6 +84,7 @@ def shop(request: pytest.FixtureRequest) -> Iterator[tuple[TablesFile, CdcCase |
         case.capture(TABLES, heartbeat_interval_ms="500", connect_keep_alive_interval_ms="2000")
         case.wait_until_confirmed()
     made = TablesFile(case.folder, case.name, database, case.servers, schema=schema)
+    made.document["compare"] = {"cron": "0 2 * * *"}
     made.document["tables"] = {"include": [f"{schema}.{table}" for table in TABLES]}
     made.write()
     yield made, case, schema
@@ -132,3 +146,18 @@ def test_altered_tables_stop_by_name_and_the_way_out_makes_them_equal(
         assert status == 0, text
     case.execute("UPDATE narrow SET v = 4", "DELETE FROM other_key WHERE v = 7")
     file.wait_until_equal(*names.values())
+
+    # The comparison by schedule finds what nothing else reports.
+    [check] = compare_checks(file.load(names["plain"]))
+
+    def compared() -> str:
+        result = check()
+        assert isinstance(result, dg.AssetCheckResult)
+        return f"{result.passed}: {result.description}"
+
+    wait_for(lambda: "True: The whole table was last compared" in compared(), "equal rows", 120)
+    statements, difference = UNSEEN[kind]
+    case.execute(*statements)
+    wait_for(lambda: difference in compared(), "what differs", 240)
+    status, text = file.run("status", f"{file.path}/{names['plain']}")
+    assert (status, "Compared:" in text) == (1, True), text

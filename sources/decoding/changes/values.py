@@ -45,8 +45,8 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 """Logical type of a decimal whose bytes have a scale in the schema."""
 BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
 """The connector's ``binary.handling.mode``."""
-# Base64 of bytes is hardly ever so; with fewer digits it may be.
-_LIKE_HEX = re.compile("(?:[0-9a-f]{4}){2,}")
+# Base64 of bytes is hardly ever so.
+_LIKE_HEX = re.compile("(?:[0-9a-f]{4})+")
 _FINER_THAN_MICROS = re.compile(r"\.\d{6}\d*[1-9]")
 # More digits than that of a decimal may differ once it is a double.
 _DOUBLE_DIGITS = 15

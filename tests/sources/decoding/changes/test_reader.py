@@ -240,8 +240,8 @@ def test_a_decimal_of_any_size_is_exact(unscaled: int, scale: int) -> None:
         ({"price": math.inf}, r"the value is not JSON|`price`: .* is not a valid decimal"),
         ({"at": "2024-01-01T00:00:00.123456789Z"}, r"`at`: '2024.*' can't be stored exactly"),
         (
-            {"raw": "00ff" * 2},
-            r"`raw`: '00ff00ff' may be hexadecimal .*`binary_handling_mode: hex`",
+            {"raw": "00ff"},
+            r"`raw`: '00ff' may be hexadecimal .*`binary_handling_mode: hex`",
         ),
         ({"at": 1_704_067_200_000_001}, r"`at`: the unit of 17\d+ is unknown: .*schemas"),
         ({"at": "noon"}, r"`at`: 'noon' is not a valid timestamp"),

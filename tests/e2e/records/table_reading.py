@@ -35,12 +35,14 @@ class Read(NamedTuple):
     highest: int | None
 
 
-def read_table(spark: SparkSession, folder: Path, **source: Any) -> Read:
+def read_table(
+    spark: SparkSession, folder: Path, event_time: str | dict[str, str] = "at", **source: Any
+) -> Read:
     """Plan a pipeline with one source, and read it in both ways."""
     folder.mkdir()
     document = {
         "name": "p",
-        "event_time": "at",
+        "event_time": event_time,
         "sources": [{"type": "files", "name": "history", **source}],
         "transform": "t:rows",
         "sink": {"path": "out", "mode": "append", "key": ["k"]},

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
+from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
@@ -51,7 +52,8 @@ def listed(folder: Path, table: str, **changes: Any) -> FileListing:
     }
     pipeline = Pipeline.model_validate(document)
     (declared,) = pipeline.sources
-    return list_source(LoadedPipeline(folder / "p.yaml", pipeline), declared)  # type: ignore[call-overload, no-any-return]
+    assert isinstance(declared, FileSource)
+    return list_source(LoadedPipeline(folder / "p.yaml", pipeline), declared)
 
 
 def micros_of(found: Recorded) -> list[int]:

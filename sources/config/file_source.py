@@ -33,7 +33,7 @@ from sources.config.file_options import (
 from sources.config.rate_limit import RateLimit, require_meaning
 from sources.config.snapshot import SnapshotOptions
 from sources.decoding.record_columns import EnvelopePart
-from sources.formats.csv_options import CsvOptions
+from sources.formats.csv.options import CsvOptions
 from sources.hybrid import Boundedness
 from sources.storage.partitions import FolderTime
 

@@ -23,9 +23,9 @@ from sources.config.file_options import ArrivalOrder
 from sources.errors import InputError
 from sources.files.split_table import SPLITS
 from sources.formats.event_times import TimeLimits, column_range
-from sources.formats.parquet_file import parquet_file
-from sources.formats.parquet_footer import unreadable
-from sources.formats.parquet_rows import arrival_numbers
+from sources.formats.parquet.file import parquet_file
+from sources.formats.parquet.footer import unreadable
+from sources.formats.parquet.rows import arrival_numbers
 from sources.storage.stores import Stores
 
 _THREADS = 8

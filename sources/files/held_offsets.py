@@ -18,8 +18,8 @@ from sources.common.counting import counted
 from sources.common.positions import HeldOffsets, TopicPartition
 from sources.errors import InputError
 from sources.files.named_ranges import Ints, Merged, judge, merge
-from sources.formats.parquet_file import parquet_file
-from sources.formats.parquet_footer import unreadable
+from sources.formats.parquet.file import parquet_file
+from sources.formats.parquet.footer import unreadable
 
 _WORKERS = 8
 BATCH_ROWS = 1 << 18

@@ -17,8 +17,8 @@ from sources.files.mapped_columns import MappedColumns
 from sources.formats.deleted_rows import kept_rows
 from sources.formats.event_times import is_outside, microseconds
 from sources.formats.lines import BadRow
-from sources.formats.parquet_file import parquet_file
-from sources.formats.parquet_footer import unreadable
+from sources.formats.parquet.file import parquet_file
+from sources.formats.parquet.footer import unreadable
 from sources.formats.row_check import Find, as_json
 from sources.storage.partitions import typed, values_of
 from sources.storage.stores import Stores

@@ -12,9 +12,9 @@ from sources.common.schema import parse_schema, type_name
 from sources.errors import InputError
 from sources.formats.base import Format
 from sources.formats.lines import OnBad, refuse
-from sources.formats.parquet import Footers
-from sources.formats.parquet_file import parquet_file
-from sources.formats.parquet_footer import unreadable
+from sources.formats.parquet.file import parquet_file
+from sources.formats.parquet.footer import unreadable
+from sources.formats.parquet.footers import Footers
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.formats.wrapped import WrappedFormat

@@ -47,7 +47,7 @@ from sources.formats.event_times import (
     TimeLimits,
     table_of_ranges,
 )
-from sources.formats.parquet import Footers, read_footers
+from sources.formats.parquet.footers import Footers, read_footers
 from sources.formats.regions import Region
 from sources.formats.text import TEXT_COLUMNS
 from sources.storage.base import table_of

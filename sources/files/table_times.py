@@ -11,8 +11,8 @@ from sources.common.select import EventColumn
 from sources.files.split_table import pairs
 from sources.formats.deleted_rows import count_deleted
 from sources.formats.event_times import EVERY_TIME, EventTimeRange, TimeLimits, column_range
-from sources.formats.parquet_footer import read_footer
-from sources.formats.parquet_ranges import read_event_times, with_unknown_ranges
+from sources.formats.parquet.footer import read_footer
+from sources.formats.parquet.ranges import read_event_times, with_unknown_ranges
 from sources.storage.partitions import typed, values_of
 from sources.storage.stores import Stores
 

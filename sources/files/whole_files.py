@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from sources.common.positions import to_us
 from sources.config.file_source import FileSource
-from sources.formats.parquet_footer import read_footer
-from sources.formats.table_file import column_range, why_rewritten
+from sources.formats.parquet.footer import read_footer
+from sources.formats.parquet.table_file import column_range, why_rewritten
 from sources.storage.partitions import values_of
 from sources.storage.stores import Stores
 

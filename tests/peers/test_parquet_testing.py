@@ -17,9 +17,9 @@ from sources.common.sql_names import in_backticks
 from sources.errors import InputError
 from sources.files.split_table import settled
 from sources.formats.open import open_file, read_region
-from sources.formats.parquet import needs_parsing
-from sources.formats.parquet_file import parquet_file
-from sources.formats.parquet_rows import ParquetRows
+from sources.formats.parquet.file import parquet_file
+from sources.formats.parquet.footers import needs_parsing
+from sources.formats.parquet.rows import ParquetRows
 from sources.formats.regions import Region
 from sources.storage.folder import Folder
 from sources.storage.settings import S3Settings

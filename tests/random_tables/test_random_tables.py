@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
-from sources.formats.parquet import needs_parsing
-from sources.formats.parquet_file import parquet_file
+from sources.formats.parquet.file import parquet_file
+from sources.formats.parquet.footers import needs_parsing
 from spark_jobs.readers.spark_errors import report_of
 from tests.random_tables.both_readers import (
     CORRUPT,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from orchestration.audit.readers.file_lines import NOT_TEXT, TextRow, lines_of
 from sources.errors import InputError
-from sources.formats.csv_options import CsvOptions
+from sources.formats.csv.options import CsvOptions
 
 Split = Callable[[str], list[str | None]]
 

@@ -22,9 +22,9 @@ from orchestration.audit.sql import columns_of, duckdb_types
 from sources.common.sql_names import literal, quoted
 from sources.config.file_options import SchemaDrift
 from sources.config.file_source import FileSource
-from sources.formats.parquet import needs_parsing
-from sources.formats.parquet_file import parquet_file
-from sources.formats.parquet_footer import unreadable
+from sources.formats.parquet.file import parquet_file
+from sources.formats.parquet.footer import unreadable
+from sources.formats.parquet.footers import needs_parsing
 
 
 class Group(NamedTuple):

@@ -30,7 +30,7 @@ from sources.errors import InputError
 from sources.files.iceberg.columns import all_fields
 from sources.files.iceberg.renamed_columns import are_renamed, former_dates, misread_column
 from sources.files.iceberg.stored_files import path_of
-from sources.formats.parquet_footer import read_footer
+from sources.formats.parquet.footer import read_footer
 from sources.storage.partitions import partition_from
 from sources.storage.stores import Stores
 

@@ -30,7 +30,7 @@ from sources.files.table_files import TableFiles
 from sources.files.table_times import FilesOfVersion
 from sources.formats.deleted_rows import deletion_vector
 from sources.formats.event_times import EventTimeRange
-from sources.formats.parquet import check_event_column
+from sources.formats.parquet.footers import check_event_column
 from sources.storage.base import File
 from sources.storage.stores import Stores
 

@@ -29,7 +29,7 @@ from sources.errors import InputError
 from sources.files.split_table import changed_splits
 from sources.files.whole_files import JudgedFile, judge_files
 from sources.formats.deleted_rows import count_deleted
-from sources.formats.table_file import moment_in_log
+from sources.formats.parquet.table_file import moment_in_log
 from sources.planning.file_plan import FoundFiles, read_splits
 from sources.state.generation import Generation
 from sources.storage.folder import Folder

@@ -14,7 +14,7 @@ from sources.files.format_registry import format_of
 from sources.files.outside_rows import find_outside, refuse_outside
 from sources.formats.lines import BadRow, OnBad, refuse
 from sources.formats.open import read_region
-from sources.formats.parquet_rows import ArrivedRows
+from sources.formats.parquet.rows import ArrivedRows
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.storage.folder import Folder

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sources.files.whole_files import JudgedFile
-from sources.formats.table_file import statistics
+from sources.formats.parquet.table_file import statistics
 from sources.state.generation import Generation
 from sources.storage.documents import copy_apart
 from sources.storage.folder import Folder

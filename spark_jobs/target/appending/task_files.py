@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sources.formats.table_file import statistics
+from sources.formats.parquet.table_file import statistics
 from sources.storage.folder import Folder
 
 PATH, SIZE, STATISTICS, LEFT = "__path", "__size", "__statistics", "__left"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from sources.common.schema import parse_schema
-from sources.formats.csv import Csv
-from sources.formats.csv_options import CsvOptions
+from sources.formats.csv.options import CsvOptions
+from sources.formats.csv.reader import Csv
 from sources.formats.open import read_region
 from sources.formats.regions import Region
 from sources.storage.settings import S3Settings

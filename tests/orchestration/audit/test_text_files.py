@@ -16,7 +16,7 @@ from sources.common.schema import parse_schema
 from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
-from sources.formats.csv_records import CsvRecords
+from sources.formats.csv.records import CsvRecords
 from sources.formats.open import read_region
 from sources.formats.regions import Region
 from sources.storage.settings import S3Settings

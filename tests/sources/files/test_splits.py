@@ -20,8 +20,8 @@ from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.files.split_table import FileListing, changed_splits
 from sources.files.splits import list_splits
-from sources.formats import parquet
 from sources.formats.event_times import microseconds
+from sources.formats.parquet import footers as parquet
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

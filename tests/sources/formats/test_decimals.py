@@ -19,8 +19,8 @@ import pytest
 from sources.common.schema import parse_schema
 from sources.decoding.json_batches import read_objects
 from sources.formats.base import Format
-from sources.formats.csv import Csv
-from sources.formats.csv_options import CsvOptions
+from sources.formats.csv.options import CsvOptions
+from sources.formats.csv.reader import Csv
 from sources.formats.json_lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open import read_region

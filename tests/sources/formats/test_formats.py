@@ -25,8 +25,8 @@ from sources.errors import InputError
 from sources.formats.avro import Avro
 from sources.formats.base import Format
 from sources.formats.compression import open_decompressed
-from sources.formats.csv import Csv
-from sources.formats.csv_options import CsvOptions
+from sources.formats.csv.options import CsvOptions
+from sources.formats.csv.reader import Csv
 from sources.formats.json_lines import JsonLines
 from sources.formats.open import open_file, read_region
 from sources.formats.orc import Orc

@@ -21,8 +21,8 @@ from sources.errors import InputError
 from sources.files.split_table import FileListing
 from sources.files.splits import list_splits
 from sources.formats.base import Format
-from sources.formats.csv import Csv
-from sources.formats.csv_options import CsvOptions
+from sources.formats.csv.options import CsvOptions
+from sources.formats.csv.reader import Csv
 from sources.formats.json_lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open import read_region

@@ -22,7 +22,7 @@ from sources.files.arrival import in_order_of_arrival
 from sources.files.split_table import SPLITS
 from sources.formats.event_times import EVERY_TIME
 from sources.formats.open import read_region
-from sources.formats.parquet_rows import ArrivedRows
+from sources.formats.parquet.rows import ArrivedRows
 from sources.formats.regions import Region
 from sources.planning.arrival_times import arrival_warnings
 from sources.storage.settings import S3Settings

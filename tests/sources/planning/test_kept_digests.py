@@ -14,7 +14,7 @@ from sources.config.loader import LoadedPipeline, declare, validated
 from sources.config.pipeline import Pipeline
 from sources.decoding.value_formats.registry import VALUE_FORMATS, formats_of_fields
 from sources.errors import StateError
-from sources.formats.csv_options import CsvOptions
+from sources.formats.csv.options import CsvOptions
 from sources.planning.planned_by import PlannedBy, is_planned_by, keep_declaration
 
 # As an early version wrote them. What is declared here never gets other digests: a state would

@@ -16,7 +16,7 @@ from sources.errors import InputError, UnavailableError
 from sources.files.delta_table import list_table
 from sources.files.split_table import changed_splits
 from sources.files.splits import list_splits
-from sources.formats import parquet as parquet_format
+from sources.formats.parquet import footers as parquet_format
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

@@ -17,8 +17,8 @@ from sources.formats.event_times import (
     TimeLimits,
     column_range,
 )
-from sources.formats.parquet_file import parquet_file
-from sources.formats.parquet_footer import footer_of, parse_safely, unreadable
+from sources.formats.parquet.file import parquet_file
+from sources.formats.parquet.footer import footer_of, parse_safely, unreadable
 from sources.storage.stores import Stores
 
 REQUESTS = 64

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sources.errors import InputError
-from sources.formats.parquet_file import parquet_file
+from sources.formats.parquet.file import parquet_file
 from sources.storage.stores import Stores
 
 _TAIL_BYTES = 64 << 10

@@ -12,9 +12,9 @@ import pyarrow.csv as pa_csv
 
 from sources.errors import InputError
 from sources.formats.compression import UNKNOWN_BYTES, StreamedFile
-from sources.formats.csv_options import CsvOptions
-from sources.formats.csv_records import CsvRecords
-from sources.formats.csv_values import (
+from sources.formats.csv.options import CsvOptions
+from sources.formats.csv.records import CsvRecords
+from sources.formats.csv.values import (
     check_infinity,
     converted,
     has_infinity,

@@ -23,9 +23,9 @@ from sources.formats.event_times import (
     table_of_ranges,
 )
 from sources.formats.open import in_file
-from sources.formats.parquet_file import parquet_file
-from sources.formats.parquet_footer import footer_of, parse_safely, unreadable
-from sources.formats.parquet_ranges import (
+from sources.formats.parquet.file import parquet_file
+from sources.formats.parquet.footer import footer_of, parse_safely, unreadable
+from sources.formats.parquet.ranges import (
     REQUESTS,
     THREADS,
     factor_of,

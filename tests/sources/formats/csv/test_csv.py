@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from sources.common.schema import parse_schema
 from sources.errors import InputError
-from sources.formats.csv import Csv
-from sources.formats.csv_options import CsvOptions
+from sources.formats.csv.options import CsvOptions
+from sources.formats.csv.reader import Csv
 from sources.formats.lines import BadRow
 from sources.formats.open import read_region
 from sources.formats.regions import Region

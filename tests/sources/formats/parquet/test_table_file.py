@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import TIMESTAMP, normalize
-from sources.formats.table_file import statistics, why_rewritten
+from sources.formats.parquet.table_file import statistics, why_rewritten
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 ID = pa.schema([("id", pa.int64())])

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pymysql
 
+from sources.config.snapshot import kind_of
 from sources.databases.mariadb.server import connect as connect_mariadb
 from sources.databases.mariadb.server import parse_address
 from sources.errors import UnavailableError
@@ -192,10 +193,10 @@ def connect(dsn: str) -> Any:
     """Return a connection of DB-API 2.0 that commits each statement, unless ``BEGIN`` says else.
 
     Args:
-        dsn: Connection string for libpq, or address ``mariadb://…``; the password is in
-            ``PGPASSWORD`` or ``MYSQL_PWD``.
+        dsn: Connection string for libpq, or address ``mariadb://…`` or ``mysql://…``; the password
+            is in ``PGPASSWORD`` or ``MYSQL_PWD``.
     """
-    if not dsn.startswith("mariadb:"):
+    if kind_of(dsn) == "postgres":
         return psycopg.connect(dsn, autocommit=True)
     connection = connect_mariadb(parse_address(dsn), "shop")
     connection.autocommit(True)
@@ -382,7 +383,7 @@ class Customers(Sessions):
 
 
 def _dialect(dsn: str) -> _Dialect:
-    return _MARIADB if dsn.startswith("mariadb:") else _POSTGRES
+    return _POSTGRES if kind_of(dsn) == "postgres" else _MARIADB
 
 
 def _is_deadlock(error: Exception) -> bool:

@@ -91,7 +91,7 @@ _NEWER = os.environ.get("HYBRID_NEWER_SERVERS") == "1"
 """Whether PostgreSQL and MariaDB are those of the newest suite, so that tests run with them."""
 _SUITE = "sid" if _NEWER else "bookworm"
 
-POSTGRESQL, MARIADB, MYSQL, REDIS, PROMETHEUS, CHROMIUM = SERVERS = (
+POSTGRESQL, MARIADB, MYSQL, REDIS, PROMETHEUS, CHROMIUM, SYSBENCH = SERVERS = (
     Server(
         "PostgreSQL",
         ("postgresql-18" if _NEWER else "postgresql-15",),
@@ -118,6 +118,8 @@ POSTGRESQL, MARIADB, MYSQL, REDIS, PROMETHEUS, CHROMIUM = SERVERS = (
         ("chromium-headless-shell", "fonts-dejavu-core", "libatomic1"),
         ("usr/lib/chromium/chromium-headless-shell",),
     ),
+    # No server, but what puts load on one.
+    Server("sysbench", ("sysbench",), ("usr/bin/sysbench",)),
 )
 
 

@@ -199,7 +199,7 @@ def test_rows_on_their_way_do_not_count(
         looks.append(pause_s)
         if len(looks) == 1:
             DeltaTable(str(tmp_path / "out")).delete("id = 9")
-        execute(f"UPDATE {name} SET v = v + 1 WHERE id = 8")
+        execute(f"UPDATE {name} SET v = v + 7 WHERE id = 8")
 
     kept = compare_ranges(mirror, mirror.require_generation(), lambda: None, wait=arrive)
     assert kept.examples == ['{"id":7} differs in v']

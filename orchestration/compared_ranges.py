@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sources.common.counting import counted
-from sources.common.positions import Part, Record, iso, now_ms
+from sources.common.positions import Part, Record, iso
 from sources.state.generation import Generation
 
 _NAME = "compare.json"
@@ -38,7 +38,7 @@ class KeptCompare(Record):
             anew.
         finished_ms: When the last pass over the whole table ended; None if none has.
         ranges: The latest comparison of each range, in the order in which they were made.
-        postponed: Why the last attempt compared nothing; None if it did.
+        postponed: Why the last attempt did not go on; None if it did.
     """
 
     begun_ms: int
@@ -51,6 +51,11 @@ class KeptCompare(Record):
     def differing(self) -> int:
         """Number of keys that differed at the latest comparison of their range; computed."""
         return sum(each.differing for each in self.ranges)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the whole table was compared once, and the last attempt went on; computed."""
+        return self.finished_ms is not None and self.postponed is None
 
     @property
     def examples(self) -> list[str]:
@@ -66,12 +71,13 @@ class KeptCompare(Record):
         else:
             done = f"The table has not been compared as a whole yet, since {iso(self.begun_ms)}"
         so_far = "" if self.at is None else f"; the present pass is at {self.at}"
-        found = "all are equal"
+        found = f" Of {counted(rows, 'row')} all are equal." if self.ranges else ""
         if self.differing:
-            found = f"{counted(self.differing, 'key differs', 'keys differ')}: "
-            found += "; ".join(self.examples[:3])
-        later = "" if self.postponed is None else f" Postponed: {self.postponed}"
-        return f"{done}{so_far}. Of {counted(rows, 'row')} {found}.{later}"
+            keys = counted(self.differing, "key differs", "keys differ")
+            some = f": {'; '.join(self.examples[:3])}" if self.examples else ""
+            found = f" Of {counted(rows, 'row')} {keys}{some}."
+        later = "" if self.postponed is None else f" Postponed: {self.postponed}."
+        return f"{done}{so_far}.{found}{later}"
 
 
 def read_compare(generation: Generation) -> KeptCompare | None:
@@ -92,24 +98,20 @@ def keep_compare(generation: Generation, kept: KeptCompare) -> None:
     generation.replace(_NAME, kept)
 
 
-def keep_whole(generation: Generation, rows: int, differing: int) -> None:
+def keep_whole(generation: Generation, whole: ComparedRange, begun_ms: int) -> None:
     """Keep a comparison of the whole table, in place of those of its ranges.
+
+    Those that were made meanwhile stay, too: they may know what it has not seen.
 
     Args:
         generation: State of the generation.
-        rows: Rows of the database table.
-        differing: Rows that differ.
+        whole: What it found.
+        begun_ms: When it began, in ms since 1970.
 
     Raises:
-        StateError: The state can't be written.
+        StateError: The state can't be read or written.
     """
-    at_ms = now_ms()
-    whole = ComparedRange(
-        first=None,
-        until=None,
-        at_ms=at_ms,
-        rows=rows,
-        differing=differing,
-        examples=[],
-    )
-    keep_compare(generation, KeptCompare(begun_ms=at_ms, finished_ms=at_ms, ranges=[whole]))
+    before = read_compare(generation)
+    later = [] if before is None else [each for each in before.ranges if each.at_ms >= begun_ms]
+    kept = KeptCompare(begun_ms=begun_ms, finished_ms=whole.at_ms, ranges=[whole, *later])
+    keep_compare(generation, kept)

@@ -156,7 +156,8 @@ def _status(found: Status) -> Table:
         table.caption = f"{before}[yellow]Warning:[/] {escape(note)}"
     if (compared := found.compared) is not None:
         before = f"{table.caption}\n" if table.caption else ""
-        colour = "red" if compared.differing else "green"
+        colour = "green" if compared.is_answered else "yellow"
+        colour = "red" if compared.differing else colour
         table.caption = f"{before}[{colour}]Compared:[/] {escape(compared.text)}"
     for change in found.followed:
         before = f"{table.caption}\n" if table.caption else ""

@@ -200,10 +200,16 @@ def rerun(
 def compare(
     pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
 ) -> None:
-    """Compare a generation's table with the database table that it captures, row by row."""
+    """Compare a generation's table with the database table that it captures, row by row.
+
+    Rows that differ are looked at again until changes on their way to the table have arrived; those
+    that differ then turn `hybrid status` red.
+    """
     with answer(as_json) as show:
         from orchestration.audit.compare_source import compare_with_source
-        from orchestration.compared_ranges import keep_whole
+        from orchestration.audit.compare_whole import keep_compared
+        from orchestration.supervision.live_run import look_at_run
+        from sources.common.positions import now_ms
         from sources.databases.altered_table import withdraw
         from sources.databases.table_watch import observe_anew
         from sources.planning.context import PipelineContext
@@ -213,11 +219,11 @@ def compare(
         context = PipelineContext.find(loaded)
         # Before the rows are read: what is altered after that is found later.
         seen = None if context is None else observe_anew(context.loaded, context.generation)
+        begun_ms = now_ms()
         found = compare_with_source(loaded)
-        is_withdrawn = False
+        is_withdrawn, again = False, None
         if context is not None:
-            differing = max(found.only_in_source, found.only_in_target)
-            keep_whole(context.generation, found.rows, differing)
+            again = keep_compared(context, found, begun_ms, lambda: look_at_run(loaded), tell)
             if seen is not None and found.ok:
                 withdraw(context.generation, seen)
                 is_withdrawn = True
@@ -227,6 +233,7 @@ def compare(
             f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the "
             "target.",
             *found.examples,
+            *([] if again is None else [again]),
             *(["The table was altered, and no row differs: `hybrid resume P`."] * is_withdrawn),
         ]
         show({"generation": about(loaded), **found.to_dict()}, "\n".join(lines))

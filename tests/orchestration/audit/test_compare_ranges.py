@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,21 @@ import pyarrow as pa
 import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
+from typer.testing import CliRunner
 
+from orchestration.audit import compare_range as looks
 from orchestration.audit import compare_ranges as module
+from orchestration.audit.compare_range import LiveRun
 from orchestration.audit.compare_ranges import compare_ranges
-from orchestration.compared_ranges import KeptCompare, keep_whole, read_compare
+from orchestration.audit.compare_source import compare_with_source
+from orchestration.audit.compare_whole import keep_compared
+from orchestration.cli.main import app
+from orchestration.compared_ranges import KeptCompare, read_compare
 from services.mysql_server import MySqlServer
 from services.postgres import LocalPostgres
+from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.planning.context import PipelineContext
 
 pytestmark = pytest.mark.slow
 Execute = Callable[..., None]
@@ -60,7 +68,13 @@ def database(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, str], s
     execute(f"DROP TABLE {name}")
 
 
-def pipeline(folder: Path, database: dict[str, str], table: str, **compare: Any) -> LoadedPipeline:
+def pipeline(
+    folder: Path,
+    database: dict[str, str],
+    table: str,
+    key: Sequence[str] = ("id",),
+    **compare: Any,
+) -> LoadedPipeline:
     include = dict(INCLUDE)
     if "slot" in database:
         include |= {"_lsn": "lsn", "_transaction": "transaction"}
@@ -90,7 +104,7 @@ def pipeline(folder: Path, database: dict[str, str], table: str, **compare: Any)
         "sink": {
             "path": "out",
             "mode": "merge",
-            "key": ["id"],
+            "key": [*key],
             "sequence": "_position",
             "deleted": "_deleted",
         },
@@ -108,7 +122,7 @@ def mirror(
     monkeypatch: pytest.MonkeyPatch,
 ) -> LoadedPipeline:
     """A pipeline whose target equals the table, and which compares 1,000 rows at a time."""
-    monkeypatch.setattr(module, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(looks, "PAUSES_S", (0.0, 0.0))
     monkeypatch.setattr(module, "RANGE_ROWS", 1_000)
     rows = {
         "id": pa.array(range(ROWS), pa.int32()),
@@ -122,8 +136,19 @@ def mirror(
     return loaded
 
 
+def keyed(
+    folder: Path, database: dict[str, str], table: str, key: Sequence[str], rows: pa.Table
+) -> LoadedPipeline:
+    """Return a pipeline with another key, whose target has these rows."""
+    folder.mkdir()
+    write_deltalake(str(folder / "out"), rows)
+    loaded = pipeline(folder, database, table, key, rows_per_second=1_000_000)
+    loaded.open_generation(create=True)
+    return loaded
+
+
 def go_on(loaded: LoadedPipeline, reason: str | None = None) -> KeptCompare:
-    return compare_ranges(loaded, loaded.require_generation(), lambda: reason)
+    return compare_ranges(loaded, loaded.require_generation(), lambda: LiveRun(reason))
 
 
 def test_what_differs_is_named_until_its_range_is_equal_again(
@@ -201,17 +226,216 @@ def test_rows_on_their_way_do_not_count(
             DeltaTable(str(tmp_path / "out")).delete("id = 9")
         execute(f"UPDATE {name} SET v = v + 7 WHERE id = 8")
 
-    kept = compare_ranges(mirror, mirror.require_generation(), lambda: None, wait=arrive)
+    kept = compare_ranges(mirror, mirror.require_generation(), LiveRun, wait=arrive)
     assert kept.examples == ['{"id":7} differs in v']
     assert looks[:2] == [0.0, 0.0]
 
 
-def test_a_whole_comparison_replaces_what_is_known_of_ranges(mirror: LoadedPipeline) -> None:
+def test_a_look_at_the_whole_table_is_kept_once_it_is_judged(
+    mirror: LoadedPipeline,
+    database: tuple[dict[str, str], str, Execute],
+    tmp_path: Path,
+) -> None:
+    _, table, execute = database
     generation = mirror.require_generation()
     go_on(mirror)
-    keep_whole(generation, 5_000, 2)
-    kept = read_compare(generation)
+    name = table.partition(".")[2]
+    execute(f"DELETE FROM {name} WHERE id IN (4, 5)")
+
+    def compare(why_not: str | None) -> tuple[str | None, KeptCompare | None]:
+        begun_ms = now_ms()
+        found = compare_with_source(mirror)
+        context = PipelineContext(mirror, generation)
+
+        def arrive(_: float) -> None:
+            DeltaTable(str(tmp_path / "out")).delete("id = 5")
+
+        said = keep_compared(context, found, begun_ms, lambda: LiveRun(why_not), wait=arrive)
+        return said, read_compare(generation)
+
+    # Nobody can say which of these rows are on their way: the answer stays as it was.
+    said, kept = compare("the live run is paused")
     assert kept is not None
-    assert (kept.differing, len(kept.ranges)) == (2, 1)
+    assert "not judged: the live run is paused" in str(said)
+    assert (kept.differing, len(kept.ranges)) == (0, 5)
+
+    said, kept = compare(None)
+    assert kept is not None
+    assert said == "1 key differs after further looks."
+    assert kept.text.endswith('Of 4,998 rows 1 key differs: {"id":4} is only in the target.')
+    assert len(kept.ranges) == 1
     # The next pass covers it.
+    DeltaTable(str(tmp_path / "out")).delete("id = 4")
     assert go_on(mirror).differing == 0
+
+    execute(f"INSERT INTO {name} VALUES (4, 1, 'w4')")
+    assert go_on(mirror).differing == 1
+    execute(f"DELETE FROM {name} WHERE id = 4")
+    said, kept = compare(None)
+    assert said is None
+    assert kept is not None
+    assert kept.differing == 0
+
+
+def test_the_command_does_not_turn_the_status_red_by_rows_that_nobody_can_judge(
+    mirror: LoadedPipeline, database: tuple[dict[str, str], str, Execute]
+) -> None:
+    _, table, execute = database
+    execute(f"DELETE FROM {table.partition('.')[2]} WHERE id = 4")
+
+    def command() -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["compare", str(mirror.path)])
+        return done.exit_code, " ".join(done.output.split())
+
+    status, text = command()
+    assert (status, "not judged: the live run was not requested" in text) == (1, True), text
+    assert read_compare(mirror.require_generation()) is None
+    DeltaTable(mirror.target.url).delete("id = 4")
+    assert command()[0] == 0
+    kept = read_compare(mirror.require_generation())
+    assert kept is not None
+    assert kept.text.endswith("Of 4,999 rows all are equal.")
+
+
+def test_rows_that_wait_for_the_next_micro_batch_are_not_judged_before_it(
+    mirror: LoadedPipeline,
+    database: tuple[dict[str, str], str, Execute],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, table, execute = database
+    name = table.partition(".")[2]
+    generation = mirror.require_generation()
+    waits: list[float] = []
+    # What the looks at the run answer: the micro-batch under way is not the one with the change.
+    busy = LiveRun(batch_id=7, has_all=False, pace_s=300)
+    runs = iter([busy, busy, busy, busy._replace(batch_id=8), busy._replace(batch_id=9)])
+
+    def arrive(pause_s: float) -> None:
+        waits.append(pause_s)
+        if waits.count(300) == 3:
+            DeltaTable(str(tmp_path / "out")).delete("id = 9")
+
+    execute(f"DELETE FROM {name} WHERE id = 9", f"UPDATE {name} SET v = 1 WHERE id = 7")
+    monkeypatch.setattr(module, "RANGE_ROWS", 10_000)
+    kept = compare_ranges(mirror, generation, lambda: next(runs), wait=arrive)
+    assert (kept.examples, waits) == (['{"id":7} differs in v'], [0, 300, 300, 300])
+
+    # Input that waits for longer than the looks take may be what is missing.
+    late = LiveRun(waiting_s=1e9)
+    kept = compare_ranges(mirror, generation, lambda: late, wait=lambda _: None)
+    assert "has not committed what waited" in str(kept.postponed)
+    assert kept.examples == ['{"id":7} differs in v']
+    runs = iter([busy, busy, LiveRun("the live run is starting")])
+    kept = compare_ranges(mirror, generation, lambda: next(runs), wait=lambda _: None)
+    assert kept.postponed == "the live run is starting"
+
+
+def test_no_number_of_rows_on_their_way_hides_one_that_differs(
+    mirror: LoadedPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RANGE_ROWS", 10_000)
+    target, rows = str(tmp_path / "out"), DeltaTable(str(tmp_path / "out")).to_pyarrow_table()
+    more = {
+        "id": pa.array(range(10_000, 22_000), pa.int32()),
+        "v": pa.array([Decimal(0)] * 12_000, pa.decimal128(9, 2)),
+        "w": [""] * 12_000,
+    }
+    write_deltalake(target, pa.concat_tables([rows, pa.table(more)]), mode="overwrite")
+    DeltaTable(target).delete("id = 4999")
+
+    def arrive(_: float) -> None:
+        DeltaTable(target).delete("id > 20000")
+
+    # 12,001 keys differ at first, and the text of 4999 sorts behind all others.
+    generation = mirror.require_generation()
+    kept = compare_ranges(mirror, generation, LiveRun, wait=arrive)
+    assert kept.differing == 10_002
+    arrive(0)
+    DeltaTable(target).delete("id >= 10000")
+    assert go_on(mirror).examples == ['{"id":4999} is only in the database']
+
+
+def test_many_rows_with_the_same_first_part_of_a_key_are_one_range(
+    mirror: LoadedPipeline,
+    database: tuple[dict[str, str], str, Execute],
+    tmp_path: Path,
+) -> None:
+    options, table, execute = database
+    name = table.partition(".")[2]
+    # 3,000 rows of one tenant, and ranges of 1,000.
+    execute(
+        f"DROP TABLE {name}",
+        f"CREATE TABLE {name} (id int, v decimal(9,2), w varchar(20), PRIMARY KEY (id, w))",
+        f"INSERT INTO {name} VALUES "
+        + ", ".join(f"({each if each < 1000 else 1000}, 1, 'w{each}')" for each in range(4_000)),
+        f"INSERT INTO {name} VALUES (2000, 1, 'w')",
+    )
+    rows = {
+        "id": pa.array([min(each, 1_000) for each in range(4_000)] + [2_000], pa.int32()),
+        "v": pa.array([Decimal(1)] * 4_001, pa.decimal128(9, 2)),
+        "w": [f"w{each}" for each in range(4_000)] + ["w"],
+    }
+    loaded = keyed(tmp_path / "keyed", options, table, ["id", "w"], pa.table(rows))
+    execute(f"UPDATE {name} SET v = 2 WHERE w = 'w3999'", f"DELETE FROM {name} WHERE w = 'w'")
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        assert len(said) <= 3, said
+
+    kept = compare_ranges(loaded, loaded.require_generation(), LiveRun, say)
+    assert [(each.first, each.rows) for each in kept.ranges] == [(None, 1_000), ("1000", 3_000)]
+    assert kept.examples == [
+        '{"id":1000,"w":"w3999"} differs in v',
+        '{"id":2000,"w":"w"} is only in the target',
+    ]
+
+
+def test_rows_are_compared_though_the_transform_gives_the_key_another_name(
+    mirror: LoadedPipeline,
+    database: tuple[dict[str, str], str, Execute],
+    tmp_path: Path,
+) -> None:
+    options, table, execute = database
+    target = DeltaTable(str(tmp_path / "out")).to_pyarrow_table().rename_columns(["k", "v", "w"])
+    loaded = keyed(tmp_path / "keyed", options, table, ["k"], target)
+    assert go_on(loaded).text.endswith("Of 5,000 rows all are equal.")
+    execute(f"UPDATE {table.partition('.')[2]} SET w = 'secret' WHERE id = 7")
+    kept = go_on(loaded)
+    assert kept.examples == ["a row is only in the database", "a row is only in the target"]
+    assert kept.differing == 2
+
+
+def test_two_comparisons_at_the_same_time_do_not_undo_each_other(
+    mirror: LoadedPipeline,
+    database: tuple[dict[str, str], str, Execute],
+    tmp_path: Path,
+) -> None:
+    options, table, execute = database
+    generation = mirror.require_generation()
+    slow = pipeline(tmp_path, options, table, within="0 s")
+    execute(f"UPDATE {table.partition('.')[2]} SET v = 1 WHERE id = 10")
+    context = PipelineContext(mirror, generation)
+
+    def meanwhile(_: float) -> None:
+        begun_ms = now_ms()
+        found = compare_with_source(mirror)
+        keep_compared(context, found, begun_ms, LiveRun, wait=lambda _: None)
+
+    # What is begun anew by somebody else is not taken back to where this one was.
+    kept = compare_ranges(slow, generation, LiveRun, wait=meanwhile)
+    assert (kept.at, kept.differing, len(kept.ranges)) == (None, 1, 1)
+    assert kept == read_compare(generation)
+    # What a range has found after the whole table was read stays.
+    begun_ms = now_ms()
+    found = compare_with_source(mirror)
+    execute(f"UPDATE {table.partition('.')[2]} SET v = 2.5 WHERE id = 10")
+    equal = compare_with_source(mirror)
+    assert (found.ok, equal.ok) == (False, True)
+    execute(f"UPDATE {table.partition('.')[2]} SET v = 1 WHERE id = 10")
+    go_on(slow)
+    keep_compared(context, equal, begun_ms, LiveRun)
+    kept_later = read_compare(generation)
+    assert kept_later is not None
+    assert kept_later.examples == ['{"id":10} differs in v']

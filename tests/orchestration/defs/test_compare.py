@@ -81,9 +81,42 @@ def test_a_difference_keeps_check_and_status_red_though_the_run_can_not_be_judge
     assert not result.passed
     assert '1 key differs: {"id":3} differs in v' in str(result.description)
     assert "Postponed: the live run was not requested" in str(result.description)
+    assert result.severity == dg.AssetCheckSeverity.ERROR
     seen = status(loaded)
     assert seen.compared is not None
     assert not seen.healthy
+
+
+def test_an_answer_that_is_old_or_not_there_warns(tmp_path: Path) -> None:
+    loaded = captured(tmp_path, compare={"cron": "0 2 * * *"})
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    [check] = compare_checks(loaded)
+
+    def warns_that() -> str:
+        result = check()
+        assert isinstance(result, dg.AssetCheckResult)
+        assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
+        return str(result.description)
+
+    never = warns_that()
+    assert "has not been compared as a whole yet" in never
+    assert "all are equal" not in never
+    equal = ComparedRange(first=None, until=None, at_ms=1, rows=9, differing=0, examples=[])
+    kept = KeptCompare(begun_ms=1, finished_ms=1, ranges=[equal])
+    keep_compare(generation, kept)
+    assert kept.is_answered
+    old = warns_that()
+    assert "last compared with the database at 1970-01-01" in old
+    assert "Postponed: the live run was not requested." in old
+    # One that goes on, and has not reached the end of the table, says nothing of the rest.
+    assert not KeptCompare(begun_ms=1, at="7", ranges=[equal]).is_answered
+
+
+def test_a_difference_without_examples_is_a_whole_sentence() -> None:
+    found = ComparedRange(first=None, until=None, at_ms=1, rows=9, differing=3, examples=[])
+    kept = KeptCompare(begun_ms=1, finished_ms=1, ranges=[found])
+    assert kept.text.endswith("Of 9 rows 3 keys differ.")
 
 
 def test_only_a_captured_table_can_be_compared(tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""What a comparison with the database has to know of the live run that writes the target."""
+
+from __future__ import annotations
+
+from orchestration.audit.compare_range import LiveRun
+from orchestration.supervision.status import Status, status
+from sources.config.loader import LoadedPipeline
+
+
+def look_at_run(loaded: LoadedPipeline) -> LiveRun:
+    """Look at the live run of a generation: whether rows that differ can be judged now.
+
+    Args:
+        loaded: The pipeline, with the generation whose target is compared.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    return live_run(status(loaded))
+
+
+def live_run(found: Status) -> LiveRun:
+    """Return what a status says of the live run; a pure function."""
+    live = found.live
+    if live is None:
+        return LiveRun("the live run was not requested")
+    if live.health != "healthy":
+        return LiveRun(f"the live run is {live.health}")
+    slot = next((each for each in live.findings if each.name == "slot"), None)
+    if slot is not None and not slot.passed:
+        # A connector that was just stopped leaves a run healthy for a while.
+        return LiveRun(slot.text.rstrip("."))
+    source = found.sources[-1]
+    waiting_s = max(live.numbers.get("waiting_s", 0.0), (slot and slot.value) or 0.0)
+    return LiveRun(
+        batch_id=None if source.heartbeat is None else source.heartbeat.batch_id,
+        has_all=source.lag == 0,
+        waiting_s=waiting_s,
+        pace_s=0.0 if source.heartbeat is None else source.heartbeat.pace_ms / 1000,
+    )

@@ -20,12 +20,14 @@ class PostgresColumn(_Definition):
         type: Its type with parameters, such as ``numeric(12,4)``.
         changed_by: Transaction that wrote its entry in the catalog, an id of 32 bits.
         labels: Labels of an enumeration, by their ids in the catalog; empty for other types.
+        has_default: Whether a row that says nothing of it gets a value.
     """
 
     number: int
     type: str
     changed_by: str
     labels: dict[str, str] = {}
+    has_default: bool = False
 
 
 class PostgresFile(_Definition):
@@ -38,6 +40,7 @@ class PostgresFile(_Definition):
         attached_by: Transaction that made it a partition; empty for the table itself.
         attached_at: Number of the command in this transaction.
         is_empty: Whether no row was written to it since it got this number.
+        created_by: Transaction that created the table or partition; empty if that is not known.
     """
 
     name: str
@@ -46,6 +49,7 @@ class PostgresFile(_Definition):
     attached_by: str = ""
     attached_at: int = 0
     is_empty: bool = False
+    created_by: str = ""
 
 
 class PostgresDefinition(_Definition):

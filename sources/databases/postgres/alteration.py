@@ -15,9 +15,11 @@ from sources.databases.postgres.definition import Rows
 _NUMBER = re.compile(r"numeric\((\d+),(-?\d+)\)")
 _LENGTH = re.compile(r"(character varying|bit varying|timestamp|time|interval)\((\d+)\)(.*)")
 _INTEGERS = ("smallint", "integer", "bigint")
+_TEXTS = ("character varying", "text")
 _WIDER = {
     ("real", "double precision"),
     ("character varying", "text"),
+    ("text", "character varying"),
     ("json", "text"),
     ("uuid", "text"),
 }
@@ -57,11 +59,9 @@ def find_alteration(
         old, new = before.columns[name], now.columns[present]
         if (found := _column(present, old, new)) is not None:
             return found
-        needs_none = new.type == old.type or (
-            _is_relabelled(old.type, new.type) and not _rewrites(before, now, new.changed_by)
-        )
-        is_changed = new.changed_by != old.changed_by
-        if needs_none and is_changed and any(rows.has_of(id_, new.changed_by) for id_ in moved):
+        by = new.changed_by
+        is_expected = by == old.changed_by or _rewrites(before, now, by)
+        if not is_expected and any(rows.has_rewritten(id_, by) for id_ in moved):
             return (
                 f"was rewritten by a statement on column `{present}`, as ALTER COLUMN … TYPE … "
                 "USING does: the rows that were there may have other values"
@@ -69,7 +69,7 @@ def find_alteration(
     writers = {each.changed_by for each in now.columns.values()}
     for id_ in sorted(moved):
         writer = now.files[id_].written_by
-        if writer not in writers and rows.has_of(id_, writer):
+        if writer not in writers and rows.has_rewritten(id_, writer):
             return "was rewritten, as SET LOGGED does: changes while it was UNLOGGED are in no log"
     return _partitions(before, now, moved, rows)
 
@@ -80,7 +80,8 @@ def _column(name: str, old: PostgresColumn, new: PostgresColumn) -> str | None:
         return f"has another column named `{name}`: it was dropped and added, or renamed"
     gone = [label for id_, label in old.labels.items() if new.labels.get(id_) != label]
     is_same = new.type == old.type or (old.labels and old.labels.keys() <= new.labels.keys())
-    if not is_same and not keeps_values(old.type, new.type):
+    is_text = old.labels and not old.type.endswith("[]") and new.type in _TEXTS
+    if not is_same and not is_text and not keeps_values(old.type, new.type):
         return (
             f"has column `{name}` of type {new.type} now, which was {old.type}: the rows that were "
             "there may have other values"
@@ -93,24 +94,27 @@ def _column(name: str, old: PostgresColumn, new: PostgresColumn) -> str | None:
     return None
 
 
-def _is_relabelled(old: str, new: str) -> bool:
+def _is_relabelled(old: PostgresColumn, new: PostgresColumn) -> bool:
     """Return whether PostgreSQL takes the values of a type for those of a wider one as they are.
 
     It then rewrites no row: https://www.postgresql.org/docs/current/sql-altertable.html (notes).
     """
-    if _LENGTH.fullmatch(old) is not None or (old, new) == ("character varying", "text"):
+    if _LENGTH.fullmatch(old.type) is not None or {old.type, new.type} == {*_TEXTS}:
         return True
-    number, wider = _NUMBER.fullmatch(old), _NUMBER.fullmatch(new)
-    return number is not None and (new == "numeric" or (wider and wider[2]) == number[2])
+    number, wider = _NUMBER.fullmatch(old.type), _NUMBER.fullmatch(new.type)
+    return number is not None and (new.type == "numeric" or (wider and wider[2]) == number[2])
 
 
 def _rewrites(before: PostgresDefinition, now: PostgresDefinition, transaction: str) -> bool:
     """Return whether a transaction changed a column so that rows have to be rewritten."""
-    for name, column in now.columns.items():
+    numbers = {column.number: column for column in before.columns.values()}
+    for column in now.columns.values():
         if column.changed_by != transaction:
             continue
-        old = before.columns.get(name)
-        if old is None or (old.type != column.type and not _is_relabelled(old.type, column.type)):
+        old = numbers.get(column.number)
+        if old is None and column.has_default:
+            return True
+        if old is not None and old.type != column.type and not _is_relabelled(old, column):
             return True
     return False
 
@@ -123,17 +127,22 @@ def _partitions(
     for id_, file in old.items():
         if id_ not in new:
             return f"has lost partition {file.name}, which was dropped or detached"
-        if new[id_].attached_by != file.attached_by:
+        # After pg_upgrade each entry of the catalog is of another transaction.
+        is_same_catalog = file.created_by in ("", new[id_].created_by)
+        if new[id_].attached_by != file.attached_by and is_same_catalog:
             return f"has partition {file.name} that was detached and attached again"
     for id_ in sorted(new.keys() - old.keys()):
-        if rows.has_older(id_, new[id_].attached_by, new[id_].attached_at):
+        by, command, created_by = new[id_].attached_by, new[id_].attached_at, new[id_].created_by
+        # Nobody else saw what one transaction created and attached; those inserted afterwards that
+        # have an older id.
+        if rows.has_earlier(id_, by, command) or (created_by != by and rows.has_older(id_, by)):
             return f"has got partition {new[id_].name} with rows that were there before"
     writers = {new[id_].written_by for id_ in moved}
     is_whole = len(old) > 1 and moved == old.keys() and len(writers) == 1
     # A TRUNCATE of the whole table is a change.
     if before.oid not in old and not is_whole:
         for id_ in sorted(moved):
-            if not old[id_].is_empty and not rows.has_older(id_, before.horizon):
+            if not old[id_].is_empty and not rows.has_older_than_file(id_, before.horizon):
                 return f"has partition {new[id_].name} that was truncated by itself"
     return None
 

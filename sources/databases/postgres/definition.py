@@ -18,7 +18,8 @@ _TABLE = (
 _COLUMNS = (
     "SELECT a.attname::text, a.attnum::int, format_type(a.atttypid, a.atttypmod), a.xmin::text, "
     "ARRAY(SELECT ARRAY[e.oid::text, e.enumlabel::text] FROM pg_enum e "
-    "WHERE e.enumtypid IN (t.oid, t.typelem, t.typbasetype)) "
+    "WHERE e.enumtypid IN (t.oid, t.typelem, t.typbasetype)), "
+    "a.atthasdef OR a.attidentity <> '' "
     "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
     "WHERE a.attrelid = %s::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
 )
@@ -27,19 +28,29 @@ _KEY = (
     "pg_attribute a WHERE i.indrelid = %s::oid AND i.indisprimary "
     "AND a.attrelid = i.indrelid AND a.attnum = k.number ORDER BY k.place"
 )
+# Nothing writes the entry of a system column again, so it has the transaction of the CREATE TABLE.
 _FILES = (
     "WITH RECURSIVE tree(id, attached, command) AS (SELECT %s::oid, '', 0 UNION ALL "
     "SELECT i.inhrelid, i.xmin::text, i.cmin::text::int "
     "FROM pg_inherits i JOIN tree ON i.inhparent = tree.id) "
     "SELECT c.oid::text, n.nspname || '.' || c.relname, c.relfilenode::text, c.xmin::text, "
-    "tree.attached, tree.command, pg_relation_size(c.oid) = 0 "
+    "tree.attached, tree.command, pg_relation_size(c.oid) = 0, coalesce(a.xmin::text, '') "
     "FROM tree JOIN pg_class c ON c.oid = tree.id "
-    "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind <> 'p'"
+    "JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'ctid' AND a.attnum < 0 "
+    "WHERE c.relkind <> 'p'"
+)
+# Entries of a table and of its indexes: whatever gives it another file does so to the indexes, too.
+_ENTRIES = (
+    "SELECT xmin AS x, cmin::text::bigint AS c FROM pg_class WHERE oid = {oid}::oid "
+    "OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = {oid}::oid)"
 )
 # Transactions have ids of 32 bits where rows carry them.
 _WRAP = 1 << 32
 # Rows that are looked at for one that was not rewritten: the first ones are the oldest.
 _ROWS = 100_000
+# A row that an update locked, or began to replace, has the command of that.
+_IS_OF = "x::text = {transaction} AND ended = '0'"
 
 
 def read_definition(connection: psycopg.Connection[Any], table: str) -> PostgresDefinition | None:
@@ -62,9 +73,15 @@ def read_definition(connection: psycopg.Connection[Any], table: str) -> Postgres
     oid, identity, horizon = row
     columns = {
         name: PostgresColumn(
-            number=number, type=kind, changed_by=changed_by, labels=dict(labels or [])
+            number=number,
+            type=kind,
+            changed_by=changed_by,
+            labels=dict(labels or []),
+            has_default=has_default,
         )
-        for name, number, kind, changed_by, labels in connection.execute(_COLUMNS, [oid])
+        for name, number, kind, changed_by, labels, has_default in connection.execute(
+            _COLUMNS, [oid]
+        )
     }
     files = {
         file: PostgresFile(
@@ -74,10 +91,18 @@ def read_definition(connection: psycopg.Connection[Any], table: str) -> Postgres
             attached_by=attached_by,
             attached_at=attached_at,
             is_empty=is_empty,
+            created_by=created_by,
         )
-        for file, name, node, written_by, attached_by, attached_at, is_empty in connection.execute(
-            _FILES, [oid]
-        )
+        for (
+            file,
+            name,
+            node,
+            written_by,
+            attached_by,
+            attached_at,
+            is_empty,
+            created_by,
+        ) in connection.execute(_FILES, [oid])
     }
     return PostgresDefinition(
         oid=oid,
@@ -90,16 +115,30 @@ def read_definition(connection: psycopg.Connection[Any], table: str) -> Postgres
 
 
 class Rows(Protocol):
-    """Questions about the rows of a table or partition, by its id in the catalog."""
+    """Questions about the rows of a table or partition, by its id in the catalog.
 
-    def has_older(self, oid: str, transaction: str, command: int = 0) -> bool:
-        """Return whether a row was written before a command of a transaction of an id of 32 bits.
+    Transactions are ids of 32 bits.
+    """
 
-        By default before the whole transaction.
+    def has_older(self, oid: str, transaction: str) -> bool:
+        """Return whether a row was written before a transaction."""
+
+    def has_earlier(self, oid: str, transaction: str, command: int) -> bool:
+        """Return whether a row was written by a transaction before a command of it."""
+
+    def has_rewritten(self, oid: str, transaction: str) -> bool:
+        """Return whether a transaction wrote a row before it put the file in place.
+
+        So ALTER TABLE does as it rewrites rows; what is inserted after a TRUNCATE comes later.
         """
 
-    def has_of(self, oid: str, transaction: str) -> bool:
-        """Return whether a row was written by a transaction of an id of 32 bits."""
+    def has_older_than_file(self, oid: str, horizon: str) -> bool:
+        """Return whether a row was written before the file was put in place.
+
+        Args:
+            oid: The table, which has got another file.
+            horizon: All transactions before this one had ended while it had the older file.
+        """
 
 
 class RowsOf:
@@ -114,18 +153,33 @@ class RowsOf:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
 
-    def has_older(self, oid: str, transaction: str, command: int = 0) -> bool:
-        """Return whether a row was written before a command of a transaction."""
+    def has_older(self, oid: str, transaction: str) -> bool:
+        """Return whether a row was written before a transaction."""
+        return self._has(oid, "age(x) > age({transaction}::text::xid)", transaction=transaction)
+
+    def has_earlier(self, oid: str, transaction: str, command: int) -> bool:
+        """Return whether a row was written by a transaction before a command of it."""
+        condition = f"{_IS_OF} AND c < {{command}}::bigint"
+        return self._has(oid, condition, transaction=transaction, command=command)
+
+    def has_rewritten(self, oid: str, transaction: str) -> bool:
+        """Return whether a transaction wrote a row before it put the file in place."""
+        # Without an entry the file was put in place again since, such as by VACUUM FULL.
         condition = (
-            "age(x) > age({0}::text::xid) OR (x::text = {0} AND c::text::bigint < {1}::bigint)"
+            f"{_IS_OF} AND c <= coalesce((SELECT min(e.c) FROM ({_ENTRIES}) AS e "
+            "WHERE e.x::text = {transaction}), c)"
         )
-        return self._has(oid, condition, transaction, command)
+        return self._has(oid, condition, transaction=transaction)
 
-    def has_of(self, oid: str, transaction: str) -> bool:
-        """Return whether a row was written by a transaction."""
-        return self._has(oid, "x::text = {0}", transaction)
+    def has_older_than_file(self, oid: str, horizon: str) -> bool:
+        """Return whether a row was written before the file was put in place."""
+        condition = (
+            f"age(x) > (SELECT max(age(e.x)) FROM ({_ENTRIES}) AS e "
+            "WHERE age(e.x) <= age({horizon}::text::xid))"
+        )
+        return self._has(oid, condition, horizon=horizon)
 
-    def _has(self, oid: str, condition: str, *values: object) -> bool:
+    def _has(self, oid: str, condition: str, **values: object) -> bool:
         from psycopg import sql  # noqa: PLC0415 - the package may be missing
 
         named = self._connection.execute(
@@ -136,12 +190,14 @@ class RowsOf:
         if named is None:
             return False
         query = sql.SQL(
-            "SELECT EXISTS (SELECT FROM (SELECT xmin AS x, cmin AS c FROM ONLY {} LIMIT {}) AS t "
-            "WHERE {})"
+            "SELECT EXISTS (SELECT FROM (SELECT xmin AS x, cmin::text::bigint AS c, "
+            "xmax::text AS ended FROM ONLY {} LIMIT {}) AS t WHERE {})"
         ).format(
             sql.Identifier(*named),
             sql.Literal(_ROWS),
-            sql.SQL(condition).format(*map(sql.Literal, values)),
+            sql.SQL(condition).format(
+                oid=sql.Literal(oid), **{name: sql.Literal(each) for name, each in values.items()}
+            ),
         )
         row = self._connection.execute(query).fetchone()
         return row is not None and bool(row[0])

@@ -103,6 +103,7 @@ class TableWatch(Record):
             was read, and for PostgreSQL.
         statements: Up to where the topic of statements is read.
         required: Columns that became NOT NULL, while the target has nulls in them.
+        prefix: Prefix of the connector's topics, as the connector told; None if it never did.
         unknown: Why the last look saw nothing; None if it did.
         altered: What was done to the table that no change reports; stays once it was found.
     """
@@ -112,6 +113,7 @@ class TableWatch(Record):
     stated: TableDefinition | None = None
     statements: Offsets = Field(default_factory=dict)
     required: list[RequiredColumn] = Field(default_factory=list)
+    prefix: str | None = None
     unknown: str | None = None
     altered: AlteredTable | None = None
 

@@ -5,7 +5,6 @@ https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from sources.common.schema import parse_type
 from sources.config.kafka_source import KafkaSource
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.kafka_connect import get, read_config
+from sources.databases.name_patterns import is_listed
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.errors import InputError
 
@@ -71,11 +71,13 @@ def find_misset(
         columns: Its columns, and their Spark SQL types.
         has_binlog: Whether it is a table of MariaDB or MySQL.
         only_written: Whether settings that are not in the configuration pass, whatever their
-            default is: a run that began with them goes on.
+            default is: a run that began with them goes on. Rows that are left out by
+            declaration stop a run that is live, by a look at its table.
     """
     written = {name: str(value) for name, value in config.items() if value is not None}
     kinds = [parse_type(kind) for kind in columns.values()]
     found = [
+        *(() if only_written else left_out(written)),
         *_losing(written, table),
         *(_of_binlog(written, kinds) if has_binlog else ()),
         *_changing(written, table, columns),
@@ -141,15 +143,27 @@ def settings_problem(options: SnapshotOptions, topic: KafkaSource | None) -> str
     )
 
 
+def left_out(config: Mapping[str, str]) -> Iterator[Misset]:
+    """Yield the setting by which a connector leaves out inserts, updates or deletes, if it does.
+
+    Args:
+        config: The connector's configuration.
+    """
+    value = config.get("skipped.operations", "t")
+    if _operations(value) & {"c", "u", "d"}:
+        yield Misset("skipped.operations", value, "such changes are left out", "none")
+
+
+def _operations(value: str) -> set[str]:
+    return {each.strip().lower() for each in value.split(",")}
+
+
 def _losing(config: Mapping[str, str], table: DeclaredTable) -> Iterator[Misset]:
     for name in _ON_FAILURE:
         if (value := config.get(name, "fail")).lower() != "fail":
             yield Misset(name, value, "changes that it can't read are left out", "fail")
     value = config.get("skipped.operations", "t")
-    skipped = {each.strip().lower() for each in value.split(",")}
-    if skipped & {"c", "u", "d"}:
-        yield Misset("skipped.operations", value, "such changes are left out", "none")
-    elif "t" in skipped and table.follows_truncates:
+    if "t" in _operations(value) and table.follows_truncates:
         why = "a TRUNCATE is not reported, so `on_truncate: follow` can't follow it"
         yield Misset("skipped.operations", value, why, "none")
     if config.get("gtid.source.filter.dml.events", "true").lower() == "true":
@@ -192,9 +206,8 @@ def _changing(
     for name, value in config.items():
         if not name.startswith(_MASKS):
             continue
-        patterns = [each.strip() for each in value.split(",")]
         for column in columns:
-            if any(_matches(each, f"{table.table}.{column}") for each in patterns):
+            if is_listed(f"{table.table}.{column}", value):
                 why = f"column `{column}` has other values than in the database"
                 yield Misset(name, value, why, "")
                 break
@@ -202,11 +215,3 @@ def _changing(
 
 def _text_form(mode: str) -> str:
     return "base64" if mode.lower() == "bytes" else mode.lower()
-
-
-def _matches(pattern: str, name: str) -> bool:
-    try:
-        return re.fullmatch(pattern, name, re.IGNORECASE) is not None
-    except re.error:
-        # Java's patterns are others in places; the connector has accepted it.
-        return False

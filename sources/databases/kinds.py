@@ -177,7 +177,7 @@ def look_at_table(
         return mariadb.look_at_table(table, topic, names, before, snapshot)
     from sources.databases.postgres import table_look as postgres  # noqa: PLC0415
 
-    return postgres.look_at_table(table, names, before)
+    return postgres.look_at_table(table, topic, names, before)
 
 
 def server_of(table: CapturedTable) -> str:

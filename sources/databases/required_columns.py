@@ -26,7 +26,7 @@ def judge_required(loaded: LoadedPipeline, seen: TableWatch) -> TableWatch:
 
     Raises:
         StateError: The state is damaged.
-        Exception: The target can't be read: delta-rs has no type of its own.
+        DeltaError, OSError: The target can't be read.
     """
     if not seen.required or seen.altered is not None:
         return seen

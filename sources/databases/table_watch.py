@@ -7,6 +7,8 @@ table is altered back.
 
 from __future__ import annotations
 
+from deltalake.exceptions import DeltaError
+
 from sources.common.positions import EndPosition, now_ms
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
@@ -66,7 +68,7 @@ def _look(
         table = CapturedTable.of(loaded, source, topic)
         seen = look_at_table(table, topic, names, before, end.snapshot)
         return judge_required(loaded, seen)
-    except HybridError as error:
+    except (HybridError, DeltaError, OSError) as error:
         return before.model_copy(update={"unknown": str(error)})
 
 

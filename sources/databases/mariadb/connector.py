@@ -5,13 +5,11 @@ https://kafka.apache.org/documentation/#connect_rest (``/offsets`` since version
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from sources.common.optional import needs_extra
-from sources.config.kafka_source import KafkaSource
 from sources.databases.captured_table import CapturedTable
 from sources.databases.kafka_connect import get, read_config, read_state, said
 from sources.databases.mariadb.gtid import Gtid, parse_gtids
@@ -129,55 +127,6 @@ def ask_connector(url: str) -> ReadUpTo | str:
         )
     except (KeyError, TypeError, ValueError, IndexError):
         return _NOT_A_CONNECTOR
-
-
-def capture_of(table: CapturedTable, topic: KafkaSource) -> tuple[str | None, str | None]:
-    """Return the prefix of a connector's topics, and why it no longer captures a table.
-
-    Without a declared connector the prefix is told by the name of the topic of changes.
-
-    Args:
-        table: The table; its options may name the connector.
-        topic: The topic of its changes.
-
-    Returns:
-        The prefix, None if it is not known; and a predicate of the table, None if it is captured,
-        or that is not known.
-    """
-    ending, url = f".{table.name}", table.options.connector
-    named = topic.topic if isinstance(topic.topic, str) else ""
-    prefix = named.removesuffix(ending) if named.endswith(ending) else None
-    if url is None:
-        return prefix, None
-    try:
-        config = get(url, "/config")
-    except (OSError, ValueError):
-        return prefix, None
-    prefix = str(config.get("topic.prefix") or prefix)
-    skipped = str(config.get("skipped.operations") or "")
-    if {each.strip() for each in skipped.split(",")} & {"c", "u", "d"}:
-        return prefix, f"lacks changes: `skipped.operations` of the connector is `{skipped}`"
-    database, _ = table.parts
-    for field, name, is_wanted in (
-        ("database.include.list", database, True),
-        ("database.exclude.list", database, False),
-        ("table.include.list", table.name, True),
-        ("table.exclude.list", table.name, False),
-    ):
-        if (listed := config.get(field)) and _is_listed(name, str(listed)) is not is_wanted:
-            return prefix, f"is no longer captured: `{field}` of the connector is `{listed}`"
-    return prefix, None
-
-
-def _is_listed(name: str, listed: str) -> bool:
-    """Return whether one of a connector's regular expressions matches a name."""
-    # Anchored, in any case:
-    # https://debezium.io/documentation/reference/stable/connectors/mariadb.html
-    return any(
-        re.fullmatch(each.strip(), name, re.IGNORECASE)
-        for each in listed.split(",")
-        if each.strip()
-    )
 
 
 def has_heartbeats(url: str) -> bool:

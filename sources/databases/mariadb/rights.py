@@ -23,6 +23,10 @@ _DENIED = {
 }
 
 
+class MissingRight(InputError):  # noqa: N818 - a verdict on the user, not on a table
+    """Error of a user who may not ask for something: nothing is known of it."""
+
+
 def ask_with_right(
     connection: Connection[Cursor], statement: str, table: CapturedTable, right: str
 ) -> list[Any]:
@@ -35,7 +39,7 @@ def ask_with_right(
         right: Name of the right, as this kind of server has it.
 
     Raises:
-        InputError: The user lacks the right; says how to grant it.
+        MissingRight: The user lacks the right; says how to grant it.
         pymysql.MySQLError: The server refuses, or the connection ended.
     """
     try:
@@ -50,4 +54,4 @@ def ask_with_right(
             f"Run `GRANT {right} ON *.* TO '{user}'@'{host}'` in the database, or name another "
             "user in `snapshot.dsn`; then take the snapshot again: `hybrid snapshot PIPELINE`."
         )
-        raise InputError(message, hint, source=table.source, table=table.name) from None
+        raise MissingRight(message, hint, source=table.source, table=table.name) from None

@@ -129,10 +129,16 @@ def read_statements(
             continue
         try:
             envelope, _ = envelopes.open(record.value)
+            found.append(_change_of(envelope, f'"{schema}"."{table}"'))
         except BadValue as error:
             reason = f"topic `{connector}`, offset {record.offset}, can't be decoded: {error}"
             raise UnknownDefault(reason) from None
-        found.append(_change_of(envelope, f'"{schema}"."{table}"'))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            reason = (
+                f"topic `{connector}`, offset {record.offset}, holds another record than that of a "
+                "statement"
+            )
+            raise UnknownDefault(reason) from None
     return found, ends
 
 

@@ -20,13 +20,14 @@ from sources.databases.altered_table import (
     altered,
 )
 from sources.databases.captured_table import CapturedTable, QueryError, UnknownDefault
+from sources.databases.connector_lists import find_capture
 from sources.databases.mariadb.checks import (
     check_settings,
     check_table,
     server_variables,
 )
-from sources.databases.mariadb.connector import capture_of
 from sources.databases.mariadb.definition import find_alteration, read_definition
+from sources.databases.mariadb.rights import MissingRight
 from sources.databases.mariadb.schema_changes import SchemaChange, read_statements
 from sources.databases.mariadb.server import connect, parse_address, query_errors
 from sources.databases.mariadb.statement_effects import effect_on, formulas, reused_names
@@ -57,7 +58,7 @@ def look_at_table(
     if seen.altered is None:
         try:
             seen = _look_at_catalog(table, names, seen)
-        except QueryError as error:
+        except (QueryError, MissingRight) as error:
             unknown = str(error)
     return seen.model_copy(update={"unknown": unknown})
 
@@ -70,10 +71,13 @@ def _look_at_statements(
     snapshot: BinlogSnapshot,
 ) -> tuple[TableWatch, str | None]:
     """Return what the statements since the last look tell, or why they can't be read."""
-    prefix, no_longer = capture_of(table, topic)
-    if no_longer is not None:
-        left_out = altered(table.name, no_longer, before.looked_ms)
+    capture = find_capture(table, topic, before.prefix)
+    if capture.problem is not None:
+        left_out = altered(table.name, capture.problem, before.looked_ms)
         return before.model_copy(update={"altered": left_out}), None
+    prefix = capture.prefix
+    if capture.is_told:
+        before = before.model_copy(update={"prefix": prefix})
     if prefix is None:
         return before, (
             "the topic of statements is not known: declare `snapshot.connector`, or name the topic "
@@ -214,7 +218,7 @@ def _look_at_catalog(table: CapturedTable, names: Names, before: TableWatch) -> 
     """Return what the catalog and the server's settings tell.
 
     Raises:
-        InputError: The database refuses the login.
+        InputError: The database refuses the login, or what the user has no right to ask.
         UnavailableError: The database does not answer.
         QueryError: A query failed.
     """
@@ -243,6 +247,8 @@ def _look_at_catalog(table: CapturedTable, names: Names, before: TableWatch) -> 
                 variables = server_variables(connection)
                 check_settings(connection, table, variables)
                 check_table(connection, table, variables)
+            except MissingRight:
+                raise
             except InputError as error:
                 made = altered(table.name, "", before.looked_ms)
                 found = made.model_copy(

@@ -43,7 +43,8 @@ _UNIQUE = (
 _PUBLICATIONS = (
     "SELECT p.pubname::text, p.pubinsert AND p.pubupdate AND p.pubdelete, p.pubtruncate, "
     "p.pubviaroot, {filter} FROM pg_publication p JOIN pg_publication_tables t "
-    "ON t.pubname = p.pubname WHERE t.schemaname = %s AND t.tablename = %s ORDER BY 1"
+    "ON t.pubname = p.pubname WHERE t.schemaname = %s AND t.tablename = %s "
+    "AND p.pubname = coalesce(%s, p.pubname) ORDER BY 1"
 )
 
 
@@ -69,6 +70,7 @@ def require_capturable(
     sink: Sink,
     *,
     truncates: bool,
+    publication: str | None = None,
 ) -> list[str]:
     """Refuse a table whose changes, or a part of them, would never arrive.
 
@@ -80,6 +82,7 @@ def require_capturable(
         columns: Declared columns that a change's row fills.
         sink: The declaration of the target.
         truncates: Whether TRUNCATEs are followed.
+        publication: The publication that the connector reads; any one if left out.
 
     Returns:
         What is not captured, but may be meant so: sentences.
@@ -95,7 +98,7 @@ def require_capturable(
     found = _Table(*row)
     _require_table(found, table)
     _require_identity(connection, found, table, sink)
-    _require_published(connection, found, table, truncates=truncates)
+    _require_published(connection, found, table, truncates=truncates, publication=publication)
     described = [each for each in connection.execute(_COLUMNS, [found.oid]) if each[0] in columns]
     generated = [name for name, how, _ in described if how]
     if generated:
@@ -181,13 +184,18 @@ def _require_identity(
 
 
 def _require_published(
-    connection: psycopg.Connection[Any], found: _Table, table: str, *, truncates: bool
+    connection: psycopg.Connection[Any],
+    found: _Table,
+    table: str,
+    *,
+    truncates: bool,
+    publication: str | None,
 ) -> None:
     """Refuse a table of which the publications leave out changes, or report them as another's."""
     schema, _, name = table.partition(".")
     row_filter = "t.rowfilter" if found.server >= 150_000 else "NULL"
     query = _PUBLICATIONS.format(filter=row_filter)
-    rows: Sequence[Any] = connection.execute(query, [schema, name]).fetchall()
+    rows: Sequence[Any] = connection.execute(query, [schema, name, publication]).fetchall()
     if found.kind == "p" and not any(row[3] for row in rows):
         listed = [each[0] for each in rows] or ["<publication>"]
         message = (

@@ -131,12 +131,15 @@ def check_slot(connection: psycopg.Connection[Any], table: CapturedTable) -> Non
         raise InputError(message, hint, source=table.source, value=name)
 
 
-def check_publication(connection: psycopg.Connection[Any], table: CapturedTable) -> None:
+def check_publication(
+    connection: psycopg.Connection[Any], table: CapturedTable, publication: str | None = None
+) -> None:
     """Refuse a table that no publication includes: its changes would be missing silently.
 
     Args:
         connection: Open connection to the database.
         table: The table.
+        publication: The publication that the connector reads; any one if left out.
 
     Raises:
         InputError: Names the table.
@@ -144,12 +147,15 @@ def check_publication(connection: psycopg.Connection[Any], table: CapturedTable)
     """
     found = connection.execute(
         "SELECT s.plugin <> 'pgoutput' OR EXISTS (SELECT FROM pg_publication_tables "
-        "WHERE schemaname = %s AND tablename = %s) "
+        "WHERE schemaname = %s AND tablename = %s AND pubname = coalesce(%s, pubname)) "
         "FROM pg_replication_slots s WHERE slot_name = %s",
-        [*table.parts, table.options.log_reader],
+        [*table.parts, publication, table.options.log_reader],
     ).fetchone()
     if found is not None and not found[0]:
-        message = f"Table `{table.name}` is in no publication: its changes reach no connector."
+        where = "in no publication"
+        if publication is not None:
+            where = f"not in publication `{publication}`, which the connector reads"
+        message = f"Table `{table.name}` is {where}: its changes do not arrive."
         hint = (
             "Add the table to the connector's `table.include.list`, and restart the connector; "
             "then take the snapshot again: `hybrid snapshot PIPELINE`."

@@ -19,6 +19,7 @@ from sources.databases.captured_table import (
     Exported,
     QueryError,
 )
+from sources.databases.connector_lists import publication_of
 from sources.databases.postgres.capture import require_capturable
 from sources.databases.postgres.checks import check_columns, check_publication, check_slot
 from sources.databases.postgres.definition import read_definition
@@ -57,12 +58,18 @@ def open_table(table: CapturedTable) -> Iterator[PostgresTable]:
     """
     conninfo = _conninfo(table)
     with _query_errors(), _connect(table, conninfo) as connection, ExitStack() as opened:
+        publication = publication_of(table.options)
         told = require_capturable(
-            connection, table.name, table.columns, table.sink, truncates=table.truncates
+            connection,
+            table.name,
+            table.columns,
+            table.sink,
+            truncates=table.truncates,
+            publication=publication,
         )
         types, warnings = check_columns(connection, table)
         check_slot(connection, table)
-        check_publication(connection, table)
+        check_publication(connection, table, publication)
         made = PostgresTable(table, (conninfo, connection), opened, types, [*told, *warnings])
         yield made
 

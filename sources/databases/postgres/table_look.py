@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from sources.common.optional import needs_extra
 from sources.common.table_definition import PostgresDefinition
+from sources.config.kafka_source import KafkaSource
 from sources.databases.altered_table import AlteredTable, Names, TableWatch, altered
 from sources.databases.captured_table import CapturedTable
+from sources.databases.connector_lists import Capture, find_capture
 from sources.databases.postgres.alteration import find_alteration
 from sources.databases.postgres.capture import require_capturable
 from sources.databases.postgres.checks import check_publication
@@ -23,14 +25,20 @@ _SETTINGS = (
 )
 
 
-def look_at_table(table: CapturedTable, names: Names, before: TableWatch) -> TableWatch:
+def look_at_table(
+    table: CapturedTable, topic: KafkaSource, names: Names, before: TableWatch
+) -> TableWatch:
     """Return what a look at a table sees. Raises no error of the database.
 
     Args:
         table: The table.
+        topic: The topic of its changes.
         names: Names of its captured columns.
         before: What the last look saw, or its snapshot; with the time of this one.
     """
+    capture = find_capture(table, topic, before.prefix)
+    if capture.is_told:
+        before = before.model_copy(update={"prefix": capture.prefix})
     try:
         with psycopg.connect(
             table.options.dsn,
@@ -54,8 +62,10 @@ def look_at_table(table: CapturedTable, names: Names, before: TableWatch) -> Tab
                         now.key != known.key or now.columns != known.columns
                     )
                     found = altered(table.name, what, before.looked_ms, is_redefined=is_redefined)
+            if found is None and capture.problem is not None:
+                found = altered(table.name, capture.problem, before.looked_ms)
             if found is None and now is not None:
-                found = _no_longer_captured(connection, table, before.looked_ms)
+                found = _no_longer_captured(connection, table, capture, before.looked_ms)
     except psycopg.Error as error:
         return before.model_copy(update={"unknown": " ".join(str(error).split())})
     return before.model_copy(
@@ -64,14 +74,19 @@ def look_at_table(table: CapturedTable, names: Names, before: TableWatch) -> Tab
 
 
 def _no_longer_captured(
-    connection: psycopg.Connection, table: CapturedTable, now_ms: int
+    connection: psycopg.Connection, table: CapturedTable, capture: Capture, now_ms: int
 ) -> AlteredTable | None:
     """Return why changes of a table no longer arrive; None if they do."""
     try:
         require_capturable(
-            connection, table.name, table.columns, table.sink, truncates=table.truncates
+            connection,
+            table.name,
+            table.columns,
+            table.sink,
+            truncates=table.truncates,
+            publication=capture.publication,
         )
-        check_publication(connection, table)
+        check_publication(connection, table, capture.publication)
     except InputError as error:
         found = altered(table.name, "", now_ms)
         return found.model_copy(

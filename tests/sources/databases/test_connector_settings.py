@@ -80,6 +80,8 @@ def test_a_setting_counts_for_columns_that_it_is_about() -> None:
 def test_a_live_run_goes_on_with_defaults_that_it_began_with() -> None:
     assert misset({}, only_written=True) == ""
     assert "years 1 to 99" in misset({"enable.time.adjuster": "true"}, only_written=True)
+    # Such a run is stopped, by a look at its table.
+    assert misset({**FITS, "skipped.operations": "d"}, only_written=True) == ""
 
 
 def test_a_snapshot_is_refused_and_a_live_run_says_it() -> None:
@@ -99,7 +101,8 @@ def test_a_snapshot_is_refused_and_a_live_run_says_it() -> None:
         options = SnapshotOptions(dsn="mysql://me@db/shop", connector=url)
         with pytest.raises(InputError, match=r"Set `skipped.operations=none` in .*snapshot again"):
             require_settings(options, topic)
-        assert "Set `skipped.operations=none`" in settings_problem(options, topic)
+        answers["/connectors/shop/config"] = {**FITS, "binary.handling.mode": "hex"}
+        assert "Set `binary.handling.mode=bytes`" in settings_problem(options, topic)
         answers["/connectors/shop/config"] = FITS
         require_settings(options, topic)
         assert settings_problem(options, topic) == ""

@@ -137,37 +137,3 @@ def test_a_snapshot_before_the_connector_reads_is_refused(
     answers = {"/connectors/shop/status": status, "/connectors/shop/offsets": {"offsets": []}}
     with worker(answers) as url, pytest.raises(InputError, match=said):
         connector.require_reader(NOWHERE, reader(url))
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ({}, None),
-        ({"table.include.list": "shop.t, shop.u", "skipped.operations": "none"}, None),
-        ({"table.include.list": r"shop\.(t|u)", "database.include.list": "SHOP"}, None),
-        ({"table.include.list": "shop.t2,shop.u"}, "`table.include.list` of the connector is"),
-        ({"table.exclude.list": ".*t"}, "`table.exclude.list` of the connector is `.*t`"),
-        ({"database.include.list": "other"}, "`database.include.list` of the connector is"),
-        ({"skipped.operations": "t,d"}, "lacks changes: `skipped.operations` of the connector is"),
-    ],
-)
-def test_a_connector_that_no_longer_captures_a_table_is_named(
-    config: dict[str, str], expected: str | None
-) -> None:
-    topic: Any = SimpleNamespace(topic="routed")
-    with worker({"/connectors/shop/config": {"topic.prefix": "shop", **config}}) as url:
-        table: Any = SimpleNamespace(
-            options=SimpleNamespace(connector=url), name="shop.t", parts=("shop", "t")
-        )
-        prefix, why = connector.capture_of(table, topic)
-    assert prefix == "shop"
-    assert (why is None) == (expected is None)
-    assert expected is None or expected in str(why)
-
-
-def test_the_topic_of_changes_tells_the_prefix_without_a_connector() -> None:
-    table: Any = SimpleNamespace(
-        options=SimpleNamespace(connector=None), name="shop.t", parts=("shop", "t")
-    )
-    named: Any = [SimpleNamespace(topic=topic) for topic in ("a.b.shop.t", "routed")]
-    assert [connector.capture_of(table, topic) for topic in named] == [("a.b", None), (None, None)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,6 +18,7 @@ from sources.databases.altered_table import Names, TableWatch
 from sources.databases.captured_table import CapturedTable
 from sources.databases.postgres.table_look import look_at_table
 from sources.decoding.changes.declared_table import DeclaredTable
+from tests.sources.databases.mariadb.test_connector import worker
 
 pytestmark = pytest.mark.slow
 COLUMNS = {"id": "int", "v": "int"}
@@ -39,12 +42,15 @@ def database(postgres: LocalPostgres) -> Iterator[str]:
         connection.execute(f"SELECT pg_drop_replication_slot('{name}')")
 
 
-def look(dsn: str, before: TableWatch | None = None, **declared: object) -> TableWatch:
+def look(
+    dsn: str, before: TableWatch | None = None, connector: str | None = None, **declared: object
+) -> TableWatch:
     slot = dsn.rpartition("=")[2].partition(" ")[0]
-    options = SnapshotOptions(dsn=dsn, slot=slot)
+    options = SnapshotOptions(dsn=dsn, slot=slot, connector=connector)
     table = CapturedTable("snapshot", "public.t", options, COLUMNS, [], MERGE)
     names = Names(COLUMNS, DeclaredTable.model_validate({"table": "public.t", **declared}))
-    return look_at_table(table, names, before or TableWatch(looked_ms=1))
+    topic: Any = SimpleNamespace(topic="shop.public.t")
+    return look_at_table(table, topic, names, before or TableWatch(looked_ms=1))
 
 
 def execute(dsn: str, *statements: str) -> None:
@@ -105,6 +111,31 @@ def test_a_name_that_moves_from_one_column_to_another_between_looks_is_found(
     altered = look(database, between).altered
     assert altered is not None
     assert "another column named `v`" in altered.what
+
+
+def test_a_table_that_left_the_connectors_publication_or_lists_is_found(database: str) -> None:
+    name = database.rpartition("=")[2].partition(" ")[0]
+    config = {"topic.prefix": "shop", "publication.name": name, "table.include.list": "public.t"}
+    answers: dict[str, Any] = {"/connectors/shop/config": config}
+    execute(database, "CREATE PUBLICATION analytics FOR ALL TABLES")
+    with worker(answers) as url:
+        before = look(database, connector=url)
+        assert (before.unknown, before.altered, before.prefix) == (None, None, "shop")
+        answers["/connectors/shop/config"] = {**config, "table.include.list": "public.u"}
+        unlisted = look(database, before, url).altered
+        assert unlisted is not None
+        assert "`table.include.list` of the connector is `public.u`" in unlisted.what
+        answers["/connectors/shop/config"] = config
+        execute(database, f"ALTER PUBLICATION {name} SET TABLE t WHERE (v > 1)")
+        filtered = look(database, before, url).altered
+        assert filtered is not None
+        assert f"Publication `{name}` has a row filter" in filtered.what
+        execute(database, f"ALTER PUBLICATION {name} DROP TABLE t")
+        unpublished = look(database, before, url).altered
+        assert unpublished is not None
+        assert f"is not in publication `{name}`, which the connector reads" in unpublished.what
+    # Without an answer of Kafka Connect any publication counts.
+    assert look(database, before, url).altered is None
 
 
 def test_a_server_that_does_not_answer_or_refuses_is_no_finding(database: str) -> None:

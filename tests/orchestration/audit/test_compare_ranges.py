@@ -214,7 +214,7 @@ def test_rows_on_their_way_do_not_count(
     database: tuple[dict[str, str], str, Execute],
     tmp_path: Path,
 ) -> None:
-    _, table, execute = database
+    options, table, execute = database
     name = table.partition(".")[2]
     execute(f"UPDATE {name} SET v = 1 WHERE id IN (7, 8)", f"DELETE FROM {name} WHERE id = 9")
     looks: list[float] = []
@@ -226,9 +226,12 @@ def test_rows_on_their_way_do_not_count(
             DeltaTable(str(tmp_path / "out")).delete("id = 9")
         execute(f"UPDATE {name} SET v = v + 7 WHERE id = 8")
 
-    kept = compare_ranges(mirror, mirror.require_generation(), LiveRun, wait=arrive)
+    slow = pipeline(tmp_path, options, table, rows_per_second=1)
+    kept = compare_ranges(slow, mirror.require_generation(), LiveRun, wait=arrive)
     assert kept.examples == ['{"id":7} differs in v']
     assert looks[:2] == [0.0, 0.0]
+    # Three looks at 999 rows, at one row per second: each of them counts.
+    assert looks[2] > 2_000
 
 
 def test_a_look_at_the_whole_table_is_kept_once_it_is_judged(

@@ -213,7 +213,8 @@ class ConnectorWait:
         is_behind = self._is_behind(waiting, beat)
         if not is_behind and not self._is_looked_at:
             # Statements of the log that was waited for are reported by now.
-            look_at_captured_table(self._context.loaded, self._context.generation)
+            committed = None if beat is None else beat.offsets
+            look_at_captured_table(self._context.loaded, self._context.generation, committed)
             self._is_looked_at = True
         return is_behind
 

@@ -129,8 +129,9 @@ def look_at_live(
     # A database that does not answer is waited for once.
     is_answering = slot is None or slot.seen.unknown is None
     captured, older_ms = PipelineContext(loaded, generation).loaded, table_older_ms
+    committed = None if beat is None else beat.offsets
     table = (
-        observe_table(captured, generation, older_ms=older_ms)
+        observe_table(captured, generation, older_ms=older_ms, committed=committed)
         if is_answering
         else read_table_watch(generation)
     )

@@ -176,7 +176,7 @@ def status(loaded: LoadedPipeline) -> Status:
         live=live,
         refused=refused,
         compared=compared,
-        table_unknown=None if found is None or found.table is None else found.table.unknown,
+        table_unknown=None if found is None or found.table is None else found.table.doubt,
         transform_changed=None if generation is None else last_change(generation),
         followed=[] if generation is None else followed_columns(generation),
         audit=None if kept is None else _verdict(kept),

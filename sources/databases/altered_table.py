@@ -85,12 +85,14 @@ class RequiredColumn(Part):
         column: Its name in the ``schema``.
         statement: The statement; None if it is not known.
         since_ms: When it was executed, or first seen, in ms since 1970.
+        ends: Up to where the topic of changes has those from before it; None if not known yet.
     """
 
     table: str
     column: str
     statement: str | None = None
     since_ms: int
+    ends: Offsets | None = None
 
 
 class TableWatch(Record):
@@ -104,6 +106,7 @@ class TableWatch(Record):
         statements: Up to where the topic of statements is read.
         required: Columns that became NOT NULL, while the target has nulls in them.
         prefix: Prefix of the connector's topics, as the connector told; None if it never did.
+        gap: Why statements may never be known, as sentences; None if they are.
         unknown: Why the last look saw nothing; None if it did.
         altered: What was done to the table that no change reports; stays once it was found.
     """
@@ -114,8 +117,14 @@ class TableWatch(Record):
     statements: Offsets = Field(default_factory=dict)
     required: list[RequiredColumn] = Field(default_factory=list)
     prefix: str | None = None
+    gap: str | None = None
     unknown: str | None = None
     altered: AlteredTable | None = None
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it is not known whether the table was altered; None if it is."""
+        return self.unknown or self.gap
 
 
 def read_table_watch(generation: Generation) -> TableWatch | None:

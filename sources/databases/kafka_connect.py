@@ -18,7 +18,10 @@ _TIMEOUT_S = 5
 _CAUSE = "Caused by: "
 _MOST_CHARACTERS = 300
 # A trace may have a driver's URL.
-_SECRETS = re.compile(r"(password|passwd|pwd|secret)\s*[=:]\s*[^\s,;&)]+|(?<=://)[^/@\s]+@", re.I)
+_SECRETS = re.compile(
+    r"(password|passwd|pwd|secret)\s*[=:]\s*(?:'[^']*'|\"[^\"]*\"|[^\s,;&)]+)|(?<=://)[^/\s'\"]+@",
+    re.I,
+)
 
 
 class ConnectorState(NamedTuple):
@@ -120,6 +123,15 @@ def get(url: str, path: str) -> Any:
         return json.loads(answer.read())
 
 
+def in_short(text: str) -> str:
+    """Return the first 300 characters of a text of others, without passwords.
+
+    Args:
+        text: A text, such as a cause of a failure or a statement.
+    """
+    return _SECRETS.sub(lambda found: f"{found[1] or ''}***", text)[:_MOST_CHARACTERS]
+
+
 def said(error: Exception) -> str:
     """Return in words why Kafka Connect gave no answer."""
     if isinstance(error, urllib.error.HTTPError):
@@ -139,4 +151,4 @@ def _reason(trace: str) -> str:
     name, _, text = last.partition(": ")
     short = name.rpartition(".")[2]
     whole = f"{short}: {text}" if text else short
-    return _SECRETS.sub(lambda found: f"{found[1] or ''}***", whole)[:_MOST_CHARACTERS]
+    return in_short(whole)

@@ -2,37 +2,60 @@
 
 A session without a strict ``sql_mode`` fills them with 0 or an empty text, and writes no change of
 a row. A strict one refuses the statement while there are nulls, which changes remove before. So the
-target tells, once it has these changes.
+target tells, once it has these changes, however long that takes.
 """
 
 from __future__ import annotations
 
+from sources.common.positions import Offsets
 from sources.common.sql_names import quoted
+from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.databases.altered_table import TableWatch, altered
+from sources.kafka.client import KafkaLog
 from sources.serving import target_of
 from sources.storage.delta import delta_table, is_delta_table, query_rows
 
 PATIENCE_MS = 300_000
-"""Milliseconds after which the target has the changes from before the statement."""
+"""Milliseconds after which the topic has the changes from before a statement that is reported."""
 
 
-def judge_required(loaded: LoadedPipeline, seen: TableWatch) -> TableWatch:
+def judge_required(
+    loaded: LoadedPipeline, topic: KafkaSource, seen: TableWatch, committed: Offsets | None
+) -> TableWatch:
     """Return what a look saw, without required columns of which the target has no null any more.
 
     Args:
         loaded: The pipeline.
+        topic: The topic of the table's changes.
         seen: What the look saw.
+        committed: Up to where the target has the topic; None if that is not known.
 
     Raises:
         StateError: The state is damaged.
+        InputError, UnavailableError: The broker refuses, or does not answer.
         DeltaError, OSError: The target can't be read.
     """
     if not seen.required or seen.altered is not None:
         return seen
-    left = [each for each in seen.required if _has_null(loaded, each.column)]
-    for each in left:
-        if seen.looked_ms - each.since_ms > PATIENCE_MS:
+    left, doubt = [], seen.unknown
+    for each in seen.required:
+        if not _has_null(loaded, each.column):
+            continue
+        if seen.looked_ms - each.since_ms <= PATIENCE_MS:
+            left.append(each)
+        elif each.statement is None:
+            # The connector may not have read yet what came before.
+            left.append(each)
+            doubt = doubt or (
+                f"column `{each.column}` became NOT NULL, and the target has nulls in it: the rows "
+                "that were there may have got 0 or an empty text. Run `hybrid compare P`"
+            )
+        elif each.ends is None:
+            left.append(each.model_copy(update={"ends": KafkaLog(topic).log_end()}))
+        elif not _is_beyond(committed, each.ends):
+            left.append(each)
+        else:
             what = (
                 f"has column `{each.column}` as NOT NULL now, and the target has nulls in it: the "
                 "rows that were there got 0 or an empty text"
@@ -41,7 +64,11 @@ def judge_required(loaded: LoadedPipeline, seen: TableWatch) -> TableWatch:
                 update={"statement": each.statement, "since_ms": each.since_ms}
             )
             return seen.model_copy(update={"altered": found})
-    return seen.model_copy(update={"required": left})
+    return seen.model_copy(update={"required": left, "unknown": doubt})
+
+
+def _is_beyond(committed: Offsets | None, ends: Offsets) -> bool:
+    return committed is not None and all(committed.get(at, 0) >= end for at, end in ends.items())
 
 
 def _has_null(loaded: LoadedPipeline, column: str) -> bool:

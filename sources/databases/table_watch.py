@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from deltalake.exceptions import DeltaError
 
-from sources.common.positions import EndPosition, now_ms
+from sources.common.positions import EndPosition, Offsets, now_ms
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
@@ -25,7 +25,11 @@ EVERY_MS = 60_000
 
 
 def observe_table(
-    loaded: LoadedPipeline, generation: Generation, *, older_ms: int = 0
+    loaded: LoadedPipeline,
+    generation: Generation,
+    *,
+    older_ms: int = 0,
+    committed: Offsets | None = None,
 ) -> TableWatch | None:
     """Look at the table that a pipeline captures; change nothing.
 
@@ -33,6 +37,7 @@ def observe_table(
         loaded: The pipeline, with the columns that the generation's runs have followed.
         generation: Its state, which has what earlier looks saw.
         older_ms: What a look saw that is no older than this, in ms, is returned as it is.
+        committed: Up to where the target has the topic of changes; None if that is not known.
 
     Returns:
         What was seen. None if the pipeline captures no table, or its snapshot is not read yet.
@@ -51,7 +56,8 @@ def observe_table(
         return before
     if before is None:
         before = TableWatch(looked_ms=at_ms, definition=end.definition)
-    return _look(loaded, source, topic, before.model_copy(update={"looked_ms": at_ms}), end)
+    before = before.model_copy(update={"looked_ms": at_ms})
+    return _look(loaded, source, topic, before, end, committed)
 
 
 def _look(
@@ -60,6 +66,7 @@ def _look(
     topic: KafkaSource,
     before: TableWatch,
     end: EndPosition,
+    committed: Offsets | None = None,
 ) -> TableWatch:
     assert topic.changes is not None  # `_captured` finds no other one
     assert end.snapshot is not None  # asked for such an end only
@@ -67,7 +74,7 @@ def _look(
     try:
         table = CapturedTable.of(loaded, source, topic)
         seen = look_at_table(table, topic, names, before, end.snapshot)
-        return judge_required(loaded, seen)
+        return judge_required(loaded, topic, seen, committed)
     except (HybridError, DeltaError, OSError) as error:
         return before.model_copy(update={"unknown": str(error)})
 
@@ -97,18 +104,21 @@ def observe_anew(loaded: LoadedPipeline, generation: Generation) -> TableWatch |
     return None if seen.unknown is not None or seen.altered is not None else seen
 
 
-def look_at_captured_table(loaded: LoadedPipeline, generation: Generation) -> None:
+def look_at_captured_table(
+    loaded: LoadedPipeline, generation: Generation, committed: Offsets | None = None
+) -> None:
     """Look at the table that a pipeline captures, keep what was seen, and refuse what was found.
 
     Args:
         loaded: As for :func:`observe_table`.
         generation: Its state.
+        committed: As for :func:`observe_table`.
 
     Raises:
         InputError: Something was done to the table that no change reports.
         StateError: The state can't be read or written.
     """
-    if (seen := observe_table(loaded, generation)) is not None:
+    if (seen := observe_table(loaded, generation, committed=committed)) is not None:
         keep_table_watch(generation, seen)
         if seen.altered is not None:
             raise seen.altered.error()

@@ -26,6 +26,7 @@ _COLUMNS = (
 _QUOTED = re.compile(r"'((?:[^']|'')*)'")
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
+_FLOATS = ("float", "double")
 _TEXTS = ("tinytext", "text", "mediumtext", "longtext")
 _BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
 _SIZES = (255, 65_535, 16_777_215, 4_294_967_295)
@@ -216,11 +217,24 @@ def _is_wider_number(old: _Type, new: _Type) -> bool:
     if new.name == "decimal" and (old.name == "decimal" or old.name in _BITS):
         if new.is_unsigned and not old.is_unsigned:
             return False
-        digits, scale = (_DIGITS[old.name], 0) if old.name in _BITS else map(int, old.parameters)
-        most, kept = map(int, new.parameters)
-        return kept >= scale and most - kept >= digits - scale
-    is_plain = not old.parameters and not new.parameters
-    return (old.name, new.name) == ("float", "double") and is_plain and not new.is_unsigned
+        whole = [str(_DIGITS.get(old.name)), "0"]
+        return _has_more_digits(
+            old if old.name == "decimal" else old._replace(parameters=whole), new
+        )
+    is_float = old.name in _FLOATS and new.name in _FLOATS
+    if not is_float or (new.is_unsigned and not old.is_unsigned):
+        return False
+    if old.name == new.name:
+        return not new.parameters or _has_more_digits(old, new)
+    # Digits that a float shows are not those of its double.
+    return new.name == "double" and not old.parameters and not new.parameters
+
+
+def _has_more_digits(old: _Type, new: _Type) -> bool:
+    if not len(old.parameters) == len(new.parameters) == 2:
+        return False
+    (digits, scale), (most, kept) = map(int, old.parameters), map(int, new.parameters)
+    return kept >= scale and most - kept >= digits - scale
 
 
 def _is_longer(old: _Type, new: _Type) -> bool:

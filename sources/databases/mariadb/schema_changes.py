@@ -75,6 +75,20 @@ class SchemaChange(NamedTuple):
         )
 
 
+class Statements(NamedTuple):
+    """What the topic of statements has.
+
+    Attributes:
+        changes: The statements, in order.
+        ends: Up to where it was read.
+        gap: Why statements since the last time may be missing, as a clause; None if none are.
+    """
+
+    changes: list[SchemaChange]
+    ends: Offsets
+    gap: str | None = None
+
+
 def read_schema_changes(source: KafkaSource, connector: str) -> list[SchemaChange]:
     """Return the definitions that a table had, and the statements that changed it, in order.
 
@@ -88,14 +102,14 @@ def read_schema_changes(source: KafkaSource, connector: str) -> list[SchemaChang
         InputError: There is no such topic, or the broker or the schema registry refuses.
         UnavailableError: The broker or the schema registry does not answer.
     """
-    statements, _ = read_statements(source, connector, {})
-    return [each for each in statements if each.kind]
+    found = read_statements(source, connector, {})
+    if found.gap is not None:
+        raise UnknownDefault(found.gap)
+    return [each for each in found.changes if each.kind]
 
 
-def read_statements(
-    source: KafkaSource, connector: str, starts: Offsets
-) -> tuple[list[SchemaChange], Offsets]:
-    """Return all statements that a connector reports, in order, and up to where they were read.
+def read_statements(source: KafkaSource, connector: str, starts: Offsets) -> Statements:
+    """Return all statements that a connector reports, in order.
 
     Args:
         source: As for :func:`read_schema_changes`; definitions are those of its table.
@@ -103,7 +117,8 @@ def read_statements(
         starts: Where to begin; the topic's first record if left out.
 
     Raises:
-        UnknownDefault, InputError, UnavailableError: As for :func:`read_schema_changes`.
+        UnknownDefault: The topic has records in several partitions, whose order is not known.
+        InputError, UnavailableError: As for :func:`read_schema_changes`.
     """
     asked = {"topic": connector, "topic_pattern": None}
     log = KafkaLog(source.model_copy(update=asked))
@@ -114,7 +129,13 @@ def read_statements(
             "with records, whose order is not known: create it with one partition"
         )
         raise UnknownDefault(reason)
-    begins = {each: max(first[each], starts.get(each, 0)) for each in first}
+    gap = _gap(connector, starts, first, ends)
+    begins = {
+        each: first[each]
+        if starts.get(each, 0) > ends[each]
+        else max(first[each], starts.get(each, 0))
+        for each in first
+    }
     holding = {each: begin for each, begin in begins.items() if ends[each] > begin}
     captured = source.changes
     assert captured is not None  # only such a topic tells of new columns
@@ -131,15 +152,26 @@ def read_statements(
             envelope, _ = envelopes.open(record.value)
             found.append(_change_of(envelope, f'"{schema}"."{table}"'))
         except BadValue as error:
-            reason = f"topic `{connector}`, offset {record.offset}, can't be decoded: {error}"
-            raise UnknownDefault(reason) from None
+            gap = f"topic `{connector}`, offset {record.offset}, can't be decoded: {error}"
         except (AttributeError, KeyError, TypeError, ValueError):
-            reason = (
+            gap = (
                 f"topic `{connector}`, offset {record.offset}, holds another record than that of a "
                 "statement"
             )
-            raise UnknownDefault(reason) from None
-    return found, ends
+    return Statements(found, ends, gap)
+
+
+def _gap(topic: str, starts: Offsets, first: Offsets, ends: Offsets) -> str | None:
+    for each, start in starts.items():
+        if each not in first or start > ends[each]:
+            return f"topic `{topic}`, where the connector reports statements, was created again"
+        if start < first[each]:
+            return (
+                f"records of topic `{topic}`, where the connector reports statements, were deleted "
+                f"before they were read (offsets {start} to {first[each] - 1}): set "
+                "`retention.ms=-1`, and `cleanup.policy=delete`"
+            )
+    return None
 
 
 def _change_of(envelope: Mapping[str, Any], table: str) -> SchemaChange:

@@ -21,6 +21,7 @@ from sources.databases.altered_table import (
 )
 from sources.databases.captured_table import CapturedTable, QueryError, UnknownDefault
 from sources.databases.connector_lists import find_capture
+from sources.databases.kafka_connect import in_short
 from sources.databases.mariadb.checks import (
     check_settings,
     check_table,
@@ -32,6 +33,8 @@ from sources.databases.mariadb.schema_changes import SchemaChange, read_statemen
 from sources.databases.mariadb.server import connect, parse_address, query_errors
 from sources.databases.mariadb.statement_effects import effect_on, formulas, reused_names
 from sources.errors import HybridError, InputError
+
+_GAP = "Statements that altered rows may be missing: run `hybrid compare P`"
 
 
 def look_at_table(
@@ -83,8 +86,13 @@ def _look_at_statements(
             "the topic of statements is not known: declare `snapshot.connector`, or name the topic "
             "of changes <topic.prefix>.<database>.<table>"
         )
+    if not capture.reports_statements:
+        return before, (
+            "`include.schema.changes` of the connector is `false`: set it to `true`, so that "
+            "statements are reported"
+        )
     try:
-        statements, ends = read_statements(topic, prefix, before.statements)
+        statements, ends, gap = read_statements(topic, prefix, before.statements)
     except (UnknownDefault, HybridError) as error:
         return before, f"statements can't be read: {error}"
     known = before.stated if isinstance(before.stated, BinlogDefinition) else None
@@ -93,6 +101,11 @@ def _look_at_statements(
         told = [each.definition for each in statements if each.definition is not None]
         stated = told[-1] if told else None
         return before.model_copy(update={"statements": ends, "stated": stated}), None
+    is_begun = bool(before.statements)
+    if not is_begun and not any(each.definition and _is_in(each, snapshot) for each in statements):
+        gap = f"topic `{prefix}` has no definition of table `{table.name}` at its snapshot"
+    if gap is not None:
+        before = before.model_copy(update={"gap": f"{gap}. {_GAP}"})
     stated, found, required = judge(statements, table.name, names, snapshot, known)
     if found is not None:
         change, what = found
@@ -100,10 +113,14 @@ def _look_at_statements(
             table.name, what, before.looked_ms, is_redefined=stated not in (None, known)
         )
         finding = finding.model_copy(
-            update={"statement": change.statement or None, "since_ms": change.at_ms or None}
+            update={
+                "statement": in_short(change.statement) or None,
+                "since_ms": change.at_ms or None,
+            }
         )
         return before.model_copy(update={"altered": finding}), None
-    required = [*before.required, *required]
+    named = {each.column for each in required}
+    required = [*(each for each in before.required if each.column not in named), *required]
     changes = {"statements": ends, "stated": stated, "required": required}
     return before.model_copy(update=changes), None
 
@@ -150,7 +167,7 @@ def judge(
                 RequiredColumn(
                     table=table,
                     column=name,
-                    statement=change.statement or None,
+                    statement=in_short(change.statement) or None,
                     since_ms=change.at_ms,
                 )
                 for name in _required(stated, change.definition, names)

@@ -147,7 +147,7 @@ def test_what_no_change_reports_is_found_and_all_else_goes_on(
     tables = made(case, ways)
     for name, loaded in tables.items():
         seen = look(loaded)
-        assert (seen.unknown, seen.altered) == (None, None), name
+        assert (seen.doubt, seen.altered) == (None, None), name
     for name, way in ways.items():
         partitions = PARTITIONS if way.partitions else ""
         for each in way.statements:

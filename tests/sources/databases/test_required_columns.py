@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,8 @@ import pytest
 import yaml
 from deltalake import write_deltalake
 
+from services.broker import create_topic
+from sources.common.positions import Offsets, TopicPartition
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.altered_table import RequiredColumn, TableWatch
 from sources.databases.required_columns import PATIENCE_MS, judge_required
@@ -46,8 +49,16 @@ def write(loaded: LoadedPipeline, values: list[int | None], column: str = "v") -
     write_deltalake(loaded.target.url, rows, mode="overwrite", schema_mode="overwrite")
 
 
-def judged(loaded: LoadedPipeline, later_ms: int) -> TableWatch:
-    return judge_required(loaded, TableWatch(looked_ms=AT + later_ms, required=[REQUIRED]))
+def judged(
+    loaded: LoadedPipeline,
+    later_ms: int,
+    required: RequiredColumn = REQUIRED,
+    committed: Offsets | None = None,
+) -> TableWatch:
+    topic = loaded.pipeline.topic_after("snapshot")
+    assert topic is not None
+    seen = TableWatch(looked_ms=AT + later_ms, required=[required])
+    return judge_required(loaded, topic, seen, committed)
 
 
 def test_without_nulls_in_the_target_nothing_became_of_them(loaded: LoadedPipeline) -> None:
@@ -59,13 +70,45 @@ def test_without_nulls_in_the_target_nothing_became_of_them(loaded: LoadedPipeli
     assert judged(loaded, 2 * PATIENCE_MS).required == []
 
 
-def test_nulls_that_changes_have_not_removed_in_time_are_a_finding(
+def test_nulls_are_a_finding_once_the_target_has_all_changes_from_before(
     loaded: LoadedPipeline,
 ) -> None:
     write(loaded, [1, None])
     soon = judged(loaded, PATIENCE_MS)
     assert (soon.required, soon.altered) == ([REQUIRED], None)
-    altered = judged(loaded, PATIENCE_MS + 1).altered
+    known = REQUIRED.model_copy(update={"ends": {TopicPartition("t", 0): 7}})
+    # A run that is paused, or far behind.
+    for committed in (None, {}, {TopicPartition("t", 0): 6}):
+        seen = judged(loaded, 9 * PATIENCE_MS, known, committed)
+        assert (seen.required, seen.altered, seen.unknown) == ([known], None, None)
+    altered = judged(loaded, PATIENCE_MS + 1, known, {TopicPartition("t", 0): 7}).altered
     assert altered is not None
     assert (altered.statement, altered.since_ms) == (STATEMENT, AT)
     assert "has column `v` as NOT NULL now, and the target has nulls in it" in altered.what
+
+
+def test_without_its_statement_it_is_not_known_what_became_of_nulls(
+    loaded: LoadedPipeline,
+) -> None:
+    write(loaded, [1, None])
+    seen = judged(loaded, 9 * PATIENCE_MS, REQUIRED.model_copy(update={"statement": None}))
+    assert seen.altered is None
+    assert len(seen.required) == 1
+    assert "column `v` became NOT NULL" in str(seen.unknown)
+    assert "Run `hybrid compare P`" in str(seen.unknown)
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_the_end_of_the_topic_is_looked_up_after_some_minutes(
+    loaded: LoadedPipeline, servers: str
+) -> None:
+    write(loaded, [1, None])
+    topic = loaded.pipeline.topic_after("snapshot")
+    assert topic is not None
+    name = f"required-{uuid.uuid4().hex[:8]}"
+    create_topic(servers, name)
+    there = topic.model_copy(update={"topic": name, "bootstrap_servers": servers})
+    seen = TableWatch(looked_ms=AT + PATIENCE_MS + 1, required=[REQUIRED])
+    [left] = judge_required(loaded, there, seen, None).required
+    assert left.ends == {TopicPartition(name, 0): 0}

@@ -53,7 +53,7 @@ demo: $(VENV)/demo
 demo-lake: install
 	$(BIN)/python -m examples.demo_lake $(if $(LAKE),--lake $(LAKE))
 
-# All tables of a PostgreSQL and of a MariaDB in use, from snapshot to change log, with cuts of them.
+# All tables of a PostgreSQL, a MariaDB and a MySQL in use, from snapshot to change log, with cuts.
 demo-cdc: install
 	$(BIN)/python -m examples.demo_cdc --driver shared --kills 2 --add-column --cuts \
 	  --changes 40000 --rows 5000

@@ -12,6 +12,8 @@ from typing import ClassVar
 from examples.shop import connect, execute
 from services.connect import LocalConnect, binlog_config, debezium_config
 from services.mariadb import LocalMariaDb, add_client_to_path
+from services.mysql import LocalMySql
+from services.mysql_server import MySqlServer
 from services.postgres import LocalPostgres
 from services.process import Service
 from sources.databases.mariadb.begin import file_number
@@ -34,7 +36,7 @@ class CapturedDatabase(Service):
 
     Attributes:
         dsn: Connection string of the database, for :func:`examples.shop.connect`.
-        schema: Schema of the tables; of MariaDB, the database.
+        schema: Schema of the tables; of MariaDB and MySQL, the database.
     """
 
     jars: ClassVar[str]
@@ -171,16 +173,19 @@ class Postgres(CapturedDatabase):
         return is_read
 
 
-class MariaDb(CapturedDatabase):
-    """MariaDB."""
+class _Binlog(CapturedDatabase):
+    """MariaDB or MySQL."""
 
-    jars = "connect-mariadb"
     schema = NAME
+    server: ClassVar[type[MySqlServer]]
+    status: ClassVar[str]
+    """Statement that shows the end of the binary log."""
 
     def __init__(self, folder: Path, servers: str) -> None:
         super().__init__(folder, servers)
         # What is committed is with the operating system, as in the binary log, and survives a kill.
-        self._server = LocalMariaDb(folder / "mariadb", {"innodb-flush-log-at-trx-commit": "2"})
+        settings = {"innodb-flush-log-at-trx-commit": "2"}
+        self._server = self.server(folder / self.server.scheme, settings)
 
     @property
     def declared(self) -> dict[str, str]:
@@ -207,7 +212,7 @@ class MariaDb(CapturedDatabase):
 
     def _reads_from_here(self) -> Callable[[], bool]:
         with connect(self.dsn) as connection, connection.cursor() as cursor:
-            cursor.execute("SHOW MASTER STATUS")
+            cursor.execute(self.status)
             file, position, *_ = cursor.fetchone()
 
         def is_read() -> bool:
@@ -225,5 +230,25 @@ class MariaDb(CapturedDatabase):
         return is_read
 
 
-KINDS: dict[str, type[CapturedDatabase]] = {"postgres": Postgres, "mariadb": MariaDb}
+class MariaDb(_Binlog):
+    """MariaDB."""
+
+    jars = "connect-mariadb"
+    server = LocalMariaDb
+    status = "SHOW MASTER STATUS"
+
+
+class MySql(_Binlog):
+    """MySQL."""
+
+    jars = "connect-mysql"
+    server = LocalMySql
+    status = "SHOW BINARY LOG STATUS"
+
+
+KINDS: dict[str, type[CapturedDatabase]] = {
+    "postgres": Postgres,
+    "mariadb": MariaDb,
+    "mysql": MySql,
+}
 """The databases of the demo, by name."""

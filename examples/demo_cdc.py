@@ -1,4 +1,4 @@
-"""``make demo-cdc``: capture all tables of a PostgreSQL and of a MariaDB that change all the time.
+"""``make demo-cdc``: capture all tables of a PostgreSQL, a MariaDB and a MySQL in use.
 
 For each database, one file with `tables` declares all pipelines. Threads change the tables before,
 during and after snapshot, hand-over and catch-up; meanwhile cuts of the tables are published. With
@@ -417,7 +417,7 @@ def _open(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitS
     tables = [*options.tables, *money]
     with stages(f"a shop with {options.rows:,} orders, and its connector"):
         make_shop(database.dsn, options.rows)
-        made = transfers.MAKE_MARIADB if kind == "mariadb" else transfers.MAKE
+        made = transfers.MAKE if kind == "postgres" else transfers.MAKE_MARIADB
         execute(database.dsn, *made)
         for table in tables:
             topic = f"shop.{database.schema}.{table}"

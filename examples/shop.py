@@ -1,4 +1,4 @@
-"""Example database: a shop in PostgreSQL or MariaDB, and threads that change it constantly.
+"""Example database: a shop in PostgreSQL, MariaDB or MySQL; and threads that change it constantly.
 
 Its tables have all types that are captured, keys of several kinds, and long values.
 """
@@ -16,7 +16,7 @@ import psycopg
 import pymysql
 
 from sources.config.snapshot import kind_of
-from sources.databases.mariadb.server import connect as connect_mariadb
+from sources.databases.mariadb.server import connect as connect_binlog
 from sources.databases.mariadb.server import parse_address
 from sources.errors import UnavailableError
 
@@ -117,7 +117,13 @@ _POSTGRES = _Dialect(
     conflicts=(psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation),
     lost=(psycopg.OperationalError,),
 )
-_MARIADB = _Dialect(
+# Neither has what makes rows in both: MariaDB sequences, MySQL RETURNING.
+_DOUBLE = "INSERT INTO numbers SELECT seq + (SELECT max(seq) FROM numbers) FROM numbers"
+_DOUBLINGS = 18
+# Identifiers that an update of the key gives are beyond.
+_NEXT = "numbers, (SELECT max(id) AS top FROM orders WHERE id < 1000000) ids"
+_SOME_STOCK = "numbers STRAIGHT_JOIN stock ON sku = concat('s', {b} + seq)"
+_BINLOG = _Dialect(
     create=(
         "CREATE TABLE orders (id bigint PRIMARY KEY, customer text, amount decimal(12,2) NOT NULL, "
         "placed timestamp(6) NULL, day date, paid boolean, receipt varbinary(40))",
@@ -131,53 +137,57 @@ _MARIADB = _Dialect(
         "code char(5), words varchar(99), raw varbinary(40), yes boolean, bits bit(12), made year, "
         "day date, local datetime(6), at timestamp(6) NULL, took time(6), "
         "kind enum('a','b c','é'), some set('x','y','z'), doc json, body longtext)",
-        "CREATE SEQUENCE ids NOCACHE",
+        "CREATE TABLE numbers (seq int PRIMARY KEY)",
+        "INSERT INTO numbers VALUES (1)",
+        *([_DOUBLE] * _DOUBLINGS),
     ),
     fill=(
-        "INSERT INTO orders SELECT nextval(ids), concat('c', seq % 97), seq / 100, now(6), "
-        "curdate(), seq % 2, unhex(md5(seq)) FROM seq_1_to_{n}",
+        "INSERT INTO orders SELECT seq, concat('c', seq % 97), seq / 100, now(6), "
+        "curdate(), seq % 2, unhex(sha2(seq, 256)) FROM numbers WHERE seq <= {n}",
         "INSERT INTO `lines` SELECT id, seq, concat('p', (id + seq) % 31), seq "
-        "FROM orders, seq_1_to_2",
-        "INSERT INTO stock SELECT concat('s', seq), seq, seq / 7, now(6) FROM seq_1_to_{n}",
+        "FROM orders, numbers WHERE seq <= 2",
+        "INSERT INTO stock SELECT concat('s', seq), seq, seq / 7, now(6) FROM numbers "
+        "WHERE seq <= {n}",
         "INSERT INTO kinds SELECT seq, seq % 100, seq % 256, -seq, 18446744073709551615 - seq, "
-        "seq / 7, seq / 3, seq / 9, concat('c', seq % 9), repeat('é', seq % 9), unhex(md5(seq)), "
-        "seq % 3 = 0, seq % 4096, 1901 + seq % 200, '1000-01-01' + INTERVAL seq DAY, now(6), "
+        "seq / 7, seq / 3, seq / 9, concat('c', seq % 9), repeat('é', seq % 9), "
+        "unhex(sha2(seq, 256)), seq % 3 = 0, seq % 4096, 1901 + seq % 200, "
+        "'1000-01-01' + INTERVAL seq DAY, now(6), "
         "now(6), SEC_TO_TIME(seq * 1000.5), 'é', 'z,x', json_object('n', seq), "
-        "repeat(md5(seq), 80) FROM seq_1_to_600",
+        "repeat(sha2(seq, 256), 40) FROM numbers WHERE seq <= 600",
     ),
     transactions=(
-        "INSERT INTO orders SELECT nextval(ids), 'new', rand() * 1000, now(6), NULL, NULL, NULL "
-        "FROM seq_1_to_{n}",
-        "INSERT INTO `lines` SELECT (SELECT next_not_cached_value FROM ids), seq, NULL, {a} "
-        "FROM seq_1_to_{n} ON DUPLICATE KEY UPDATE quantity = {a}",
+        "INSERT INTO orders SELECT top + seq, 'new', rand() * 1000, now(6), NULL, NULL, NULL "
+        f"FROM {_NEXT} WHERE seq <= {{n}}",
+        f"INSERT INTO `lines` SELECT top + 1, seq, NULL, {{a}} FROM {_NEXT} WHERE seq <= {{n}} "
+        "ON DUPLICATE KEY UPDATE quantity = {a}",
         "UPDATE orders SET amount = amount + 1, customer = 'é,\"\\n' "
         "WHERE id BETWEEN {b} AND {b} + {n}",
         "UPDATE `lines` SET quantity = quantity + 1, product = '' "
         "WHERE order_id BETWEEN {b} AND {b} + {n}",
-        "UPDATE stock SET pieces = pieces - 1, changed = now(6) "
-        "WHERE sku IN (SELECT concat('s', {b} + seq) FROM seq_1_to_{n})",
+        # By a join in this order: for `IN (SELECT …)` all rows would be looked at, and locked.
+        f"UPDATE {_SOME_STOCK} SET pieces = pieces - 1, changed = now(6) WHERE seq <= {{n}}",
         "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4",
-        "DELETE FROM stock WHERE sku IN (SELECT concat('s', {b} + seq) FROM seq_1_to_{n}) LIMIT 20",
-        "INSERT INTO stock SELECT concat('s', {b} + seq), seq, NULL, now(6) FROM seq_1_to_{n} "
-        "ON DUPLICATE KEY UPDATE price = {a} / 3",
+        f"DELETE stock FROM {_SOME_STOCK} WHERE seq <= {{n}} / 4",
+        "INSERT INTO stock SELECT concat('s', {b} + seq), seq, NULL, now(6) FROM numbers "
+        "WHERE seq <= {n} ON DUPLICATE KEY UPDATE price = {a} / 3",
         # Updates of the key.
-        "UPDATE orders SET id = nextval(ids) WHERE id BETWEEN {b} AND {b} + {n} / 8",
+        "UPDATE orders SET id = id + 1000000 * ({a} + 1) WHERE id BETWEEN {b} AND {b} + {n} / 8",
         "UPDATE orders SET id = id + 1 WHERE id BETWEEN {b} AND {b} + 3 ORDER BY id DESC",
         "UPDATE stock SET sku = concat(sku, '+') WHERE sku = 's{b}'",
         # Several changes of the same rows.
         "UPDATE orders SET paid = true WHERE id BETWEEN {b} AND {b} + {n};"
         "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4;"
         "INSERT IGNORE INTO orders SELECT {b} + seq, 'again', 1, now(6), NULL, false, NULL "
-        "FROM seq_1_to_{n}",
+        "FROM numbers WHERE seq <= {n}",
         "REPLACE INTO orders SELECT {b} + seq, 'replaced', 2, now(6), NULL, true, x'00ff' "
-        "FROM seq_1_to_6",
+        "FROM numbers WHERE seq <= 6",
         # All types.
         "UPDATE kinds SET small = {a} % 120, tiny = {a} % 256, middle = -{a}, ratio = {a} / 7, "
         "wide = {a} / 3, money = {a} / 9, words = repeat('é', {a} % 40), yes = NOT yes, "
         "bits = {a}, made = 1901 + {a} % 200, local = now(6), at = now(6), "
         "took = SEC_TO_TIME(-{a}.25), kind = 1 + {a} % 3, some = {a} % 8, "
         "doc = json_object('a', {a}) WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 4",
-        "UPDATE kinds SET body = repeat(md5('{a}'), {a} % 90), raw = NULL, large = {a} "
+        "UPDATE kinds SET body = repeat(sha2('{a}', 256), {a} % 45), raw = NULL, large = {a} "
         "WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 8",
         "DELETE FROM kinds WHERE id BETWEEN {b} % 600 AND {b} % 600 + 2;"
         "INSERT IGNORE INTO kinds (id, day, code) VALUES ({b} % 600, '9999-12-31', 'new')",
@@ -186,7 +196,7 @@ _MARIADB = _Dialect(
     lost=(pymysql.err.OperationalError, pymysql.err.InterfaceError, UnavailableError),
 )
 _DEADLOCKS = (1205, 1213)
-"""MariaDB's numbers of the errors of a lock that was waited for too long, and of a deadlock."""
+"""Numbers of the errors of a lock that was waited for too long, and of a deadlock, in both."""
 
 
 def connect(dsn: str) -> Any:
@@ -198,7 +208,7 @@ def connect(dsn: str) -> Any:
     """
     if kind_of(dsn) == "postgres":
         return psycopg.connect(dsn, autocommit=True)
-    connection = connect_mariadb(parse_address(dsn), "shop")
+    connection = connect_binlog(parse_address(dsn), "shop")
     connection.autocommit(True)
     return connection
 
@@ -383,7 +393,7 @@ class Customers(Sessions):
 
 
 def _dialect(dsn: str) -> _Dialect:
-    return _POSTGRES if kind_of(dsn) == "postgres" else _MARIADB
+    return _POSTGRES if kind_of(dsn) == "postgres" else _BINLOG
 
 
 def _is_deadlock(error: Exception) -> bool:

@@ -1,0 +1,70 @@
+"""A look at a captured table ends with an answer, whatever can't be read."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import psycopg
+import pytest
+import yaml
+
+from services.postgres import LocalPostgres
+from sources.common.database_snapshot import PostgresSnapshot
+from sources.common.positions import EndPosition
+from sources.config.loader import load_pipeline
+from sources.databases.altered_table import RequiredColumn, TableWatch, keep_table_watch
+from sources.databases.table_watch import observe_table
+from tests.sources.config.test_unchanged import CHANGES, MERGE
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_target_that_can_not_be_read_is_no_traceback(
+    tmp_path: Path, postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", postgres.password)
+    table = f"t{uuid.uuid4().hex[:8]}"
+    snapshot = {
+        "name": "snapshot",
+        "type": "files",
+        "path": "snapshot/*.parquet",
+        "format": "parquet",
+        "snapshot": {"dsn": postgres.dsn, "slot": "shop"},
+    }
+    changes = {name: value for name, value in CHANGES.items() if name != "start"}
+    include = {**CHANGES["include"], "lsn": "lsn", "xid": "transaction"}
+    document = {
+        "name": "orders",
+        "event_time": "at",
+        "sources": [snapshot, {**changes, "table": f"public.{table}", "include": include}],
+        "transform": "transforms:identity",
+        "sink": MERGE,
+        "state": "state",
+    }
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(document))
+    loaded = load_pipeline(tmp_path / "p.yaml")
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    end = EndPosition(
+        source="snapshot",
+        event_time_ms=1,
+        complete_through_ms=1,
+        event_times="exact",
+        snapshot=PostgresSnapshot(xmin=1, xmax=1, in_progress=[], lsn=1, taken_ms=1),
+        splits=1,
+        rows=1,
+    )
+    generation.replace("positions/snapshot-end.json", end)
+    required = RequiredColumn(table=table, column="v", since_ms=1)
+    keep_table_watch(generation, TableWatch(looked_ms=1, required=[required]))
+    log = Path(loaded.target.url) / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("{")
+    with psycopg.connect(postgres.dsn, password=postgres.password, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, v int)")
+        seen = observe_table(loaded, generation)
+        connection.execute(f"DROP TABLE {table}")
+    assert seen is not None
+    assert seen.altered is None
+    assert seen.unknown

@@ -45,7 +45,10 @@ def local_session(
     every = {
         "spark.master": "local[2]",
         "spark.jars": ",".join(map(str, [*resolve("spark"), *jars])),
-        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.defaultJavaOptions": (
+            # The code of many queries is more than the 48 MB that such a JVM has by default.
+            "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+        ),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

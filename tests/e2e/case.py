@@ -64,7 +64,10 @@ def held(rows):
 SMALL = {
     "spark.sql.shuffle.partitions": "1",
     "spark.ui.enabled": "false",
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.defaultJavaOptions": (
+        # The code of many queries is more than the 48 MB that such a JVM has by default.
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+    ),
 }
 HOURLY_SQL = """
 SELECT to_timestamp(mark * 3600) AS start, count(*) AS n, sum(v) AS total

@@ -18,6 +18,7 @@ HEADS = [
     ["behaviour", "here", "held by"],
     ["source", "what its plan knows", "its end position", "held by"],
     ["case", "known from", "held by"],
+    ["what was done", "PostgreSQL", "MariaDB and MySQL", "held by"],
 ]
 OPEN = re.compile(r"(can't occur|not here yet): \S.*")
 TESTS = re.compile(r"`([^`]+)`(?:<br>|$)")

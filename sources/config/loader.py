@@ -189,7 +189,7 @@ class LoadedPipeline:
         contract |= pipeline.row_rules.contract()
         for source in pipeline.sources:
             contract |= source.contract()
-            if isinstance(source, FileSource) and source.patterns:
+            if isinstance(source, FileSource) and source.patterns and source.table is None:
                 ways = self._ways(source.patterns)
                 made = (source.model_copy(update={"path": each}).contract() for each in ways)
                 name = f"sources.{source.name}"

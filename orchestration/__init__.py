@@ -11,8 +11,9 @@ from pathlib import Path
 # Python takes the first module of a name that it finds. Before anything of another one runs:
 for _name in ("sources", "spark_jobs", "feeds", "services"):
     _found = find_spec(_name)
-    _own = Path(__file__).parents[1] / _name
-    if _found is not None and _found.origin != str(_own / "__init__.py"):
+    _own = Path(__file__).resolve().parents[1] / _name
+    # One folder may be named in several ways, such as with `.` in its path.
+    if _found is not None and Path(_found.origin or "").resolve() != _own / "__init__.py":
         _message = (
             f"The package `{_name}` of hybrid-backfill is at {_own}, but Python finds another one "
             f"at {_found.origin or list(_found.submodule_search_locations or [])}. Rename that "

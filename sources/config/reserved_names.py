@@ -10,7 +10,7 @@ from sources.errors import InputError
 
 RESERVED = ("feeds", "hybrid_testing", "orchestration", "services", "sources", "spark_jobs")
 """The packages, by their import names."""
-_OWN = Path(__file__).parents[2]
+_OWN = Path(__file__).resolve().parents[2]
 
 
 def require_free_names(folders: Sequence[Path], pipeline: str) -> None:
@@ -30,7 +30,7 @@ def require_free_names(folders: Sequence[Path], pipeline: str) -> None:
             if (
                 found is None
                 or found.origin is None
-                or Path(found.origin).is_relative_to(_OWN / name)
+                or Path(found.origin).resolve().is_relative_to(_OWN / name)
             ):
                 continue
             message = f"{found.origin} has the name of the package `{name}` of hybrid-backfill."

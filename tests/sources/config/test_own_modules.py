@@ -21,6 +21,7 @@ from sources.config.user_functions import load_function
 from sources.errors import InputError
 from tests.spark_jobs.launch.test_launchers import pipeline
 
+ROOT = Path(__file__).parents[3]
 CODE = """
 import json
 import helper
@@ -82,7 +83,7 @@ def test_a_module_with_the_name_of_one_of_ours_is_refused_by_name(
 
 
 def test_the_reserved_names_are_those_that_are_installed() -> None:
-    text = (Path(__file__).parents[3] / "pyproject.toml").read_text()
+    text = (ROOT / "pyproject.toml").read_text()
     packages = tomllib.loads(text)["tool"]["setuptools"]["packages"]["find"]["include"]
     assert [name.removesuffix("*") for name in packages] == list(RESERVED)
 
@@ -97,6 +98,12 @@ def test_the_first_import_says_where_another_package_of_one_of_our_names_is(
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"ImportError: The package `{name}` of hybrid")
     assert str(tmp_path / f"{name}.py") in done.stderr
+
+
+def test_the_first_import_takes_another_way_to_name_the_same_folder_for_what_it_is() -> None:
+    # As Dagster does for a relative `working_directory`.
+    program = f"import sys; sys.path.insert(0, {str(ROOT / '.')!r} + '/.'); import orchestration"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT.parent, check=True)
 
 
 def test_a_later_run_gets_what_the_file_is_by_then(tmp_path: Path) -> None:

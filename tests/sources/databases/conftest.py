@@ -1,0 +1,34 @@
+"""Databases of each worker's own: these tests compare positions to the last transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from services.mariadb import LocalMariaDb, add_client_to_path
+from services.mysql import LocalMySql
+from services.postgres import LocalPostgres
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[LocalPostgres]:
+    """A real PostgreSQL that nobody else changes."""
+    with LocalPostgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[LocalMariaDb]:
+    """A real MariaDB that nobody else changes."""
+    add_client_to_path()
+    with LocalMariaDb() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[LocalMySql]:
+    """A real MySQL that nobody else changes."""
+    add_client_to_path()
+    with LocalMySql() as server:
+        yield server

@@ -7,7 +7,6 @@ of MySQL's JSON documents, which have no text of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,7 +20,6 @@ from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
-from sources.storage.folder import Folder
 
 
 @dataclass(frozen=True)
@@ -68,15 +66,7 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
             be read, such as for a database that does not answer or a wrong password.
         StateError: The declaration changed in a way that the checkpoint can't follow.
     """
-    compared = compared_table(loaded)
-    return compare_table(
-        compared.dsn,
-        compared.table,
-        compared.columns,
-        compared.path,
-        compared.names,
-        compared.present,
-    )
+    return compare_table(compared_table(loaded))
 
 
 def compared_table(loaded: LoadedPipeline) -> ComparedTable:
@@ -103,29 +93,15 @@ def compared_table(loaded: LoadedPipeline) -> ComparedTable:
     )
 
 
-def compare_table(
-    dsn: str,
-    table: str,
-    columns: Mapping[str, str],
-    path: Folder,
-    names: Mapping[str, str] | None = None,
-    present: str = "true",
-) -> SourceComparison:
+def compare_table(asked: ComparedTable) -> SourceComparison:
     """Compare a Delta table with a database table row by row, each row as often as it occurs.
 
     Args:
-        dsn: Connection string of the database (:attr:`SnapshotOptions.dsn`).
-        table: Name of the database table, ``schema.table``.
-        columns: Its columns and their Spark SQL types; only those that the Delta table has are
-            compared.
-        path: Folder of the Delta table.
-        names: Names in the database of columns that have others there.
-        present: SQL condition of the Delta table's rows that are compared.
+        asked: Both tables; only columns that the Delta table has are compared.
 
     Raises:
         InputError: There is no Delta table, or one of the two can't be read.
     """
-    asked = ComparedTable(dsn, table, columns, path, names or {}, present)
     with compared_sides(asked) as (connection, compared):
         source, found = count_rows(connection, "source"), count_rows(connection, "target")
         counts, examples = {}, []
@@ -136,7 +112,7 @@ def compare_table(
             ).fetchall()
             examples += [f"only in the {side}: {row[0]}" for row in rows]
     return SourceComparison(
-        table=table,
+        table=asked.table,
         rows=source,
         found=found,
         only_in_source=counts["source"],

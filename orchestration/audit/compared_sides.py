@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import duckdb
@@ -42,8 +43,8 @@ class ComparedTable(NamedTuple):
     table: str
     columns: Mapping[str, str]
     path: Folder
-    names: Mapping[str, str]
-    present: str
+    names: Mapping[str, str] = MappingProxyType({})
+    present: str = "true"
 
 
 class Condition(Protocol):

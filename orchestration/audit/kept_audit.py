@@ -88,6 +88,12 @@ class KeptAudit(Record):
             text += f" Accepted {moment(self.accepted.at_ms)} UTC{by}: {self.accepted.why}"
         return text
 
+    @property
+    def remarks(self) -> list[str]:
+        """What could not be checked, what qualifies the numbers, what recounts say; sentences."""
+        lines: list[LedgerLine | BadLine] = [*self.ledger, *self.bad_records]
+        return [*self.unchecked, *self.notes, *(each.reason for each in lines if each.reason)]
+
     @classmethod
     def of(cls, report: AuditReport, at_ms: int) -> KeptAudit:
         """Return what is kept of an audit.

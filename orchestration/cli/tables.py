@@ -125,44 +125,46 @@ def _status(found: Status) -> Table:
             "" if source.eta_s is None else duration(source.eta_s),
             *(f"{numbers[at]:,}" for numbers in counts.values()),
         )
-        if beat is not None and beat.failure:
-            table.caption = escape(str(beat.failure))
-    if (live := found.live) is not None:
-        is_waiting = live.health in ("starting", "paused", "stopped", "catching-up")
-        colour = "red" if live.is_red else "yellow" if is_waiting else "green"
-        table.caption = f"[{colour}]{live.health}[/]: {escape(live.reason)}"
-    if found.refused is not None:
-        table.caption = f"[red]failed[/]: {escape(str(found.refused))}"
-    if found.waits_for_approval:
-        table.caption = f"[yellow]{how_to_approve(found.pipeline)}[/]"
+    table.caption = "\n".join(_lines_below(found)) or None
+    return table
+
+
+def _lines_below(found: Status) -> list[str]:
+    """Return the lines below the table of a status, in Rich's markup."""
+    lines = _verdict(found)
     if (lease := found.lease) is not None and lease.is_valid:
         role = "driver" if lease.is_driven else "launch"
-        held = (
+        lines.append(
             f"The {role}, process {lease.pid} on {lease.host}, renewed its lease "
             f"{lease.age_s:.0f} s ago (epoch {lease.epoch})."
         )
-        table.caption = f"{table.caption}\n{held}" if table.caption else held
     if (audited := found.audit) is not None:
-        colour = {"failed": "red", "passed": "green"}.get(audited.outcome, "yellow")
-        text = f"[{colour if audited.is_wrong or audited.outcome != 'failed' else 'yellow'}]"
-        text += f"{escape(audited.text)}[/]"
-        table.caption = f"{table.caption}\n{text}" if table.caption else text
+        is_proved = audited.outcome == "passed"
+        colour = "red" if audited.is_wrong else "green" if is_proved else "yellow"
+        lines.append(f"[{colour}]{escape(audited.text)}[/]")
     unwatched = None
     if found.table_unknown is not None:
         unwatched = f"whether the captured table was altered is unknown: {found.table_unknown}"
     notes = [found.transform_changed, unwatched, *(source.note for source in found.sources)]
-    for note in filter(None, notes):
-        before = f"{table.caption}\n" if table.caption else ""
-        table.caption = f"{before}[yellow]Warning:[/] {escape(note)}"
+    lines += [f"[yellow]Warning:[/] {escape(note)}" for note in notes if note]
     if (compared := found.compared) is not None:
-        before = f"{table.caption}\n" if table.caption else ""
-        colour = "green" if compared.is_answered else "yellow"
-        colour = "red" if compared.differing else colour
-        table.caption = f"{before}[{colour}]Compared:[/] {escape(compared.text)}"
-    for change in found.followed:
-        before = f"{table.caption}\n" if table.caption else ""
-        table.caption = f"{before}Followed: {escape(str(change))}"
-    return table
+        colour = "red" if compared.differing else "green" if compared.is_answered else "yellow"
+        lines.append(f"[{colour}]Compared:[/] {escape(compared.text)}")
+    return [*lines, *(f"Followed: {escape(str(change))}" for change in found.followed)]
+
+
+def _verdict(found: Status) -> list[str]:
+    """Return how the runs are, in one line; none if nothing is known of them."""
+    if found.waits_for_approval:
+        return [f"[yellow]{how_to_approve(found.pipeline)}[/]"]
+    if found.refused is not None:
+        return [f"[red]failed[/]: {escape(str(found.refused))}"]
+    if (live := found.live) is not None:
+        is_waiting = live.health in ("starting", "paused", "stopped", "catching-up")
+        colour = "red" if live.is_red else "yellow" if is_waiting else "green"
+        return [f"[{colour}]{live.health}[/]: {escape(live.reason)}"]
+    beats = [source.heartbeat for source in found.sources]
+    return [escape(str(each.failure)) for each in beats if each is not None and each.failure][-1:]
 
 
 def _lag(found: Status, source: SourceStatus) -> str:

@@ -11,9 +11,10 @@ from orchestration.audit.kept_audit import KeptAudit, read_audit
 from orchestration.audit.report import AuditReport
 from orchestration.defs.assets import control_name, table_key
 from orchestration.defs.failures import failures
-from orchestration.defs.metadata import table
+from orchestration.defs.metadata import audit_counts, table
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.generations import acting_on
+from sources.serving import newest, read_serving
+from sources.state.generation import read_generation
 
 AUDITED = "audited"
 """Name of the check."""
@@ -53,8 +54,9 @@ def last_audit(loaded: LoadedPipeline) -> KeptAudit | None:
     Raises:
         StateError: The state can't be read.
     """
-    generation = acting_on(loaded).open_generation(create=False)
-    return None if generation is None else read_audit(generation)
+    if newest(loaded) is None:
+        return None
+    return read_audit(read_generation(loaded.state, read_serving(loaded).generation))
 
 
 def audit_evaluation(
@@ -82,20 +84,9 @@ def audit_evaluation(
 def _shown(kept: KeptAudit) -> dict[str, Any]:
     """Verdict, numbers and notes: red if it failed, a warning if that is accepted or unknown."""
     severity = dg.AssetCheckSeverity.ERROR if kept.is_wrong else dg.AssetCheckSeverity.WARN
-    reasons = [*(each.reason for each in kept.ledger), *(each.reason for each in kept.bad_records)]
-    notes = [*kept.unchecked, *kept.notes, *filter(None, reasons)]
     return {
         "passed": kept.outcome == "passed",
         "severity": severity,
-        "description": "\n\n".join([kept.text, *notes]),
-        "metadata": {
-            "rows expected": kept.expected,
-            "rows found": kept.found,
-            "missing": kept.missing_rows,
-            "duplicated": kept.duplicated,
-            "different": kept.different,
-            "unexpected": kept.unexpected,
-            "ambiguous keys": kept.ambiguous,
-            "seconds": kept.seconds,
-        },
+        "description": "\n\n".join([kept.text, *kept.remarks]),
+        "metadata": {**audit_counts(kept), "seconds": kept.seconds},
     }

@@ -151,7 +151,8 @@ def _status(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
 def _audit(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     acting = _acting(context, loaded, config)
     found = audit(acting)
-    kept, shown = keep_audit(acting, found), metadata.audited(found)
+    kept = keep_audit(acting, found)
+    shown = metadata.audited(kept)
     text = kept.text
     context.add_output_metadata(shown)
     # An observation: the table is as it was, and nothing downstream has to follow.

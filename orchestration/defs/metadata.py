@@ -9,7 +9,8 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.audit.report import AuditReport, in_words
+from orchestration.audit.kept_audit import KeptAudit
+from orchestration.audit.report import in_words
 from orchestration.defs.assets import APPROVED
 from orchestration.defs.ways import in_dagster
 from orchestration.display import readable_times, second
@@ -330,21 +331,26 @@ def observation(verdict: Verdict) -> Metadata:
     return shown
 
 
-def audited(found: AuditReport) -> Metadata:
+def audited(kept: KeptAudit) -> Metadata:
     """Return the metadata of an audit: its result in words, counts of rows, and what it notes."""
-    notes = [*found.unchecked, *found.notes]
-    notes += [line.reason for line in found.ledger if line.reason]
-    notes += [line.reason for line in found.bad_records if line.reason]
+    notes = [{"note": note} for note in kept.remarks]
     return {
-        "audit": in_words(found.outcome, found.expected),
-        "rows expected": found.expected,
-        "rows found": found.found,
-        "missing": found.missing,
-        "duplicated": found.duplicated,
-        "different": found.different,
-        "unexpected": found.unexpected,
-        "ambiguous keys": found.ambiguous,
-        **({"notes": table([{"note": note} for note in notes])} if notes else {}),
+        "audit": in_words(kept.outcome, kept.expected),
+        **audit_counts(kept),
+        **({"notes": table(notes)} if notes else {}),
+    }
+
+
+def audit_counts(kept: KeptAudit) -> Metadata:
+    """Return the numbers of rows that an audit has counted."""
+    return {
+        "rows expected": kept.expected,
+        "rows found": kept.found,
+        "missing": kept.missing_rows,
+        "duplicated": kept.duplicated,
+        "different": kept.different,
+        "unexpected": kept.unexpected,
+        "ambiguous keys": kept.ambiguous,
     }
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.audit.kept_audit import KeptAudit
 from orchestration.audit.report import in_words
 from orchestration.chain import Observer, Outcome, Step
 from orchestration.defs import metadata
@@ -11,6 +12,7 @@ from orchestration.sample_run.declaration import SampleOptions, parse_share
 from orchestration.sample_run.run import SampleRun, try_sample
 from sources.common.counting import counted
 from sources.common.fields import parse_instant
+from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 
@@ -77,7 +79,7 @@ def _shown(found: SampleRun) -> metadata.Metadata:
         first = [{name: str(value) for name, value in row.items()} for row in found.examples]
         shown["first rows"] = metadata.table(first)
     if found.audit is not None:
-        shown |= metadata.audited(found.audit)
+        shown |= metadata.audited(KeptAudit.of(found.audit, now_ms()))
     else:
         shown["not audited"] = str(found.not_audited)
     if found.serving is not None:

@@ -77,6 +77,22 @@ def altered(
     )
 
 
+def altered_by(table: str, refused: InputError, found_ms: int) -> AlteredTable:
+    """Return the finding that a snapshot of a table would be refused now.
+
+    Args:
+        table: The table.
+        refused: Why.
+        found_ms: Now, in ms since 1970.
+    """
+    return AlteredTable(
+        table=table,
+        what=refused.message.rstrip("."),
+        way=f"{refused.hint} {_ANEW}",
+        found_ms=found_ms,
+    )
+
+
 class RequiredColumn(Part):
     """A column that became NOT NULL, so that rows may have got other values.
 
@@ -191,3 +207,18 @@ class Names(NamedTuple):
             if present is not None:
                 found[name] = present
         return found
+
+    def in_both(
+        self, before: Mapping[str, object], after: Mapping[str, object]
+    ) -> dict[str, tuple[str, str]]:
+        """Return the names before and after of columns that a table has in both cases.
+
+        Args:
+            before: The table's columns by name.
+            after: The same later.
+
+        Returns:
+            Both names, by the name in the ``schema``.
+        """
+        were, are = self.found_in(before), self.found_in(after)
+        return {name: (old, are[name]) for name, old in were.items() if name in are}

@@ -45,12 +45,9 @@ def observe_table(
     Raises:
         StateError: The state can't be read.
     """
-    if (found := _captured(loaded)) is None:
+    if (found := _captured(loaded, generation)) is None:
         return None
-    source, topic = found
-    end = generation.read(f"positions/{source.name}-end.json", EndPosition)
-    if end is None or end.snapshot is None:
-        return None
+    source, topic, end = found
     at_ms, before = now_ms(), read_table_watch(generation)
     if before is not None and (before.altered or at_ms - before.looked_ms < older_ms):
         return before
@@ -94,12 +91,9 @@ def observe_anew(loaded: LoadedPipeline, generation: Generation) -> TableWatch |
         StateError: The state can't be read.
     """
     kept = read_table_watch(generation)
-    if kept is None or kept.altered is None or (found := _captured(loaded)) is None:
+    if kept is None or kept.altered is None or (found := _captured(loaded, generation)) is None:
         return None
-    source, topic = found
-    end = generation.read(f"positions/{source.name}-end.json", EndPosition)
-    if end is None or end.snapshot is None:
-        return None
+    source, topic, end = found
     seen = _look(loaded, source, topic, TableWatch(looked_ms=now_ms()), end)
     return None if seen.unknown is not None or seen.altered is not None else seen
 
@@ -124,11 +118,17 @@ def look_at_captured_table(
             raise seen.altered.error()
 
 
-def _captured(loaded: LoadedPipeline) -> tuple[FileSource, KafkaSource] | None:
-    """Return the source with the snapshot of a table, and the topic of its changes."""
+def _captured(
+    loaded: LoadedPipeline, generation: Generation
+) -> tuple[FileSource, KafkaSource, EndPosition] | None:
+    """Return the source with the snapshot of a table, the topic of its changes, and its end.
+
+    None if there is no such source, or its snapshot is not read yet.
+    """
     for source in loaded.pipeline.sources:
         if isinstance(source, FileSource) and source.snapshot is not None:
             topic = loaded.pipeline.topic_after(source.name)
             if topic is not None and topic.changes is not None:
-                return source, topic
+                end = generation.read(f"positions/{source.name}-end.json", EndPosition)
+                return None if end is None or end.snapshot is None else (source, topic, end)
     return None

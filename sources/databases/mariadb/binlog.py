@@ -5,8 +5,9 @@ https://mariadb.com/kb/en/show-binlog-events/, https://mariadb.com/kb/en/binlog_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from sources.common.optional import needs_extra
 from sources.config.snapshot import SnapshotOptions
@@ -44,8 +45,9 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
     read = ask_connector(url)
     if isinstance(read, str):
         return read
+    config, problem = _config_of(url)
     try:
-        with _log_of(options) as connection:
+        with _log_of(options, config) as connection:
             find = find_state if is_mariadb(server_variables(connection)) else mysql_log.find_state
             found = find(connection, read)
     except HybridError as error:
@@ -57,16 +59,23 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
     found = found._replace(failure=read.failure)
     if not found.log_end:
         return found
-    try:
-        if has_heartbeats(url):
-            return found
-    except (OSError, ValueError) as error:
-        return said(error)
+    if problem is not None:
+        return problem
+    if has_heartbeats(config):
+        return found
     # It would confirm nothing while only other tables change.
     return found._replace(log_end=0, unread_bytes=None)
 
 
-def _log_of(options: SnapshotOptions) -> Connection[Cursor]:
+def _config_of(url: str) -> tuple[Mapping[str, Any], str | None]:
+    """Return a connector's configuration; or none, and why it is not known."""
+    try:
+        return get(url, "/config"), None
+    except (OSError, ValueError) as error:
+        return {}, said(error)
+
+
+def _log_of(options: SnapshotOptions, config: Mapping[str, Any]) -> Connection[Cursor]:
     """Return a connection to the server whose log is read: of MySQL, the connector's.
 
     After a failover that is another one than the declared; if it can't be asked from here, the
@@ -77,8 +86,8 @@ def _log_of(options: SnapshotOptions) -> Connection[Cursor]:
     """
     address = parse_address(options.dsn)
     if options.dsn.startswith("mysql:"):
-        with suppress(HybridError, OSError, ValueError):
-            if (there := log_address(address, get(str(options.connector), "/config"))) is not None:
+        with suppress(HybridError, OSError):
+            if (there := log_address(address, config)) is not None:
                 return connect(there, "snapshot")
     return connect(address, "snapshot")
 

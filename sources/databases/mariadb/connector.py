@@ -129,18 +129,6 @@ def ask_connector(url: str) -> ReadUpTo | str:
         return _NOT_A_CONNECTOR
 
 
-def has_heartbeats(url: str) -> bool:
-    """Return whether a connector reports how far it is while no captured table changes, too.
-
-    Args:
-        url: URL of the connector, ``http://host:8083/connectors/<name>``.
-
-    Raises:
-        OSError, ValueError: Kafka Connect does not answer, or does not know the connector.
-    """
-    return _has_heartbeats(get(url, "/config"))
-
-
 def require_heartbeats(url: str) -> None:
     """Refuse a connector that reports how far it is only when a captured table changes.
 
@@ -151,8 +139,7 @@ def require_heartbeats(url: str) -> None:
         InputError: The connector has no heartbeats, or Kafka Connect does not know it.
         UnavailableError: Kafka Connect does not answer.
     """
-    found = _has_heartbeats(read_config(url))
-    if not found:
+    if not has_heartbeats(read_config(url)):
         message = (
             f"Connector {url} has no heartbeats (`{_HEARTBEAT}`): while the captured tables do not "
             "change, it would not confirm how far it has read the binary log."
@@ -165,6 +152,11 @@ def require_heartbeats(url: str) -> None:
         raise InputError(message, hint, value=url)
 
 
-def _has_heartbeats(config: Mapping[str, Any]) -> bool:
+def has_heartbeats(config: Mapping[str, Any]) -> bool:
+    """Return whether a connector reports how far it is while no captured table changes, too.
+
+    Args:
+        config: Its configuration.
+    """
     found = str(config.get(_HEARTBEAT) or "").strip()
     return found.isdigit() and int(found) > 0

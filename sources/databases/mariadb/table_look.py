@@ -18,6 +18,7 @@ from sources.databases.altered_table import (
     RequiredColumn,
     TableWatch,
     altered,
+    altered_by,
 )
 from sources.databases.captured_table import CapturedTable, QueryError, UnknownDefault
 from sources.databases.connector_lists import find_capture
@@ -160,7 +161,8 @@ def judge(
         if not _is_in(change, snapshot):
             what = None if change.is_read else _effect(change, table, names, stated)
             if what is None and stated is not None and change.definition is not None:
-                what = find_alteration(stated, change.definition, _pairs(stated, change, names))
+                both = names.in_both(stated.columns, change.definition.columns)
+                what = find_alteration(stated, change.definition, dict(both.values()))
             if what is not None:
                 return Judged(change.definition, (change, what), [])
             required += [
@@ -182,13 +184,10 @@ def _required(
     """Return names in the ``schema`` of columns that became NOT NULL."""
     if before is None or after is None:
         return []
-    there = names.found_in(after.columns)
     return [
         name
-        for name, old in names.found_in(before.columns).items()
-        if name in there
-        and before.columns[old].is_nullable
-        and not after.columns[there[name]].is_nullable
+        for name, (old, new) in names.in_both(before.columns, after.columns).items()
+        if before.columns[old].is_nullable and not after.columns[new].is_nullable
     ]
 
 
@@ -215,14 +214,6 @@ def _effect(
     return None
 
 
-def _pairs(stated: BinlogDefinition, change: SchemaChange, names: Names) -> dict[str, str]:
-    assert change.definition is not None  # asked for such a statement only
-    there = names.found_in(change.definition.columns)
-    return {
-        old: there[name] for name, old in names.found_in(stated.columns).items() if name in there
-    }
-
-
 def _is_in(change: SchemaChange, snapshot: BinlogSnapshot) -> bool:
     """Return whether a snapshot was taken after a statement; by files if it has no number."""
     try:
@@ -247,13 +238,8 @@ def _look_at_catalog(table: CapturedTable, names: Names, before: TableWatch) -> 
             raise QueryError(text, is_connection_lost=False)
         known, what = before.definition, None
         if isinstance(known, BinlogDefinition):
-            there = names.found_in(now.columns)
-            pairs = {
-                old: there[name]
-                for name, old in names.found_in(known.columns).items()
-                if name in there
-            }
-            what = find_alteration(known, now, pairs)
+            both = names.in_both(known.columns, now.columns)
+            what = find_alteration(known, now, dict(both.values()))
         if what is not None:
             found: AlteredTable | None = altered(
                 table.name, what, before.looked_ms, is_redefined=True
@@ -267,10 +253,7 @@ def _look_at_catalog(table: CapturedTable, names: Names, before: TableWatch) -> 
             except MissingRight:
                 raise
             except InputError as error:
-                made = altered(table.name, "", before.looked_ms)
-                found = made.model_copy(
-                    update={"what": error.message.rstrip("."), "way": f"{error.hint} {made.way}"}
-                )
+                found = altered_by(table.name, error, before.looked_ms)
     known_already = {each.column for each in before.required}
     first = known if isinstance(known, BinlogDefinition) else None
     required = [

@@ -5,7 +5,13 @@ from __future__ import annotations
 from sources.common.optional import needs_extra
 from sources.common.table_definition import PostgresDefinition
 from sources.config.kafka_source import KafkaSource
-from sources.databases.altered_table import AlteredTable, Names, TableWatch, altered
+from sources.databases.altered_table import (
+    AlteredTable,
+    Names,
+    TableWatch,
+    altered,
+    altered_by,
+)
 from sources.databases.captured_table import CapturedTable
 from sources.databases.connector_lists import Capture, find_capture
 from sources.databases.postgres.alteration import find_alteration
@@ -50,13 +56,8 @@ def look_at_table(
             known = before.definition
             found = None
             if isinstance(known, PostgresDefinition):
-                there = {} if now is None else names.found_in(now.columns)
-                pairs = {
-                    old: there[name]
-                    for name, old in names.found_in(known.columns).items()
-                    if name in there
-                }
-                what = find_alteration(known, now, pairs, RowsOf(connection))
+                both = names.in_both(known.columns, {} if now is None else now.columns)
+                what = find_alteration(known, now, dict(both.values()), RowsOf(connection))
                 if what is not None:
                     is_redefined = now is not None and (
                         now.key != known.key or now.columns != known.columns
@@ -88,10 +89,7 @@ def _no_longer_captured(
         )
         check_publication(connection, table, capture.publication)
     except InputError as error:
-        found = altered(table.name, "", now_ms)
-        return found.model_copy(
-            update={"what": error.message.rstrip("."), "way": f"{error.hint} {found.way}"}
-        )
+        return altered_by(table.name, error, now_ms)
     return None
 
 

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from examples.shop import TABLES, Customers, make_shop
 from orchestration import operations
 from orchestration.audit.compare_source import compare_table, compare_with_source
+from orchestration.audit.compared_sides import ComparedTable
 from orchestration.audit.run import audit
 from orchestration.generations.lifecycle import rerun
 from orchestration.pipeline_definitions import pipeline_definitions
@@ -114,9 +115,8 @@ def test_a_connectors_own_snapshot_leads_to_the_same_table(
 
     loaded = case.pipeline(edit=alone)
     require_sound_start(loaded)
-    run_live(
-        spark, loaded, lambda _: compare_table(case.dsn, "public.orders", ORDERS, loaded.target).ok
-    )
+    asked = ComparedTable(case.dsn, "public.orders", ORDERS, loaded.target)
+    run_live(spark, loaded, lambda _: compare_table(asked).ok)
     # Known by name, a column is left out; another one is never left out silently.
     case.execute("ALTER TABLE orders ADD discount int", "UPDATE orders SET discount = 1")
     with fails_with("has a column `discount` that is not declared"):
@@ -323,7 +323,7 @@ def test_a_table_that_row_level_security_hides_rows_of_is_refused(case: CdcCase)
     write_deltalake(case.folder / "t", pa.table({"id": [1], "v": ["mine"]}))
     dsn = make_conninfo(case.dsn, user=reader)
     with pytest.raises(InputError, match="row-level security"):
-        compare_table(dsn, "public.plain", columns, Folder(case.folder / "t"))
+        compare_table(ComparedTable(dsn, "public.plain", columns, Folder(case.folder / "t")))
     case.execute(f"ALTER ROLE {reader} BYPASSRLS")
     assert take_snapshot(loaded).done[0].rows == 2
 

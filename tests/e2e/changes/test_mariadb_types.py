@@ -8,6 +8,7 @@ import pytest
 from deltalake import write_deltalake
 
 from orchestration.audit.compare_source import compare_table
+from orchestration.audit.compared_sides import ComparedTable
 from sources.common.conversion import converter, to_arrow_array
 from sources.common.schema import parse_schema
 from sources.kafka.client import KafkaLog
@@ -156,5 +157,6 @@ def test_a_value_is_the_same_by_snapshot_and_by_change_and_equals_the_database(
     assert {name: values for name, values in both.items() if values[0] != values[1]} == {}
     assert snapshot.equals(changes)
     write_deltalake(str(case.folder / "t"), snapshot)
-    found = compare_table(case.dsn, f"{case.name}.types", columns, Folder(case.folder / "t"))
+    asked = ComparedTable(case.dsn, f"{case.name}.types", columns, Folder(case.folder / "t"))
+    found = compare_table(asked)
     assert (found.ok, found.rows) == (True, rows + 1), found.examples

@@ -12,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from orchestration.audit.compare_source import SourceComparison, compare_table
+from orchestration.audit.compared_sides import ComparedTable
 from services.postgres import LocalPostgres
 from sources.common.schema import parse_schema
 from sources.storage.folder import Folder
@@ -50,7 +51,8 @@ def compared(postgres: LocalPostgres, path: Path, rows: list[tuple[Any, ...]]) -
         for values, field in zip(zip(*rows, strict=True), columns, strict=True)
     ]
     write_deltalake(str(path), pa.table(arrays, schema=columns))
-    return compare_table(postgres.dsn, "public.compared", COLUMNS, Folder(path))
+    asked = ComparedTable(postgres.dsn, "public.compared", COLUMNS, Folder(path))
+    return compare_table(asked)
 
 
 def test_equal_rows_with_arrays_bytes_and_numbers_that_are_not_finite(

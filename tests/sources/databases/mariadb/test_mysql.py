@@ -2,64 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pymysql
 import pytest
 import trustme
 
 from services.mysql import LocalMySql
-from sources.config.sink import Sink
-from sources.config.snapshot import SnapshotOptions
-from sources.databases.captured_table import CapturedTable, OpenTable
+from sources.databases.captured_table import CapturedTable
 from sources.databases.kinds import find_tables, open_table
 from sources.databases.mariadb import read_lock
 from sources.databases.mariadb.server import connect, needs_public_key, parse_address
 from sources.errors import HybridError, InputError
 from tests.services.binlog_reader import binlog_reader
+from tests.sources.databases.mariadb.table_case import COLUMNS, Case, read
 
 pytestmark = pytest.mark.slow
-
-COLUMNS = {"id": "bigint", "v": "string"}
-
-
-class Case:
-    """A database of its own in a real server."""
-
-    def __init__(self, server: LocalMySql) -> None:
-        self.server = server
-        self.name = f"shop_{uuid.uuid4().hex[:8]}"
-        server.execute(f"CREATE DATABASE {self.name}")
-        os.environ["MYSQL_PWD"] = server.password
-
-    def execute(self, *statements: str) -> None:
-        with self.server.connect(self.name) as connection, connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-
-    def table(
-        self,
-        name: str = "t",
-        columns: Mapping[str, str] = COLUMNS,
-        key: tuple[str, ...] = ("id",),
-        user: str = "hybrid",
-    ) -> CapturedTable:
-        return CapturedTable(
-            source="snapshot",
-            name=f"{self.name}.{name}",
-            options=SnapshotOptions(dsn=self.server.dsn(self.name, user), chunk_rows=3),
-            columns=columns,
-            ignored=[],
-            sink=Sink(path="out", mode="merge", key=list(key)),
-        )
 
 
 @pytest.fixture
@@ -68,17 +31,6 @@ def case(mysql: LocalMySql) -> Iterator[Case]:
     with binlog_reader(mysql):
         yield made
     mysql.execute(f"DROP DATABASE {made.name}")
-
-
-def read(table: OpenTable) -> list[dict[str, Any]]:
-    readers = table.readers(2)
-    division = table.divide()
-    return [
-        row
-        for chunk in range(len(division.bounds) + 1)
-        for batch in readers[chunk % len(readers)].rows(division, chunk)
-        for row in batch.to_pylist()
-    ]
 
 
 def refusal(table: CapturedTable) -> str:
@@ -125,7 +77,7 @@ def test_a_table_is_found_and_read_by_the_unique_key_that_its_events_have(case: 
     said = refusal(case.table("several", several))
     assert "by the unique key `z`, and `sink.key` has other columns: id" in said
     assert "Declare `sink: {key: [v, id]}`" in said
-    with open_table(case.table("several", several, key=("id", "v"))) as opened:
+    with open_table(case.table("several", several, key=("id", "v"), chunk_rows=3)) as opened:
         assert sorted(row["id"] for row in read(opened)) == list(range(1, 9))
     assert "no unique key whose columns are never null" in refusal(case.table("nullable"))
 

@@ -14,8 +14,8 @@ from sources.databases.kinds import open_table
 from sources.databases.mariadb.checks import check_log, server_variables
 from sources.databases.mariadb.server import connect, parse_address
 from sources.errors import InputError
+from tests.sources.databases.mariadb.table_case import COLUMNS, Case, read
 from tests.sources.databases.mariadb.test_connector import MYSQL, RUNNING, worker
-from tests.sources.databases.mariadb.test_table import COLUMNS, Case, read
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +81,7 @@ def test_the_way_out_for_json_works(case: Case, connector: str) -> None:
 
 def test_a_snapshot_in_another_server_than_the_connectors_is_refused(case: Case) -> None:
     case.execute("CREATE TABLE t (id bigint PRIMARY KEY, v text)")
-    config = {"database.hostname": "127.0.0.1", "database.port": str(case.mariadb.port)}
+    config = {"database.hostname": "127.0.0.1", "database.port": str(case.server.port)}
     answers: dict[str, Any] = {
         "/connectors/shop/status": RUNNING,
         "/connectors/shop/offsets": MYSQL,
@@ -96,7 +96,7 @@ def test_a_snapshot_in_another_server_than_the_connectors_is_refused(case: Case)
             with open_table(each):
                 pass
         with LocalMySql() as other:
-            other.execute(f"ALTER USER hybrid@'127.0.0.1' IDENTIFIED BY '{case.mariadb.password}'")
+            other.execute(f"ALTER USER hybrid@'127.0.0.1' IDENTIFIED BY '{case.server.password}'")
             config["database.port"] = str(other.port)
             said = rf"reads the log of 127\.0\.0\.1:{other.port}, which is another MySQL server"
             with pytest.raises(InputError, match=said), open_table(table):
@@ -105,7 +105,7 @@ def test_a_snapshot_in_another_server_than_the_connectors_is_refused(case: Case)
 
 def test_updates_of_parts_of_json_are_refused(case: Case) -> None:
     case.execute("CREATE TABLE t (id bigint PRIMARY KEY, v text)")
-    with connect(parse_address(case.mariadb.dsn(case.name)), "s") as connection:
+    with connect(parse_address(case.server.dsn(case.name)), "s") as connection:
         variables = server_variables(connection)
         # A compressed log is followed.
         check_log(connection, case.table(), variables)
@@ -129,16 +129,16 @@ def test_zero_dates_that_changes_may_bring_are_said(
     del columns["v"]
     table = replace(case.table(connector=connector), columns=columns)
     [(before,)] = _ask(case, "SELECT @@global.sql_mode")
-    case.mariadb.execute(f"SET GLOBAL sql_mode = '{mode}'")
+    case.server.execute(f"SET GLOBAL sql_mode = '{mode}'")
     try:
         with open_table(table) as opened:
             assert len(opened.warnings) == len(warned)
             assert all(said in each for said, each in zip(warned, opened.warnings, strict=True))
     finally:
-        case.mariadb.execute(f"SET GLOBAL sql_mode = '{before}'")
+        case.server.execute(f"SET GLOBAL sql_mode = '{before}'")
 
 
 def _ask(case: Case, query: str) -> list[tuple[str]]:
-    with case.mariadb.connect() as connection, connection.cursor() as cursor:
+    with case.server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(query)
         return list(cursor.fetchall())

@@ -2,63 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from services.mariadb import LocalMariaDb
-from services.mysql_server import MySqlServer
 from sources.common.database_snapshot import BinlogSnapshot
-from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
-from sources.databases.captured_table import CapturedTable, Misfit, OpenTable, QueryError
+from sources.databases.captured_table import Misfit, QueryError
 from sources.databases.kinds import export, find_tables, open_table
 from sources.databases.mariadb.checks import check_log, mysql_status, server_variables
 from sources.databases.mariadb.server import connect, parse_address
 from sources.errors import HybridError, InputError, UnavailableError
 from tests.services.binlog_reader import binlog_reader
+from tests.sources.databases.mariadb.table_case import COLUMNS, Case, read
 
 pytestmark = pytest.mark.slow
-
-COLUMNS = {"id": "bigint", "v": "string"}
-
-
-class Case:
-    """A database of its own in a real server."""
-
-    def __init__(self, mariadb: MySqlServer) -> None:
-        self.mariadb = mariadb
-        self.name = f"shop_{uuid.uuid4().hex[:8]}"
-        mariadb.execute(f"CREATE DATABASE {self.name} CHARACTER SET utf8mb4")
-        os.environ["MYSQL_PWD"] = mariadb.password
-
-    def execute(self, *statements: str) -> None:
-        with self.mariadb.connect(self.name) as connection, connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-
-    def table(
-        self,
-        name: str = "t",
-        columns: Mapping[str, str] = COLUMNS,
-        *,
-        user: str | None = None,
-        **options: Any,
-    ) -> CapturedTable:
-        dsn = self.mariadb.dsn(self.name) if user is None else self.mariadb.dsn(self.name, user)
-        return CapturedTable(
-            source="snapshot",
-            name=f"{self.name}.{name}",
-            options=SnapshotOptions(dsn=dsn, **options),
-            columns=columns,
-            ignored=[],
-            sink=Sink(path="out", mode="merge", key=["id"]),
-        )
 
 
 @pytest.fixture
@@ -67,17 +28,6 @@ def case(mariadb: LocalMariaDb) -> Iterator[Case]:
     with binlog_reader(mariadb):
         yield made
     mariadb.execute(f"DROP DATABASE {made.name}")
-
-
-def read(table: OpenTable, workers: int = 3) -> list[dict[str, Any]]:
-    readers = table.readers(workers)
-    division = table.divide()
-    return [
-        row
-        for chunk in range(len(division.bounds) + 1)
-        for batch in readers[chunk % len(readers)].rows(division, chunk)
-        for row in batch.to_pylist()
-    ]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +61,7 @@ def test_readers_see_the_database_as_of_their_positions_while_others_write(case:
     stop = threading.Event()
 
     def write() -> None:
-        with case.mariadb.connect(case.name) as connection, connection.cursor() as cursor:
+        with case.server.connect(case.name) as connection, connection.cursor() as cursor:
             number = 0
             while not stop.is_set():
                 number += 1
@@ -199,13 +149,13 @@ def test_a_log_that_lacks_rows_is_refused(
     case: Case, variable: str, value: str, usual: str
 ) -> None:
     case.execute("CREATE TABLE t (id bigint PRIMARY KEY, v text)")
-    case.mariadb.execute(f"SET GLOBAL {variable} = '{value}'")
+    case.server.execute(f"SET GLOBAL {variable} = '{value}'")
     try:
         said = rf"has `{variable}={value}`: .*\. Set `{variable}={usual}`"
         with pytest.raises(InputError, match=said), open_table(case.table()):
             pass
     finally:
-        case.mariadb.execute(f"SET GLOBAL {variable} = '{usual}'")
+        case.server.execute(f"SET GLOBAL {variable} = '{usual}'")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +169,7 @@ def test_a_server_without_a_log_of_all_changes_is_refused(
     case: Case, changed: dict[str, str], said: str
 ) -> None:
     with (
-        connect(parse_address(case.mariadb.dsn(case.name)), "s") as connection,
+        connect(parse_address(case.server.dsn(case.name)), "s") as connection,
         pytest.raises(InputError, match=said),
     ):
         check_log(connection, case.table(), {**server_variables(connection), **changed})
@@ -227,7 +177,7 @@ def test_a_server_without_a_log_of_all_changes_is_refused(
 
 def test_a_prepared_transaction_is_refused(case: Case) -> None:
     case.execute("CREATE TABLE t (id bigint PRIMARY KEY, v text)")
-    with case.mariadb.connect(case.name) as connection, connection.cursor() as cursor:
+    with case.server.connect(case.name) as connection, connection.cursor() as cursor:
         for statement in ("START 'x'", "END 'x'", "PREPARE 'x'"):
             cursor.execute(f"XA {statement}")
             if statement.startswith("START"):
@@ -266,11 +216,11 @@ def test_rights_that_are_missing_are_named(case: Case, monkeypatch: pytest.Monke
         return str(caught.value)
 
     assert "GRANT BINLOG MONITOR ON" in error()
-    case.mariadb.execute(f"GRANT BINLOG MONITOR ON *.* TO {user}@'127.0.0.1'")
+    case.server.execute(f"GRANT BINLOG MONITOR ON *.* TO {user}@'127.0.0.1'")
     assert "SELECT command denied" in error()
-    case.mariadb.execute(f"GRANT SELECT ON {case.name}.* TO {user}@'127.0.0.1'")
+    case.server.execute(f"GRANT SELECT ON {case.name}.* TO {user}@'127.0.0.1'")
     assert "no connector is seen" in error()
-    case.mariadb.execute(f"GRANT PROCESS ON *.* TO {user}@'127.0.0.1'")
+    case.server.execute(f"GRANT PROCESS ON *.* TO {user}@'127.0.0.1'")
     with open_table(table) as opened:
         assert read(opened) == []
     monkeypatch.setenv("MYSQL_PWD", "other")
@@ -289,7 +239,7 @@ def test_a_connection_that_ends_is_told_from_a_query_that_is_refused(case: Case)
 
     def kill() -> None:
         query = "SELECT concat('KILL ', id) FROM information_schema.processlist WHERE db = %s"
-        with case.mariadb.connect() as connection, connection.cursor() as cursor:
+        with case.server.connect() as connection, connection.cursor() as cursor:
             cursor.execute(query, [case.name])
             for (statement,) in cursor.fetchall():
                 cursor.execute(statement)
@@ -321,7 +271,7 @@ def test_values_that_changes_would_report_otherwise_are_refused(
     case: Case, kind: str, values: list[str], declared: str, said: str
 ) -> None:
     case.execute(f"CREATE TABLE t (id bigint PRIMARY KEY, v {kind})", "SET sql_mode = ''")
-    with case.mariadb.connect(case.name) as connection, connection.cursor() as cursor:
+    with case.server.connect(case.name) as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = ''")
         for number, value in enumerate(values):
             cursor.execute(f"INSERT INTO t VALUES ({number}, {value})")
@@ -384,7 +334,7 @@ def test_tables_are_found_with_types_that_their_snapshots_take(case: Case) -> No
         "CREATE TABLE bare (n int)",
         "CREATE VIEW v AS SELECT * FROM t",
     )
-    dsn = case.mariadb.dsn(case.name)
+    dsn = case.server.dsn(case.name)
     bare, found = find_tables(dsn, lambda name: name.startswith(f"{case.name}."))
     assert (found.name, found.key) == (f"{case.name}.t", ["b", "a"])
     types = {name: kind for name, (_, kind) in ALL_TYPES.items()}
@@ -407,7 +357,7 @@ def test_tables_that_share_a_snapshot_are_read_as_of_one_point_in_time(case: Cas
     stop = threading.Event()
 
     def move() -> None:
-        with case.mariadb.connect(case.name) as connection, connection.cursor() as cursor:
+        with case.server.connect(case.name) as connection, connection.cursor() as cursor:
             while not stop.is_set():
                 cursor.execute("BEGIN")
                 cursor.execute("UPDATE one SET n = n - 1")

@@ -43,14 +43,14 @@ from benchmarks.topics import (
 )
 from services.broker import LocalBroker
 from sources.common.schema import parse_schema
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.kafka.client import KafkaLog
+from sources.config.source.kafka_source import KafkaSource
+from sources.kafka.client.look_ups import KafkaLog
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.kafka_stream import stream_topics, with_new_partitions
+from spark_jobs.inside.readers.topics.parse_records import parse_values
 from spark_jobs.jvm.jar_sets import JarSet, excludes
 from spark_jobs.jvm.jars import obtain
-from spark_jobs.readers.topics.event_times import EventTimeCheck
-from spark_jobs.readers.topics.kafka_stream import stream_topics, with_new_partitions
-from spark_jobs.readers.topics.parse_records import parse_values
 
 # Not among PySpark's own jars; the newest version in the repositories.
 _AVRO = JarSet(

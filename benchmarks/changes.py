@@ -35,12 +35,12 @@ from services.broker import LocalBroker, create_topic
 from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from sources.kafka.client import KafkaLog
-from spark_jobs.readers.spark_errors import reporting_batch
-from spark_jobs.readers.topics.event_times import EventTimeCheck
-from spark_jobs.readers.topics.kafka_stream import stream_topics, with_new_partitions
-from spark_jobs.readers.topics.parse_records import parse_values
-from spark_jobs.target import sink
+from sources.kafka.client.look_ups import KafkaLog
+from spark_jobs.inside.readers.spark_errors import reporting_batch
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.kafka_stream import stream_topics, with_new_partitions
+from spark_jobs.inside.readers.topics.parse_records import parse_values
+from spark_jobs.inside.sink import sink
 
 _TOPIC = "shop.public.orders"
 _PARTITIONS = 4

@@ -24,8 +24,8 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from spark_jobs.driver.bounded_run import run_bounded
-from spark_jobs.driver.reporter import Reporter
+from spark_jobs.inside.driver.bounded_run import run_bounded
+from spark_jobs.inside.driver.reports.reporter import Reporter
 
 _COPIED = "copied"
 _REWRITTEN = "rewritten"

@@ -25,11 +25,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from benchmarks.session import IN_MEMORY, ROCKSDB, STORE, place, race, report, session
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
 from sources.planning.plan import make_plan
-from spark_jobs.readers.files.planned_files import PlannedSource
+from spark_jobs.inside.readers.files.planned_files import PlannedSource
 
 FILES = 32
 _BEGIN_US = 1_704_067_200_000_000

@@ -33,9 +33,9 @@ from services.broker import LocalBroker, create_topic
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.context import PipelineContext
-from spark_jobs.query.builder import build_query
-from spark_jobs.query.declaration import declare_query
-from spark_jobs.query.filled_state import FILLING
+from spark_jobs.inside.query.builder import build_query
+from spark_jobs.inside.query.declaration import declare_query
+from spark_jobs.inside.query.filled_state import FILLING
 
 BATCHES = 10
 RECORDS = 1000

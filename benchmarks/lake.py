@@ -45,12 +45,12 @@ from orchestration.supervision.supervisor import tick
 from services.broker import LocalBroker, create_topic
 from services.s3 import LOGIN, LocalS3, client
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.files.splits import list_source
+from sources.files.listing.splits import list_source
 from sources.planning.context import PipelineContext
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.target.delta_table import open_table
-from spark_jobs.target.ownership.take_over import prepare
+from spark_jobs.table.delta_table import open_table
+from spark_jobs.table.ownership.take_over import prepare
 
 _BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 _FOLDERS = 100

@@ -20,11 +20,11 @@ from benchmarks.record import record
 from benchmarks.topics import deliver
 from services.broker import LocalBroker, create_topic
 from sources.common.positions import EndPosition
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import SourceSwitchContext
-from sources.kafka.client import KafkaLog
-from sources.kafka.consumer import QUIET
-from sources.kafka.start_offsets import factory_for
+from sources.kafka.client.consumer import QUIET
+from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.start.offsets import factory_for
 
 BEGIN_MS = 1_700_000_000_000
 RECORDS = 3

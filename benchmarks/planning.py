@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.record import record
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from sources.files.splits import list_splits
-from sources.planning.file_plan import keep_splits, plan_files, read_splits
+from sources.config.source.file_source import FileSource
+from sources.files.listing.splits import list_splits
+from sources.planning.files.file_plan import keep_splits, plan_files, read_splits
 from sources.storage.listing import find_files
 
 _BEGIN = datetime(2024, 1, 1, tzinfo=UTC)

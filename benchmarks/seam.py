@@ -30,9 +30,9 @@ from services.broker import LocalBroker, create_topic
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.context import PipelineContext
-from spark_jobs.query.builder import build_query
-from spark_jobs.query.declaration import declare_query
-from spark_jobs.query.places import followed_topic
+from spark_jobs.inside.query.builder import build_query
+from spark_jobs.inside.query.declaration import declare_query
+from spark_jobs.inside.query.places import followed_topic
 
 BEGIN_MS = 1_700_000_000_000
 PARTITIONS = 2

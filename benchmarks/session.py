@@ -20,8 +20,8 @@ from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from spark_jobs.driver.bounded_run import run_bounded
-from spark_jobs.driver.reporter import Reporter
+from spark_jobs.inside.driver.bounded_run import run_bounded
+from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.launch.submission.submit import STATE_STORE, spark_conf
 from tests.services.standalone import standalone

@@ -37,8 +37,8 @@ from orchestration.cli import console
 from orchestration.supervision.status import status
 from services.broker import LocalBroker, create_topic
 from sources.common.positions import iso, now_ms
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.planning.context import PipelineContext
 from spark_jobs.launch.record import last_launch
 

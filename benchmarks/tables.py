@@ -33,9 +33,9 @@ import yaml
 from benchmarks.freshness import latencies
 from benchmarks.processes import cpu_s, end_all, groups_of, memory_mb
 from benchmarks.record import record
-from orchestration import table_pipelines
 from orchestration.backlog import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
+from orchestration.databases import table_pipelines
 from services.broker import LocalBroker, create_topic
 from services.connect import LocalConnect, debezium_config
 from services.postgres import LocalPostgres

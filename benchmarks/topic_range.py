@@ -24,16 +24,16 @@ from services.broker import LocalBroker
 from sources.common.positions import TopicPartition
 from sources.common.schema import parse_schema
 from sources.hand_over import hand_over
-from sources.kafka.consumer import consumer_settings
-from sources.kafka.range_reader import RangeReader
-from sources.kafka.ranges import Split
+from sources.kafka.client.consumer import consumer_settings
+from sources.kafka.ranges.cut import Split
+from sources.kafka.ranges.range_reader import RangeReader
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from sources.planning.topic_range import require_range
-from spark_jobs.readers.topics.event_times import EventTimeCheck
-from spark_jobs.readers.topics.kafka_stream import stream_topics
-from spark_jobs.readers.topics.parse_records import parse_values
-from spark_jobs.readers.topics.planned_topic import PlannedTopic
+from sources.planning.topics.topic_range import require_range
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.kafka_stream import stream_topics
+from spark_jobs.inside.readers.topics.parse_records import parse_values
+from spark_jobs.inside.readers.topics.planned_topic import PlannedTopic
 
 
 def main() -> None:

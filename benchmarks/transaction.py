@@ -25,12 +25,12 @@ import psycopg
 from benchmarks.processes import cpu_s, end_all, groups_of, memory_mb
 from benchmarks.record import record
 from benchmarks.tables import go_live, open_tables
-from orchestration import table_pipelines
-from orchestration.audit.compare_source import compare_with_source
+from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.backlog import wait_until_caught_up
-from sources.config.kafka_source import KafkaSource
+from orchestration.databases import table_pipelines
 from sources.config.loader import LoadedPipeline
-from sources.kafka.client import KafkaLog
+from sources.config.source.kafka_source import KafkaSource
+from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext
 
 _TABLE = "public.t000"

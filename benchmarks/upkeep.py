@@ -29,11 +29,11 @@ from pyspark.sql import SparkSession
 from benchmarks.record import record
 from sources.common.positions import now_ms
 from sources.state.generation import Generation, GenerationInfo
-from sources.storage.delta_log import commit_name
 from sources.storage.folder import Folder
+from sources.storage.tables.delta_log import commit_name
 from spark_jobs.jvm.jars import resolve
-from spark_jobs.target.history_files import keep_history_files, read_history_files
-from spark_jobs.target.upkeep.compaction import Compaction
+from spark_jobs.table.history_files import keep_history_files, read_history_files
+from spark_jobs.table.upkeep.compaction import Compaction
 
 HISTORY_FILES = 10
 HISTORY_ROWS = 100_000

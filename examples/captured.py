@@ -16,8 +16,8 @@ from services.mysql import LocalMySql
 from services.mysql_server import MySqlServer
 from services.postgres import LocalPostgres
 from services.process import Service
-from sources.databases.mariadb.begin import file_number
-from sources.databases.mariadb.connector import ReadUpTo, ask_connector
+from sources.databases.mariadb.log.connector import ReadUpTo, ask_connector
+from sources.databases.mariadb.snapshot.begin import file_number
 from sources.errors import RunError
 
 NAME = "shop"

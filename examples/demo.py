@@ -34,10 +34,10 @@ from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.cli import tables
 from services.broker import LocalBroker
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, RunError
-from sources.kafka.address import LOCAL
+from sources.kafka.client.address import LOCAL
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
 from sources.storage.settings import S3Settings

@@ -29,8 +29,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyarrow import csv
 
 from sources.errors import InputError, RunError
-from sources.kafka.address import resolve_bootstrap
-from sources.kafka.consumer import QUIET
+from sources.kafka.client.address import resolve_bootstrap
+from sources.kafka.client.consumer import QUIET
 
 KEY = ("carrier", "flight", "origin", "scheduled_departure")
 HISTORY_END = datetime(2013, 10, 1, tzinfo=UTC)

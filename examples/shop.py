@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pymysql
 
-from sources.config.snapshot import kind_of
+from sources.config.source.snapshot import kind_of
 from sources.databases.mariadb.server import connect as connect_binlog
 from sources.databases.mariadb.server import parse_address
 from sources.errors import UnavailableError

@@ -10,7 +10,7 @@ import duckdb
 
 from examples.shop import Sessions
 from orchestration.cuts.members import CutGroup
-from sources.config.snapshot import kind_of
+from sources.config.source.snapshot import kind_of
 from sources.cuts.table import Cut
 
 ACCOUNTS = 40

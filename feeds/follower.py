@@ -26,8 +26,8 @@ from sources.config.feeds import AnyFeed
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.generations import acting_on
-from sources.storage.delta_log import commit_name, has_log
-from spark_jobs.target.delta_table import open_table
+from sources.storage.tables.delta_log import commit_name, has_log
+from spark_jobs.table.delta_table import open_table
 
 
 class Outcome(NamedTuple):

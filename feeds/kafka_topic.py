@@ -24,12 +24,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from feeds.base import FeedSink
 from feeds.delivery import DELETED
 from feeds.position import Held, Position
-from sources.common.security import client_settings
+from sources.common.login.security import client_settings
 from sources.config.feeds import KafkaFeed
 from sources.errors import ErrorFields, InputError, StateError, UnavailableError
-from sources.kafka.address import resolve_bootstrap
-from sources.kafka.consumer import QUIET
-from sources.kafka.failures import describe
+from sources.kafka.client.address import resolve_bootstrap
+from sources.kafka.client.consumer import QUIET
+from sources.kafka.client.failures import describe
 
 HEADER = "hybrid-feed"
 """Header of each record: the name of the feed that wrote it."""

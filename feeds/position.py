@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from sources.common.positions import Record
 from sources.common.schema import names_and_types
 from sources.serving import OWNER
-from sources.storage.delta_log import commit_name
 from sources.storage.folder import Folder
+from sources.storage.tables.delta_log import commit_name
 
 
 class Position(Record):

@@ -8,10 +8,10 @@ from sources.common.positions import Part, Record, now_ms
 from sources.config.feeds import AnyFeed
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError
-from sources.storage.delta_log import has_log
 from sources.storage.folder import Folder
-from spark_jobs.target.commit_log import CommitLog
-from spark_jobs.target.delta_table import version_of
+from sources.storage.tables.delta_log import has_log
+from spark_jobs.table.commit_log import CommitLog
+from spark_jobs.table.delta_table import version_of
 
 _RECORD = "feed.json"
 

@@ -25,11 +25,11 @@ from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSys
 from feeds.base import Form
 from feeds.delivery import DELETED
 from sources.common.counting import counted
-from sources.common.sql_names import column_list, literal, quoted
+from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.errors import InputError
-from sources.storage.delta import INT96_AS_MICROS, delta_table, expired_login_of, query_rows
 from sources.storage.folder import Folder
-from spark_jobs.target.table_snapshot import is_absolute
+from sources.storage.tables.delta import INT96_AS_MICROS, delta_table, expired_login_of, query_rows
+from spark_jobs.table.table_snapshot import is_absolute
 
 # Reader features that leave each file of the log readable as plain Parquet.
 _PLAIN = {"timestampNtz", "typeWidening", "typeWidening-preview"}

@@ -6,15 +6,15 @@ import threading
 
 from pyspark.sql import SparkSession
 
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import RunError
 from sources.hand_over import hand_over
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from spark_jobs.driver.bounded_run import FINISHED, run_bounded
-from spark_jobs.driver.reporter import Beats, Reporter
+from spark_jobs.inside.driver.bounded_run import FINISHED, run_bounded
+from spark_jobs.inside.driver.reports.reporter import Beats, Reporter
 
 QUICK = Beats(every_s=0.1)
 """Ten looks at a query each second, since the few rows of a test are read sooner than in one."""
@@ -31,7 +31,7 @@ def read_bounded(spark: SparkSession, loaded: LoadedPipeline) -> None:
 
     Raises:
         HybridError: As :func:`sources.planning.plan.make_plan` and
-            :func:`spark_jobs.driver.bounded_run.run_bounded`.
+            :func:`spark_jobs.inside.driver.bounded_run.run_bounded`.
         StreamingQueryException: A query failed in Spark.
     """
     make_plan(loaded)

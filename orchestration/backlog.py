@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from orchestration.database_log import SETTLED_S, DatabaseLog
+from orchestration.databases.database_log import SETTLED_S, DatabaseLog
 from sources.common.counting import counted
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.databases.altered_table import require_unaltered
 from sources.databases.replication_slot import watched_slot
 from sources.databases.table_watch import look_at_captured_table
 from sources.errors import RunError
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
-from sources.planning.discovery import GrowingFolder
+from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import log_server
 from spark_jobs.checkpoint.offset_log import reached
 from spark_jobs.launch import process
@@ -180,8 +180,8 @@ class ConnectorWait:
 
     It is behind until it has confirmed that the topic holds the database's log up to its end at the
     first look; or until it has received that, and no record has come for
-    :data:`~orchestration.database_log.SETTLED_S`, as it confirms nothing while only other tables
-    change. Never behind where no source declares a ``snapshot``.
+    :data:`~orchestration.databases.database_log.SETTLED_S`, as it confirms nothing while only other
+    tables change. Never behind where no source declares a ``snapshot``.
 
     Args:
         context: The pipeline and its state.

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from orchestration import lineage, operations, snapshots
+from orchestration import lineage, operations
 from orchestration.backlog import wait_until_caught_up
+from orchestration.databases import snapshots
+from orchestration.databases.snapshots import TakenSnapshot
 from orchestration.progress.forecast import eta_s
-from orchestration.snapshots import TakenSnapshot
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, iso
 from sources.config.loader import LoadedPipeline
@@ -24,7 +25,7 @@ from sources.errors import HybridError, InputError
 from sources.hand_over import hand_over
 from sources.hand_over_checks import Check, check_hand_over, find_refusal
 from sources.hybrid import Boundedness
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from sources.ledger import Ledger
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
@@ -32,7 +33,7 @@ from spark_jobs.launch.process import Means
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
 from spark_jobs.run_state.progress_log import read_progress_log, sample_of
-from spark_jobs.target.ownership.belonging import require_belonging
+from spark_jobs.table.ownership.belonging import require_belonging
 
 T = TypeVar("T")
 # About as long as Spark takes to start on a busy machine.

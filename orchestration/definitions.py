@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import dagster as dg
 
-from orchestration.defs.unreadable_file import UnreadableFile, unreadable_definitions
+from orchestration.defs.assets.unreadable_file import UnreadableFile, unreadable_definitions
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.template_definitions import load_tables, tables_definitions
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -22,11 +22,11 @@ from orchestration.requested_state import (
     write_requested,
 )
 from sources.common.positions import EndPosition, Offsets
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.config.rate_limit import RateLimit, put_in_force, rate_of
 from sources.config.requirements import require_extras
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.rate_limit import RateLimit, put_in_force, rate_of
 from sources.config.user_functions import load_function, require_transform
 from sources.databases.replication_slot import look_at_slot
 from sources.databases.table_watch import look_at_captured_table
@@ -35,13 +35,13 @@ from sources.generations import generations
 from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
 from sources.hybrid import Boundedness
-from sources.kafka.client import KafkaLog
-from sources.kafka.start_checks import check_not_deleted
+from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.start.checks import check_not_deleted
 from sources.kept_definitions import keep_definition
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan, log_server, make_plan
-from sources.planning.topic_range import find_range, read_range_splits, require_range, unread
+from sources.planning.topics.topic_range import find_range, read_range_splits, require_range, unread
 from sources.planning.transform_analysis import request_by_declaration
 from sources.serving import about, require_in_service
 from sources.state.action_log import recorded
@@ -57,7 +57,7 @@ from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
-from spark_jobs.target.ownership.belonging import require_belonging
+from spark_jobs.table.ownership.belonging import require_belonging
 
 Source = FileSource | KafkaSource
 

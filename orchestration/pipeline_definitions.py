@@ -7,24 +7,24 @@ from collections.abc import Sequence
 import dagster as dg
 
 from orchestration.chain import steps_of
-from orchestration.defs import job_texts
-from orchestration.defs.assets import step_key, table_key
-from orchestration.defs.audit_check import AUDITED
-from orchestration.defs.chain_assets import pipeline_assets
-from orchestration.defs.compare import EQUALS, compare_checks, compare_schedules
-from orchestration.defs.control_job import control_job
+from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.defs.assets.progress import progress_asset
+from orchestration.defs.assets.ranges import range_definitions
+from orchestration.defs.assets.table import table_asset
+from orchestration.defs.assets.upstream import upstream_specs
+from orchestration.defs.checks.audit import AUDITED
+from orchestration.defs.checks.compare import EQUALS, compare_checks, compare_schedules
+from orchestration.defs.checks.table import COMPARED, table_checks
 from orchestration.defs.feeds import feed_definitions
-from orchestration.defs.generation_job import (
+from orchestration.defs.jobs import job_texts
+from orchestration.defs.jobs.control import control_job
+from orchestration.defs.jobs.generation import (
     generation_job,
     rerun_schedules,
 )
-from orchestration.defs.progress_asset import progress_asset
-from orchestration.defs.range_assets import range_definitions
+from orchestration.defs.jobs.upkeep import upkeep_schedules
+from orchestration.defs.keys import step_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks, supervision_sensor
-from orchestration.defs.table_asset import table_asset
-from orchestration.defs.table_checks import COMPARED, table_checks
-from orchestration.defs.upkeep import upkeep_schedules
-from orchestration.defs.upstream import upstream_specs
 from sources.config.loader import LoadedPipeline
 
 

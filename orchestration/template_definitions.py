@@ -6,12 +6,12 @@ from operator import or_
 
 import dagster as dg
 
-from orchestration import table_pipelines
 from orchestration.cuts.members import load_group
+from orchestration.databases import table_pipelines
+from orchestration.defs.assets.unreadable_file import UnreadableFile, unreadable_definitions
 from orchestration.defs.cuts import cuts_asset, cuts_sensor
-from orchestration.defs.failures import failures
-from orchestration.defs.metadata import Metadata
-from orchestration.defs.unreadable_file import UnreadableFile, unreadable_definitions
+from orchestration.defs.show.failures import failures
+from orchestration.defs.show.metadata import Metadata
 from orchestration.pipeline_definitions import chain_selection, pipeline_definitions
 from sources.config.loader import LoadedPipeline
 from sources.config.table_template import Template

@@ -21,7 +21,7 @@ from services.process import HOST, Service, end, free_ports, is_taken, last_line
 from services.secured import SecuredListeners
 from sources.common.cache import make_private
 from sources.errors import RunError
-from sources.kafka.consumer import QUIET
+from sources.kafka.client.consumer import QUIET
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
 

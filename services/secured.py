@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from sources.common.oauth import LOGIN_MODULE
-from sources.common.security import jaas_entry
+from sources.common.login.oauth import LOGIN_MODULE
+from sources.common.login.security import jaas_entry
 from sources.errors import InputError, RunError
 
 Protocol = Literal["SASL_PLAINTEXT", "SASL_SSL", "SSL"]

@@ -27,7 +27,7 @@ from sources.state.generation import (
     read_generation,
     remove_generation,
 )
-from sources.storage.delta_log import has_log
+from sources.storage.tables.delta_log import has_log
 
 _NAME = re.compile(r"g(\d+)")
 

@@ -6,16 +6,16 @@ What was written is checked in :mod:`sources.hand_over_checks`, which only reads
 from __future__ import annotations
 
 from sources.common.positions import StartPosition
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness, SourceSwitchContext
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.seam import seam_rule
 from sources.kafka.seam_checks import SeamOf, check_event_time_filter
 from sources.ledger import Ledger, find_ledger, ledger_name, make_ledger
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
-from sources.planning.topic_plan import require_same_topics, start_factory
-from sources.planning.topic_range import decide_range, seam_end_after
+from sources.planning.topics.topic_plan import require_same_topics, start_factory
+from sources.planning.topics.topic_range import decide_range, seam_end_after
 
 
 def hand_over(context: PipelineContext, source: KafkaSource, log: KafkaLog | None = None) -> Ledger:

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 from sources.common.counting import counted
 from sources.common.positions import Offsets
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.retention import RetentionWatch
 from sources.ledger import Ledger, require_ledger
 from sources.planning.context import PipelineContext
-from sources.planning.topic_plan import TopicPlan, fit_sample, read_sample, require_same_topics
+from sources.planning.topics.topic_plan import (
+    TopicPlan,
+    fit_sample,
+    read_sample,
+    require_same_topics,
+)
 
 CHECKS = {
     "no_gap": "Every record that is not in history is read from the topic.",

@@ -14,7 +14,7 @@ from sources.common.positions import (
     StartPosition,
 )
 from sources.common.topic_log import Log
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import StateError
 from sources.kafka.seam import SeamRule
 from sources.state.generation import digests

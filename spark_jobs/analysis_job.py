@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 from sources.changed_columns.documents import ColumnsAnswer, ColumnsRequest
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
-from sources.planning.table_places import PlacesAnswer, PlacesRequest
+from sources.planning.files.table_places import PlacesAnswer, PlacesRequest
 from sources.planning.transform_analysis import AnalysisAnswer, AnalysisRequest
 from sources.storage.folder import Folder
-from spark_jobs.changed_columns.difference import compare_transforms
+from spark_jobs.inside.changed_columns.difference import compare_transforms
+from spark_jobs.inside.query.transform.analysis import analyze
+from spark_jobs.inside.readers.files.catalog_table import place_of
 from spark_jobs.jvm.storage_jar import use_own_classes
-from spark_jobs.query.transform.analysis import analyze
-from spark_jobs.readers.files.catalog_table import place_of
 
 _Request = AnalysisRequest | PlacesRequest | ColumnsRequest
 _REQUESTS: TypeAdapter[_Request] = TypeAdapter(_Request)

@@ -1,6 +1,6 @@
 """The Spark job: reads sources of a pipeline, one after the other, in one driver.
 
-It continues from each source to the next by itself: see :mod:`spark_jobs.driver.switch`.
+It continues from each source to the next by itself: see :mod:`spark_jobs.inside.driver.switch`.
 
 Started by ``spark-submit``, also by hand::
 
@@ -22,7 +22,7 @@ import pyspark
 
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
-from spark_jobs.driver.pipeline_run import PipelineRun
+from spark_jobs.inside.driver.pipeline_run import PipelineRun
 from spark_jobs.jvm.spark_version import require_launched
 
 

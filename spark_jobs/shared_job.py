@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from spark_jobs.driver.shared_driver import SharedDriver
+from spark_jobs.inside.driver.shared_driver import SharedDriver
 
 
 def main(arguments: list[str]) -> int:

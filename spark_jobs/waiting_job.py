@@ -18,7 +18,7 @@ from pathlib import Path
 from sources.errors import HybridError
 from spark_jobs import job
 from spark_jobs.analysis_job import answer
-from spark_jobs.driver.pipeline_run import only_session
+from spark_jobs.inside.driver.pipeline_run import only_session
 from spark_jobs.launch.shared_socket import connect
 
 

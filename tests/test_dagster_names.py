@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 
 from orchestration.definitions import find_definitions, find_pipelines
-from orchestration.defs import assets
+from orchestration.defs import keys as assets
 from sources.config.loader import LoadedPipeline
 from sources.config.table_template import FoundTable, Template
 from sources.databases.replication_slot import watched_slot

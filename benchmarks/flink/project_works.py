@@ -26,9 +26,9 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.driver.bounded_run import FINISHED, run_bounded
-from spark_jobs.driver.reporter import Reporter
-from spark_jobs.driver.unbounded_run import run_unbounded
+from spark_jobs.inside.driver.bounded_run import FINISHED, run_bounded
+from spark_jobs.inside.driver.reports.reporter import Reporter
+from spark_jobs.inside.driver.unbounded_run import run_unbounded
 
 _POLL_S = 0.05
 

@@ -3,8 +3,8 @@
 Three comparisons live here: the target against a DuckDB computation over all files and records
 (:mod:`~orchestration.audit.run`), the candidate generation against the serving one
 (:mod:`~orchestration.audit.compare_generations`), and the target of a captured table against its
-database (:mod:`~orchestration.audit.compare_source`). Code that plans, reads or writes data for a
-run does not belong here: the proof would repeat its errors.
+database (:mod:`~orchestration.audit.database.compare_source`). Code that plans, reads or writes
+data for a run does not belong here: the proof would repeat its errors.
 
 What the audit does on its own, without Spark, plan or checkpoint:
 
@@ -13,9 +13,9 @@ What the audit does on its own, without Spark, plan or checkpoint:
   Avro and ORC files whole. Lines of JSON and CSV whose bad rows don't stop a run are split here
   (:mod:`orchestration.audit.readers`).
 - DuckDB applies the bounds of event times to the raw input
-  (:mod:`orchestration.audit.event_times`), and decides which version of a row counts: the last one
-  by ``sink.sequence``. Without it, rows of a key that differ are reported as ambiguous; none of
-  them is chosen (:mod:`orchestration.audit.versions`).
+  (:mod:`orchestration.audit.computed.event_times`), and decides which version of a row counts: the
+  last one by ``sink.sequence``. Without it, rows of a key that differ are reported as ambiguous;
+  none of them is chosen (:mod:`orchestration.audit.computed.versions`).
 - DuckDB computes the expected rows: those of ``input``, the last change of each key, or the
   pipeline's ``audit.sql``. delta-rs reads the rows of the target.
 

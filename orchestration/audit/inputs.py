@@ -13,27 +13,27 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit.absent_columns import absent_columns
-from orchestration.audit.bad_records import recount_bad_records, recount_bad_rows
-from orchestration.audit.event_times import bounds_of
-from orchestration.audit.quarantine import create_claims
+from orchestration.audit.computed.event_times import bounds_of
+from orchestration.audit.computed.versions import create_input
 from orchestration.audit.readers.files import AuditFiles, LeftOut
 from orchestration.audit.readers.topic import create_topic_view
 from orchestration.audit.readers.topic_reader import TopicReader
+from orchestration.audit.recount.absent_columns import absent_columns
+from orchestration.audit.recount.bad_records import recount_bad_records, recount_bad_rows
+from orchestration.audit.recount.quarantine import create_claims
 from orchestration.audit.report import AuditExample, BadLine
 from orchestration.audit.sql import columns_of, count_rows, duckdb_types, error_text
-from orchestration.audit.versions import create_input
 from sources.common.positions import Offsets, now_ms
 from sources.common.schema import normalize_schema, parse_schema
-from sources.common.sql_names import column_list, literal, quoted
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
+from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.changes.added_columns import AddedColumn, types_of
 from sources.errors import InputError
 from sources.hybrid import Boundedness, SwitchState
-from sources.planning.topic_range import find_range
+from sources.planning.topics.topic_range import find_range
 
 _ORC = (
     "Source `{}`: the rows of its ORC files were compared as the runs' own reader reads them, as "
@@ -72,8 +72,8 @@ def create_inputs(
     """Create a view for each source, named like it, and the table ``input`` over all of them.
 
     ``input`` has the columns that all sources have in common, and each row once by ``key``:
-    :mod:`orchestration.audit.versions` says which one. The table ``audit.rows`` has every row of
-    every source, with the number of its source as ``_place``.
+    :mod:`orchestration.audit.computed.versions` says which one. The table ``audit.rows`` has every
+    row of every source, with the number of its source as ``_place``.
 
     Args:
         connection: The audit's database.

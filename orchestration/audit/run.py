@@ -20,7 +20,7 @@ from sources.errors import InputError
 
 if TYPE_CHECKING:
     from orchestration.audit.compare import Comparison
-    from orchestration.audit.expected import ExpectedQuery
+    from orchestration.audit.computed.expected import ExpectedQuery
     from sources.config.loader import LoadedPipeline
     from sources.config.pipeline import Pipeline
 
@@ -47,7 +47,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     started = time.monotonic()
     import duckdb  # noqa: PLC0415 - it takes long to import
 
-    from orchestration.audit.proven import NotProvenError  # noqa: PLC0415
+    from orchestration.audit.computed.proven import NotProvenError  # noqa: PLC0415
     from sources.common.expressions.translation import undecided_value  # noqa: PLC0415
 
     try:
@@ -76,12 +76,12 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     """Return the report of a comparison that began at a moment of the monotonic clock."""
     # DuckDB, delta-rs and librdkafka take half a second to import.
     from orchestration.audit.compare import compare  # noqa: PLC0415
-    from orchestration.audit.expected import expected_query  # noqa: PLC0415
+    from orchestration.audit.computed.expected import expected_query  # noqa: PLC0415
+    from orchestration.audit.computed.snapshot_rows import settle_snapshot_rows  # noqa: PLC0415
     from orchestration.audit.inputs import create_inputs  # noqa: PLC0415
-    from orchestration.audit.ledger import recount_ledgers  # noqa: PLC0415
     from orchestration.audit.readers.files import AuditFiles  # noqa: PLC0415
+    from orchestration.audit.recount.ledger import recount_ledgers  # noqa: PLC0415
     from orchestration.audit.sides import create_sides  # noqa: PLC0415
-    from orchestration.audit.snapshot_rows import settle_snapshot_rows  # noqa: PLC0415
     from orchestration.audit.sql import open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
 

@@ -9,15 +9,15 @@ import duckdb
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from orchestration.audit.expected import ExpectedQuery
-from orchestration.audit.proven import NotProvenError, not_compared
+from orchestration.audit.computed.expected import ExpectedQuery
+from orchestration.audit.computed.proven import NotProvenError, not_compared
 from orchestration.audit.sql import FLOATING, INTEGERS, columns_of, error_text
-from sources.common.sql_names import column_list
+from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, UnavailableError
 from sources.serving import target_of
-from sources.storage.delta import delta_table, expired_login_of, is_delta_table, query_rows
 from sources.storage.folder import Folder
+from sources.storage.tables.delta import delta_table, expired_login_of, is_delta_table, query_rows
 
 _NUMBERS = {*FLOATING, *INTEGERS, "DECIMAL"}
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sources.common.expressions.engine import SETTINGS
 from sources.common.schema import TIMESTAMP, parse_type, type_name
-from sources.common.sql_names import literal, quoted
+from sources.common.sql.sql_names import literal, quoted
 
 INSTANT = "TIMESTAMP WITH TIME ZONE"
 FLOATING = frozenset({"FLOAT", "DOUBLE"})

@@ -14,8 +14,8 @@ from sources.changed_columns.documents import (
     read_changed_columns,
 )
 from sources.common.counting import counted
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 from sources.serving import target_of
@@ -24,7 +24,7 @@ from spark_jobs.changed_columns.files import read_files, size_of
 from spark_jobs.changed_columns.fitness import require_plain
 from spark_jobs.changed_columns.kept import kept_context
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.target.table_snapshot import read_snapshot
+from spark_jobs.table.table_snapshot import read_snapshot
 
 # Bytes of a value, not compressed, by the Spark SQL type of a column that no file has yet.
 _WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "date": 4, "float": 4}

@@ -146,7 +146,7 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
     """
     with answer(as_json) as show:
         from orchestration import operations
-        from sources.config.rate_limit import parse_limit
+        from sources.config.source.rate_limit import parse_limit
         from sources.serving import about, described
 
         loaded = load_acting(pipeline, generation, as_kept=True)

@@ -26,7 +26,7 @@ def broker(
     with answer(as_json=False):
         from services.broker import LocalBroker
         from sources.common.cache import cache_folder
-        from sources.kafka.address import local_address_file
+        from sources.kafka.client.address import local_address_file
 
         # SIGTERM ends it as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)

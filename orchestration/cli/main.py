@@ -106,7 +106,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
             "`--mariadb` or `--mysql`."
         )
         raise typer.BadParameter(message)
-    from sources.config.snapshot import kind_of
+    from sources.config.source.snapshot import kind_of
 
     if mariadb is not None and kind_of(mariadb) != "mariadb":
         message = (
@@ -119,7 +119,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         _init_capture(folder, name, given[0], listed, servers, connect, as_json=as_json)
         return
     with answer(as_json) as show:
-        from orchestration.cli.init import StarterOptions, start
+        from orchestration.cli.starter.files import StarterOptions, start
 
         options = StarterOptions(name, files or "", topic, servers, event_time, key or [])
         loaded, written = start(folder, options)
@@ -140,7 +140,7 @@ def _init_capture(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Answer `hybrid init` for a database."""
     with answer(as_json) as show:
-        from orchestration.cli.init_capture import CaptureOptions, next_steps, start_capture
+        from orchestration.cli.starter.capture import CaptureOptions, next_steps, start_capture
 
         options = CaptureOptions(name, dsn, tables, servers, connect)
         loaded, written, warnings = start_capture(folder, options)
@@ -171,7 +171,7 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 def tables(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Look for the tables of a file with `tables`, and make a pipeline's file for each new one."""
     with answer(as_json) as show:
-        from orchestration import table_pipelines
+        from orchestration.databases import table_pipelines
         from sources.config.table_template import Template
 
         found = table_pipelines.find(Template(pipeline))

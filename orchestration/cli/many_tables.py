@@ -19,7 +19,7 @@ import typer
 from orchestration.cli.output import INTERRUPTED, answer, tell
 from orchestration.several import several
 from sources.config.table_template import Template, is_template
-from spark_jobs.driver.own_output import OwnOutput, Stream
+from spark_jobs.inside.driver.own_output import OwnOutput, Stream
 
 _OWN = ("tables", "init", "cut", "publish-cuts")
 # They bring what is not copied yet into files, all tables at one point in time.
@@ -63,7 +63,7 @@ def _act_on_all(
     from sources.errors import InputError  # noqa: PLC0415
 
     if before[0] in _COPYING:
-        from orchestration import table_pipelines  # noqa: PLC0415
+        from orchestration.databases import table_pipelines  # noqa: PLC0415
 
         found = table_pipelines.copy(template, tell)
         for line in [] if found is None else found.lines():
@@ -160,7 +160,7 @@ class _Labelled(TextIOBase):
 
 def _changed(template: Template) -> dict[str, list[str]]:
     """Return tables without a pipeline, and those that are gone; nothing if nobody answers."""
-    from orchestration import table_pipelines  # noqa: PLC0415
+    from orchestration.databases import table_pipelines  # noqa: PLC0415
     from sources.errors import HybridError  # noqa: PLC0415
 
     try:

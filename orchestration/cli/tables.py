@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.database_log import unread_of
+from orchestration.databases.database_log import unread_of
 from orchestration.display import duration
 from orchestration.progress.in_words import changes_in_words
 from orchestration.progress.plan_tables import PlanTable, plan_tables

@@ -206,8 +206,8 @@ def compare(
     that differ then turn `hybrid status` red.
     """
     with answer(as_json) as show:
-        from orchestration.audit.compare_source import compare_with_source
-        from orchestration.audit.compare_whole import keep_compared
+        from orchestration.audit.database.compare_source import compare_with_source
+        from orchestration.audit.database.compare_whole import keep_compared
         from orchestration.supervision.live_run import look_at_run
         from sources.common.positions import now_ms
         from sources.databases.altered_table import withdraw

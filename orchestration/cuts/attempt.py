@@ -25,14 +25,14 @@ from pydantic import BaseModel
 from orchestration.cuts.members import CutTable
 from sources.common.counting import counted
 from sources.common.positions import Offsets, now_ms
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
 from sources.cuts.table import TableVersion
 from sources.databases.kinds import mark_log
 from sources.databases.log_mark import Mark
 from sources.databases.replication_slot import NEW_SNAPSHOT, SlotGone, ask_slot, gone_state
 from sources.errors import RunError
-from spark_jobs.target.delta_table import version_of
+from spark_jobs.table.delta_table import version_of
 
 
 class GivenUp(NamedTuple):

@@ -8,15 +8,15 @@ from functools import cached_property
 from pathlib import Path
 
 from sources.common.positions import Offsets
-from sources.config.cuts import Cuts, overlap
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
+from sources.config.table.cuts import Cuts, overlap
 from sources.config.table_template import Template, is_template
 from sources.databases.replication_slot import watched_slot
 from sources.errors import InputError, StateError
 from sources.generations import acting_on
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.storage.folder import Folder

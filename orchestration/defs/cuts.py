@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from orchestration.cuts.attempt import GivenUp, UnderWay
 from orchestration.cuts.members import CutGroup
 from orchestration.cuts.publisher import advance
-from orchestration.defs import metadata
-from orchestration.defs.assets import table_group, table_key
-from orchestration.defs.failures import failures
+from orchestration.defs.keys import table_group, table_key
+from orchestration.defs.show import metadata
+from orchestration.defs.show.failures import failures
 from orchestration.display import second
 from sources.common.positions import now_ms, to_ms
 from sources.config.loader import LoadedPipeline

@@ -8,8 +8,8 @@ import dagster as dg
 
 from feeds.loop import compare, compared_in_words, deliver_once, in_words
 from feeds.record import FeedStatus, feed_statuses
-from orchestration.defs.assets import table_group, table_key
-from orchestration.defs.failures import failures
+from orchestration.defs.keys import table_group, table_key
+from orchestration.defs.show.failures import failures
 from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.feeds import AnyFeed

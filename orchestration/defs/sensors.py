@@ -8,8 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.defs import metadata, reports
-from orchestration.defs.assets import (
+from orchestration.defs.jobs.generation import finish_form
+from orchestration.defs.keys import (
     APPROVED,
     DECLARATION_TAG,
     GENERATION_TAG,
@@ -18,13 +18,13 @@ from orchestration.defs.assets import (
     generation_name,
     live_key,
 )
-from orchestration.defs.failures import failures
-from orchestration.defs.generation_job import finish_form
-from orchestration.defs.reports import Cursor
-from orchestration.defs.ways import in_dagster, verdict_in_dagster
+from orchestration.defs.show import metadata, reports
+from orchestration.defs.show.failures import failures
+from orchestration.defs.show.reports import Cursor
+from orchestration.defs.show.ways import in_dagster, verdict_in_dagster
 from orchestration.supervision import supervisor
 from orchestration.supervision.look import look_at_live
-from orchestration.supervision.verdict import Finding, expected_findings
+from orchestration.supervision.rules.verdict import Finding, expected_findings
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot
 from sources.generations import is_unread

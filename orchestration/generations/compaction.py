@@ -15,8 +15,8 @@ from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
 from sources.serving import require_in_service, target_of
 from sources.state.action_log import recorded
-from spark_jobs.target.history_files import NO_HISTORY, HistoryFiles
-from spark_jobs.target.upkeep.compaction import Compacted, Compaction
+from spark_jobs.table.history_files import NO_HISTORY, HistoryFiles
+from spark_jobs.table.upkeep.compaction import Compacted, Compaction
 
 _WAY_OUT = "no row changes by it, and the compaction can be repeated"
 

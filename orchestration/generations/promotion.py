@@ -15,7 +15,7 @@ from orchestration.generations.switch_lock import alone
 from orchestration.generations.switch_progress import Say, Steps, silent, told_if_interrupted
 from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
-from orchestration.supervision.verdict import Verdict
+from orchestration.supervision.rules.verdict import Verdict
 from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
@@ -27,7 +27,7 @@ from sources.planning.context import PipelineContext
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_waiting
 from sources.state.action_log import begin_action, end_action
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
-from spark_jobs.target.ownership.belonging import is_committed, require_belonging
+from spark_jobs.table.ownership.belonging import is_committed, require_belonging
 
 _STEPS = 5
 _STEPS_OF_ABORT = 3

@@ -9,8 +9,8 @@ from sources.common.positions import Record
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.storage.folder import Folder
-from spark_jobs.target.delta_table import open_table, paths_of
-from spark_jobs.target.history_files import HistoryFiles, has_history_files, read_history_files
+from spark_jobs.table.delta_table import open_table, paths_of
+from spark_jobs.table.history_files import HistoryFiles, has_history_files, read_history_files
 
 RANGES = "ranges"
 """Folder of a generation with a folder for each backfill."""

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from orchestration.generations.range_scope import RangeScope, shown
-from sources.config.file_options import TimeRange
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.file_options import TimeRange
+from sources.config.source.file_source import FileSource
 from sources.errors import StateError
-from sources.files.split_table import FileListing
-from sources.files.splits import list_source
+from sources.files.listing.split_table import FileListing
+from sources.files.listing.splits import list_source
 from sources.files.time_range import EmptyRangeError
 from sources.planning.context import PipelineContext
 

@@ -9,17 +9,17 @@ from datetime import datetime
 from orchestration.display import duration
 from orchestration.generations.range_windows import RERUN, final_time, windows_by
 from sources.common.positions import EndPosition, iso, to_ms
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.planning.event_windows import EventWindows, Interval
 from sources.serving import require_in_service
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
-from spark_jobs.target.ranges.event_range import Range
+from spark_jobs.table.ranges.event_range import Range
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.event_windows import EventWindows
 from spark_jobs.checkpoint.history_watermark import HistoryWatermark, history_watermark
 from spark_jobs.launch.questions.transform_check import TransformCheck
-from spark_jobs.target.history_files import has_history_files
+from spark_jobs.table.history_files import has_history_files
 
 RERUN = "Recompute the whole table as a new generation: `hybrid rerun P`."
 

@@ -31,8 +31,8 @@ from sources.planning.transform_analysis import read_analysis
 from sources.serving import target_of
 from sources.state.action_log import recorded
 from sources.storage.folder import Folder
-from spark_jobs.target.ranges.replace_range import Replaced, Replacement, Turn
-from spark_jobs.target.ranges.replace_versions import VersionsReplacement
+from spark_jobs.table.ranges.replace_range import Replaced, Replacement, Turn
+from spark_jobs.table.ranges.replace_versions import VersionsReplacement
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.serving import Switch, pending_switch, read_serving
-from spark_jobs.target.ownership.belonging import is_committed
+from spark_jobs.table.ownership.belonging import is_committed
 
 Say = Callable[[str], None]
 """Called with a line of text for each step, for a terminal or a log."""

@@ -36,16 +36,16 @@ from sources.serving import (
     write_serving,
 )
 from sources.state.generation import Generation, read_generation
-from sources.storage.delta_log import LOG, has_log
 from sources.storage.folder import Folder
+from sources.storage.tables.delta_log import LOG, has_log
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
-from spark_jobs.target.delta_table import NO_MORE, open_table, transactions_of
-from spark_jobs.target.ownership.belonging import SWITCHES, epoch_id, is_committed, require_servable
-from spark_jobs.target.ownership.starts import adopt
-from spark_jobs.target.ownership.take_over import OutdatedError, TakeOver, prepare
-from spark_jobs.target.table_snapshot import read_snapshot
-from spark_jobs.target.unlisted_files import delete_unlisted, forget_log
+from spark_jobs.table.delta_table import NO_MORE, open_table, transactions_of
+from spark_jobs.table.ownership.belonging import SWITCHES, epoch_id, is_committed, require_servable
+from spark_jobs.table.ownership.starts import adopt
+from spark_jobs.table.ownership.take_over import OutdatedError, TakeOver, prepare
+from spark_jobs.table.table_snapshot import read_snapshot
+from spark_jobs.table.unlisted_files import delete_unlisted, forget_log
 
 _BEFORE_FIRST = -1
 """Transaction version of a writer whose micro-batch 0 is still to be written."""

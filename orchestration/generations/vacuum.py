@@ -11,7 +11,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.serving import pending_switch, read_serving
 from sources.state.action_log import recorded
-from spark_jobs.target.upkeep.vacuum import Unneeded, find_unneeded
+from spark_jobs.table.upkeep.vacuum import Unneeded, find_unneeded
 
 _WAY_OUT = "no row changes by it, and the VACUUM can be repeated"
 

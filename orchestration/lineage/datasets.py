@@ -22,17 +22,17 @@ from openlineage.client.facet_v2 import (
 )
 
 from sources.common.positions import Offsets, TopicPartition, nest
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness
-from sources.kafka.address import resolve_bootstrap
+from sources.kafka.client.address import resolve_bootstrap
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
-from sources.planning.file_plan import FilePlan
+from sources.planning.files.file_plan import FilePlan
 from sources.planning.transform_analysis import read_analysis
-from sources.storage.delta import delta_table
 from sources.storage.folder import Folder
+from sources.storage.tables.delta import delta_table
 from spark_jobs.checkpoint import offset_log
 
 _MAGIC = re.compile(r"[*?\[]")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, get_args
 
+from orchestration.supervision.rules.verdict import Health
 from orchestration.supervision.source_status import SourceState
-from orchestration.supervision.verdict import Health
 
 PREFIX = "hybrid_"
 HEALTHS: tuple[str, ...] = get_args(Health)

@@ -24,14 +24,14 @@ from orchestration.progress.cores import cores_of, executors_of
 from orchestration.progress.earlier import earlier_generations, read_earlier
 from orchestration.progress.forecast import rate
 from sources.common.counting import counted
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness
-from sources.planning.file_plan import FilePlan
+from sources.planning.files.file_plan import FilePlan
 from sources.planning.plan import Plan
-from sources.planning.topic_plan import RangePlan
+from sources.planning.topics.topic_plan import RangePlan
 from sources.state.generation import Generation
 from spark_jobs.run_state.progress_log import ProgressLog, Unit, progress_log_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orchestration.display import count, duration, second
 from sources.common.counting import counted, counted_as
 from sources.common.positions import EndPosition
-from sources.config.file_options import ArrivalOrder
+from sources.config.source.file_options import ArrivalOrder
 from sources.state.action_log import LoggedAction
 from spark_jobs.run_state.heartbeat import Heartbeat
 

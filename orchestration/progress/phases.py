@@ -14,7 +14,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.hybrid import SwitchState
 from sources.serving import target_of
-from sources.storage.delta import delta_table, is_delta_table, query_rows
+from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
 from spark_jobs.run_state.progress_log import ProgressLog, read_progress_log
 
 MOST_ROWS = 100_000_000

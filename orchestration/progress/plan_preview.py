@@ -13,9 +13,9 @@ from orchestration.progress.estimate import Estimate, estimate
 from orchestration.progress.plan_summary import summary
 from sources.common.positions import iso
 from sources.config.loader import LoadedPipeline
-from sources.planning.file_plan import FoundFiles, micro_batches, read_splits
+from sources.planning.files.file_plan import FoundFiles, micro_batches, read_splits
 from sources.planning.plan import Plan
-from sources.planning.topic_plan import TopicPlan
+from sources.planning.topics.topic_plan import TopicPlan
 from sources.serving import target_of
 from sources.state.state_table import read_state_table
 from sources.storage.folder import Folder

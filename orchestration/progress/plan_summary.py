@@ -10,12 +10,12 @@ from orchestration.progress.in_words import interval
 from sources.common.counting import counted
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.positions import EndPosition
-from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
-from sources.planning.copied_files import CopiedFiles
-from sources.planning.file_plan import FilePlan
+from sources.config.source.kafka_source import KafkaSource
+from sources.planning.files.copied_files import CopiedFiles
+from sources.planning.files.file_plan import FilePlan
 from sources.planning.plan import Plan
-from sources.planning.topic_plan import RangePlan, TopicPlan
+from sources.planning.topics.topic_plan import RangePlan, TopicPlan
 
 _NAMED = 3
 """How many names are listed; of more, only their number is told."""

@@ -12,12 +12,12 @@ from orchestration.display import duration, moment, readable_times, size
 from orchestration.progress.in_words import complete_through, interval
 from orchestration.progress.plan_preview import Preview
 from sources.common.positions import TopicPartition
-from sources.config.file_options import ArrivalOrder
-from sources.files.layouts import ColumnDifference
-from sources.kafka.sample import SampledTimes
-from sources.planning.file_plan import FoundFiles
+from sources.config.source.file_options import ArrivalOrder
+from sources.files.columns.layouts import ColumnDifference
+from sources.kafka.client.sample import SampledTimes
+from sources.planning.files.file_plan import FoundFiles
 from sources.planning.plan import Plan
-from sources.planning.topic_plan import TopicPlan
+from sources.planning.topics.topic_plan import TopicPlan
 
 Cell = str | int
 

@@ -14,7 +14,7 @@ from sources.planning.event_windows import EventWindows
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import newest, read_serving, target_of
 from sources.state.generation import read_generation
-from sources.storage.delta import delta_table, is_delta_table, query_rows
+from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
 
 
 def rows_by_range(

@@ -12,7 +12,7 @@ from sources.common.schema import names_and_types
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.serving import read_serving, target_of
-from sources.storage.delta import delta_table, is_delta_table
+from sources.storage.tables.delta import delta_table, is_delta_table
 
 _DELETED = "deletion_vector.cardinality"
 

@@ -32,7 +32,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.planning.context import PipelineContext
 from sources.serving import described, pending_switch, read_serving, target_of
-from sources.storage.delta import query_rows
+from sources.storage.tables.delta import query_rows
 
 T = TypeVar("T")
 

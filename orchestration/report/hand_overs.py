@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from orchestration.report.model import HandOver, PartitionLine
 from sources.common.positions import Evidence, Offsets, StartPosition, TopicPartition
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness
 from sources.ledger import Ledger, LedgerEntry, SeamCount, read_ledger
 from sources.planning.context import PipelineContext
-from sources.planning.topic_plan import TopicPlan
+from sources.planning.topics.topic_plan import TopicPlan
 from spark_jobs.run_state.heartbeat import read_heartbeat
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from orchestration.report.model import PlanPart, SourcePlan
 from sources.common.positions import EndPosition, iso
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness
 from sources.planning.approval import find_approval
 from sources.planning.context import PipelineContext
-from sources.planning.file_plan import FoundFiles, read_splits
-from sources.planning.rounds import history_of
-from sources.planning.topic_range import find_range
+from sources.planning.files.file_plan import FoundFiles, read_splits
+from sources.planning.files.rounds import history_of
+from sources.planning.topics.topic_range import find_range
 
 
 def plan_part(context: PipelineContext) -> PlanPart:

@@ -22,9 +22,9 @@ from orchestration.chain import ChainRun, Observer, SnapshotStep, run_step, step
 from orchestration.sample_run.against_serving import compare_with_serving
 from orchestration.sample_run.declaration import SampleOptions, declare_sample, sample_of
 from sources.common.schema import names_and_types, normalize_schema
-from sources.common.sql_names import column_list
+from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline
-from sources.config.sample import Sample
+from sources.config.table.sample import Sample
 from sources.errors import InputError
 
 

@@ -5,7 +5,7 @@ A run that is stopped or paused is looked at as well: what is green has to be ri
 
 from __future__ import annotations
 
-from orchestration.supervision.verdict import Finding, Verdict
+from orchestration.supervision.rules.verdict import Finding, Verdict
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError, InputError
@@ -13,8 +13,8 @@ from sources.kept_definitions import in_service
 from sources.state.action_log import recorded
 from sources.state.generation import Generation
 from spark_jobs.run_state.target_record import AcceptedChange
-from spark_jobs.target.ownership.belonging import TargetSide, require_belonging
-from spark_jobs.target.ownership.starts import accept
+from spark_jobs.table.ownership.belonging import TargetSide, require_belonging
+from spark_jobs.table.ownership.starts import accept
 
 
 def find_refusal(loaded: LoadedPipeline, generation: Generation) -> ErrorReport | None:

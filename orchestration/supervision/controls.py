@@ -15,9 +15,9 @@ from orchestration.requested_state import (
     write_requested,
 )
 from sources.common.positions import now_ms
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, RunError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext

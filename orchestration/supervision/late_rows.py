@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestration.supervision.verdict import Finding
+from orchestration.supervision.rules.verdict import Finding
 from sources.common.counting import counted
 from sources.common.positions import span_ms
 from sources.config.loader import LoadedPipeline

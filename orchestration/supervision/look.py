@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from orchestration.requested_state import Watch, read_refused, read_requested, read_watch
 from orchestration.supervision.belonging import find_refusal, with_refusal
-from orchestration.supervision.catching_up import find_behind
-from orchestration.supervision.health import judge
 from orchestration.supervision.late_rows import look_at_late_rows
 from orchestration.supervision.observation import Seen, behind_since
+from orchestration.supervision.rules.catching_up import find_behind
+from orchestration.supervision.rules.health import judge
+from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.slot_watch import SlotLook, observe_slot
 from orchestration.supervision.source_status import SourceStatus, source_status
-from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms, span_ms
 from sources.config.loader import LoadedPipeline
 from sources.databases.altered_table import TableWatch, read_table_watch
@@ -27,7 +27,7 @@ from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
 from spark_jobs.run_state.target_record import was_requested
 from spark_jobs.run_state.wrong_rows import read_wrong_rows
-from spark_jobs.target.ownership.belonging import require_belonging
+from spark_jobs.table.ownership.belonging import require_belonging
 
 
 class Look(NamedTuple):

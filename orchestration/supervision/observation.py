@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestration.requested_state import RequestedState
-from orchestration.supervision.catching_up import Behind
 from orchestration.supervision.late_rows import LateSeen
+from orchestration.supervision.rules.catching_up import Behind
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
 

@@ -9,15 +9,15 @@ from pydantic import BaseModel
 from orchestration.backlog import backlog_of, held_in_words
 from orchestration.progress.forecast import eta_s
 from sources.common.positions import now_ms, span_ms
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.file_source import FileSource
 from sources.errors import ErrorReport, InputError, UnavailableError
 from sources.hybrid import Boundedness, SwitchState
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
+from spark_jobs.inside.readers.files.kept_batch import waiting_change
 from spark_jobs.launch import process
 from spark_jobs.launch.runs import find_run
-from spark_jobs.readers.files.kept_batch import waiting_change
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
 

@@ -11,19 +11,19 @@ from pydantic import BaseModel, Field
 
 from feeds.record import FeedStatus, feed_statuses
 from orchestration.audit.kept_audit import KeptAudit, read_audit
-from orchestration.compared_ranges import KeptCompare, read_compare
+from orchestration.databases.compared_ranges import KeptCompare, read_compare
 from orchestration.supervision.belonging import find_refusal
 from orchestration.supervision.look import look_at_live
+from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.slot_watch import keep_slot, keep_table
 from orchestration.supervision.source_status import SourceStatus, source_status
-from orchestration.supervision.verdict import Verdict
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
 from sources.generations import acting_on
 from sources.kept_definitions import in_service
 from sources.planning.approval import find_approval
-from sources.planning.followed_columns import FollowedChange, followed_columns
 from sources.planning.plan import Plan
+from sources.planning.topics.followed_columns import FollowedChange, followed_columns
 from sources.serving import is_replaced, read_serving, waiting
 from spark_jobs.checkpoint.transform_compatibility import last_change
 from spark_jobs.run_state.lease import SeenLease

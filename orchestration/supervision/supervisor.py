@@ -16,13 +16,13 @@ from orchestration.requested_state import (
 )
 from orchestration.supervision.connector_restart import restart_if_due
 from orchestration.supervision.look import Look, look_at_live
+from orchestration.supervision.rules.verdict import RED, Verdict
 from orchestration.supervision.slot_watch import keep_slot, keep_table
-from orchestration.supervision.verdict import RED, Verdict
 from orchestration.supervision.webhook import post
 from sources.common.positions import iso, span_ms
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.config.supervision import Supervision
 from sources.errors import HybridError
 from sources.planning.context import PipelineContext

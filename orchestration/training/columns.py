@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orchestration.audit.sides import comparable_as
 from sources.config.pipeline import Pipeline
-from sources.config.sink import VALID_FROM, VALID_TO
+from sources.config.table.sink import VALID_FROM, VALID_TO
 from sources.errors import InputError
 
 KNOWN_AT = "known_at"

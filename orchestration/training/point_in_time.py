@@ -19,9 +19,9 @@ from orchestration.audit.sides import create_target_rows, open_target
 from orchestration.audit.sql import INSTANT, columns_of, open_database
 from orchestration.training.columns import KNOWN_AT, Asked, JoinColumns, join_columns
 from sources.common.counting import counted
-from sources.common.sql_names import column_list, quoted
+from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
-from sources.config.sink import VALID_FROM, VALID_TO
+from sources.config.table.sink import VALID_FROM, VALID_TO
 from sources.errors import InputError, StateError
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import target_of

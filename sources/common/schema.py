@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
-from sources.common.sql_names import in_backticks
+from sources.common.sql.sql_names import in_backticks
 from sources.errors import InputError
 
 # All timestamps are microseconds in UTC, as Spark's TIMESTAMP, whatever unit a file has.

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field
 
 from sources.common.fields import Declared, Duration, Name, Reference
-from sources.common.security import Security
-from sources.config.snapshot import without_password
+from sources.common.login.security import Security
+from sources.config.source.snapshot import without_password
 
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 """Name of an environment variable."""

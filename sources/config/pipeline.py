@@ -13,24 +13,24 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 from sources.common.expressions.translation import Proven, Unproven
 from sources.common.fields import Declared, Duration, Name
 from sources.common.positions import span_ms
-from sources.config.about import About
-from sources.config.compare import Compare
-from sources.config.cuts import Cuts, overlap
-from sources.config.declared_source import DeclaredSource
-from sources.config.deletes_by_key import check_deletes
-from sources.config.event_time import DeclaredEventTime
 from sources.config.feeds import AnyFeed, check_feeds
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.lineage import Lineage
-from sources.config.reruns import Generations, Ranges
-from sources.config.rules import DeclaredRules, RowRules
-from sources.config.sample import Sample
-from sources.config.sink import Sink
+from sources.config.source.declared_source import DeclaredSource
+from sources.config.source.deletes_by_key import check_deletes
+from sources.config.source.event_time import DeclaredEventTime
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
+from sources.config.table.about import About
+from sources.config.table.compare import Compare
+from sources.config.table.cuts import Cuts, overlap
+from sources.config.table.reruns import Generations, Ranges
+from sources.config.table.rules import DeclaredRules, RowRules
+from sources.config.table.sample import Sample
+from sources.config.table.sink import Sink
+from sources.config.table.upkeep import Upkeep
 from sources.config.transform import DeclaredTransform, SqlTransform
-from sources.config.upkeep import Upkeep
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.decoding.record_columns import EnvelopePart
 from sources.decoding.tombstones import RowOfKey

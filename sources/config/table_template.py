@@ -25,7 +25,7 @@ from sources.config.loader import (
     validated,
 )
 from sources.config.pipeline import Pipeline
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table_names import (
     file_part,
     folder_part,
@@ -244,7 +244,7 @@ class Template:
         snapshot = made.get("snapshot", self.declared.snapshot)
         return {
             "event_time": "_committed_at",
-            "transform": "spark_jobs.query.transform.unchanged:unchanged",
+            "transform": "spark_jobs.inside.query.transform.unchanged:unchanged",
             **rest,
             "name": pipeline_name(made["name"], table.name),
             "about": {"group": made["name"], **rest.get("about", {})},

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.table_definition import TableDefinition
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.config.sink import Sink
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
+from sources.config.table.sink import Sink
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sources.config.kafka_source import KafkaSource
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import CapturedTable
 from sources.databases.connector_settings import left_out
 from sources.databases.kafka_connect import get

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sources.common.schema import parse_type
-from sources.config.kafka_source import KafkaSource
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.kafka_connect import get, read_config
 from sources.databases.name_patterns import is_listed
 from sources.decoding.changes.declared_table import DeclaredTable

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from sources.common.database_snapshot import BinlogSnapshot, DatabaseSnapshot
-from sources.config.kafka_source import KafkaSource
-from sources.config.snapshot import SnapshotOptions, kind_of
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions, kind_of
 from sources.databases.altered_table import Names, TableWatch
 from sources.databases.captured_table import (
     CapturedTable,
@@ -38,7 +38,7 @@ def open_table(table: CapturedTable) -> AbstractContextManager[OpenTable]:
         QueryError: A query failed, or a connection was lost, in the body, too.
     """
     if table.options.kind == "mariadb":
-        from sources.databases.mariadb import table as mariadb  # noqa: PLC0415
+        from sources.databases.mariadb.snapshot import table as mariadb  # noqa: PLC0415
 
         return mariadb.open_table(table)
     from sources.databases.postgres import table as postgres  # noqa: PLC0415
@@ -57,7 +57,7 @@ def export(table: CapturedTable) -> AbstractContextManager[Exported]:
         :func:`open_table` raises.
     """
     if table.options.kind == "mariadb":
-        from sources.databases.mariadb import table as mariadb  # noqa: PLC0415
+        from sources.databases.mariadb.snapshot import table as mariadb  # noqa: PLC0415
 
         return mariadb.export(table)
     from sources.databases.postgres import table as postgres  # noqa: PLC0415
@@ -101,7 +101,7 @@ def mark_log(options: SnapshotOptions) -> Mark:
         UnavailableError: The database does not answer.
     """
     if options.kind == "mariadb":
-        from sources.databases.mariadb import mark as mariadb  # noqa: PLC0415
+        from sources.databases.mariadb.log import mark as mariadb  # noqa: PLC0415
 
         return mariadb.mark_log(options)
     from sources.databases.postgres import mark as postgres  # noqa: PLC0415

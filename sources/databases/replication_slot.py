@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sources.common.optional import needs_extra
 from sources.common.positions import Record, iso, now_ms
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.kafka_connect import find_state
 from sources.errors import InputError
 from sources.storage.folder import Folder
@@ -172,7 +172,7 @@ def _with_failure(slot: Slot, options: SnapshotOptions) -> Slot:
 def _ask_binary_log(options: SnapshotOptions) -> Slot | str:
     """Return the state of a connector's place in the binary log of MariaDB or MySQL."""
     try:
-        from sources.databases.mariadb.binlog import ask_log  # noqa: PLC0415 - as above
+        from sources.databases.mariadb.log.binlog import ask_log  # noqa: PLC0415 - as above
     except InputError as error:
         return str(error)
     return ask_log(options)

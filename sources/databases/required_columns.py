@@ -8,13 +8,13 @@ target tells, once it has these changes, however long that takes.
 from __future__ import annotations
 
 from sources.common.positions import Offsets
-from sources.common.sql_names import quoted
-from sources.config.kafka_source import KafkaSource
+from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.databases.altered_table import TableWatch, altered
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from sources.serving import target_of
-from sources.storage.delta import delta_table, is_delta_table, query_rows
+from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
 
 PATIENCE_MS = 300_000
 """Milliseconds after which the topic has the changes from before a statement that is reported."""

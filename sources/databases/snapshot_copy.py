@@ -23,10 +23,10 @@ from sources.common.counting import counted
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.positions import Offsets
 from sources.common.schema import parse_schema
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.config.snapshot import (
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import (
     MANIFEST,
     Chunk,
     SnapshotManifest,
@@ -44,7 +44,7 @@ from sources.databases.captured_table import (
 from sources.databases.connector_settings import require_settings
 from sources.databases.kinds import export, open_table, server_of
 from sources.errors import HybridError, InputError, RunError, UnavailableError
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 
 
 class TableSnapshot:

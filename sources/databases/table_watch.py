@@ -10,9 +10,9 @@ from __future__ import annotations
 from deltalake.exceptions import DeltaError
 
 from sources.common.positions import EndPosition, Offsets, now_ms
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.databases.altered_table import Names, TableWatch, keep_table_watch, read_table_watch
 from sources.databases.captured_table import CapturedTable
 from sources.databases.kinds import look_at_table

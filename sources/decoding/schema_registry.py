@@ -17,8 +17,8 @@ from pydantic import SecretStr, model_validator
 
 from sources.common.conversion import BadValue
 from sources.common.fields import Declared
+from sources.common.login.security import locate_files
 from sources.common.optional import needs_extra
-from sources.common.security import locate_files
 from sources.decoding.batch_cursor import Batch, Int64Array
 from sources.errors import InputError, UnavailableError
 

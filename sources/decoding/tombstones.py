@@ -97,7 +97,7 @@ class Tombstones:
             raise BadValue(reason)
         if self._registry is not None and key.startswith(_FRAME):
             # Its library is optional.
-            from sources.decoding.avro import read_framed  # noqa: PLC0415
+            from sources.decoding.avro.decoder import read_framed  # noqa: PLC0415
 
             document = read_framed(key, self._registry)
         else:

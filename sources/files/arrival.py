@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from sources.common.counting import counted
 from sources.common.schema import type_name
-from sources.common.select import EventColumn
-from sources.config.file_options import ArrivalOrder
+from sources.common.sql.select import EventColumn
+from sources.config.source.file_options import ArrivalOrder
 from sources.errors import InputError
-from sources.files.split_table import SPLITS
+from sources.files.listing.split_table import SPLITS
 from sources.formats.event_times import TimeLimits, column_range
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footer import unreadable
@@ -66,7 +66,7 @@ def in_order_of_arrival(
     Args:
         source: Name of the source, for messages.
         order: The declared order.
-        splits: The files: a table of schema :data:`~sources.files.split_table.SPLITS`.
+        splits: The files: a table of schema :data:`~sources.files.listing.split_table.SPLITS`.
         event: Column of the event time.
         limits: Limits within which event times count.
         stores: Storages that the files may be in.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sources.config.file_source import FileSource
-from sources.files.drifted_files import DriftedFiles
-from sources.files.partition_columns import PartitionedFiles
+from sources.config.source.file_source import FileSource
+from sources.files.columns.drifted_files import DriftedFiles
+from sources.files.columns.partition_columns import PartitionedFiles
 from sources.formats.base import Format
 from sources.formats.csv.reader import Csv
-from sources.formats.json_lines import JsonLines
+from sources.formats.json.lines import JsonLines
 from sources.formats.orc import Orc
 from sources.formats.parquet.rows import ParquetRows
 from sources.formats.text import Text

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from sources.common.positions import iso
 from sources.common.schema import TIMESTAMP
-from sources.common.select import EventColumn
-from sources.config.file_source import FileSource
+from sources.common.sql.select import EventColumn
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.mapped_columns import MappedColumns
+from sources.files.columns.mapped_columns import MappedColumns
 from sources.formats.deleted_rows import kept_rows
 from sources.formats.event_times import is_outside, microseconds
 from sources.formats.lines import BadRow

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common.positions import bounds_us, to_us
-from sources.config.event_time import EventTime
-from sources.config.file_options import TimeRange
-from sources.config.file_source import FileSource
+from sources.config.source.event_time import EventTime
+from sources.config.source.file_options import TimeRange
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.split_table import RANGE_COLUMNS
+from sources.files.listing.split_table import RANGE_COLUMNS
 from sources.formats.event_times import EVERY_TIME, EventTimeRange, TimeLimits, table_of_ranges
 from sources.storage.partitions import FolderTime, by_folder
 
@@ -51,7 +51,8 @@ def within_limits(
 
     Args:
         source: Declaration of the source.
-        splits: A table of schema :data:`sources.files.split_table.SPLITS`, whose ranges are exact.
+        splits: A table of schema :data:`sources.files.listing.split_table.SPLITS`, whose ranges are
+            exact.
         limits: Limits within which event times count and are read.
         read: Reads the ranges of some of the splits, within the limits.
 
@@ -140,7 +141,7 @@ def in_range(source: FileSource, splits: pa.Table, *, exact: bool) -> pa.Table:
 
     Args:
         source: Declaration of the source.
-        splits: A table of schema :data:`sources.files.split_table.SPLITS`.
+        splits: A table of schema :data:`sources.files.listing.split_table.SPLITS`.
         exact: Whether event times come from all rows; with those of a sample, all splits are
             returned.
 

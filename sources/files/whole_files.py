@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sources.common.positions import to_us
-from sources.config.file_source import FileSource
+from sources.config.source.file_source import FileSource
 from sources.formats.parquet.footer import read_footer
 from sources.formats.parquet.table_file import column_range, why_rewritten
 from sources.storage.partitions import values_of
@@ -48,13 +48,13 @@ def judge_files(
 ) -> Iterator[JudgedFile]:
     """Read the footers of planned Parquet files, and find those that need no rewriting.
 
-    The declaration has to allow it (:mod:`sources.planning.copied_files`).
+    The declaration has to allow it (:mod:`sources.planning.files.copied_files`).
 
     Args:
         source: Declaration of the source.
         event_time: Name of the event-time column.
         splits: Splits of the files, each of which is a file: a table of schema
-            :data:`sources.files.split_table.SPLITS`.
+            :data:`sources.files.listing.split_table.SPLITS`.
         read: Columns of the source, partition columns included.
         partitions: Names of the partition columns, which no file holds.
         stores: Storages of the pipeline.

@@ -7,8 +7,8 @@ from typing import Literal
 
 from sources.common.positions import EndPosition, Offsets, StartPosition, iso
 from sources.common.topic_log import LogRecord
-from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 
 SeamRule = Literal["none", "sequence", "replay", "key", "event_time", "off"]

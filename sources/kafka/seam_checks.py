@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sources.common.positions import EndPosition, Offsets, StartPosition, iso, now_ms
-from sources.common.select import OnlySparkError
+from sources.common.sql.select import OnlySparkError
 from sources.common.topic_log import Log
-from sources.config.event_time import EventTime
-from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
+from sources.config.source.event_time import EventTime
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
-from sources.kafka.gaps import CLOSE_MS
-from sources.kafka.sample import sampled_times
+from sources.kafka.client.sample import sampled_times
+from sources.kafka.start.gaps import CLOSE_MS
 
 _TAIL_RECORDS = 100
 

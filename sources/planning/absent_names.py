@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common.counting import counted
-from sources.config.declared_source import DeclaredSource
-from sources.config.file_source import FileSource
 from sources.config.pipeline import Pipeline
+from sources.config.source.declared_source import DeclaredSource
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.sampled_objects import sampled_objects
-from sources.files.split_table import FileListing
+from sources.files.listing.sampled_objects import sampled_objects
+from sources.files.listing.split_table import FileListing
 
 _Path = tuple[str, ...]
 

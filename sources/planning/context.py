@@ -8,9 +8,9 @@ from functools import cached_property
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.hybrid import SwitchState
-from sources.planning.followed_columns import with_followed_columns
+from sources.planning.files.table_places import with_planned_places
 from sources.planning.plan import Plan, require_plan
-from sources.planning.table_places import with_planned_places
+from sources.planning.topics.followed_columns import with_followed_columns
 from sources.state.generation import Generation
 
 

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from sources.common.counting import counted
 from sources.common.positions import Part, iso
-from sources.config.event_time import EventTime
+from sources.config.source.event_time import EventTime
 from sources.errors import InputError
-from sources.files.split_table import FileListing
+from sources.files.listing.split_table import FileListing
 
 _SHOWN = 5
 # Event times before 1990 or more than ten years ahead are probably in another unit.
@@ -126,7 +126,7 @@ def event_range_ms(splits: pa.Table) -> tuple[int, int] | None:
     """Return the lowest and highest event time of splits that count, in milliseconds.
 
     Args:
-        splits: A table of schema :data:`sources.files.split_table.SPLITS`.
+        splits: A table of schema :data:`sources.files.listing.split_table.SPLITS`.
 
     Returns:
         None if no row has an event time that counts.

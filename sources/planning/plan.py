@@ -16,21 +16,21 @@ from sources.common.schema import check_event_time, parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import StateError
-from sources.files.split_table import FileListing
-from sources.files.splits import list_source
-from sources.kafka.client import KafkaLog
-from sources.planning.copied_files import plan_copies
-from sources.planning.file_plan import (
+from sources.files.listing.split_table import FileListing
+from sources.files.listing.splits import list_source
+from sources.kafka.client.look_ups import KafkaLog
+from sources.planning.files.copied_files import plan_copies
+from sources.planning.files.file_plan import (
     FilePlan,
     FoundFiles,
     keep_splits,
     plan_files,
     plans_alike,
 )
-from sources.planning.folder_plan import plan_folder
+from sources.planning.files.folder_plan import plan_folder
 from sources.planning.planned_by import keep_declaration
 from sources.planning.schema_check import check_key, check_sequence, compare_declared
-from sources.planning.topic_plan import Earlier, TopicPlan, plan_topics
+from sources.planning.topics.topic_plan import Earlier, TopicPlan, plan_topics
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from sources.storage.probe import require_writable

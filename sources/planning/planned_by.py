@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sources.common.positions import Record
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.file_source import FileSource
 from sources.state.generation import Generation, changed_parts, digests
 
 _NAME = "planned-by.json"

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sources.common.positions import Part, Record
 from sources.common.schema import names_and_types, parse_schema
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import ErrorReport
 from sources.kept_definitions import code_digests
 from sources.planning.event_windows import EventWindows

@@ -20,7 +20,7 @@ import pyarrow as pa
 from sources.errors import InputError
 from sources.storage.base import FILES, Children, table_of
 from sources.storage.stores import Stores
-from sources.storage.table_folders import logs_above, logs_among, refuse_tables
+from sources.storage.tables.table_folders import logs_above, logs_among, refuse_tables
 
 _MAGIC = re.compile(r"[*?\[]")
 _WORKERS = 16

@@ -75,16 +75,16 @@ class Stores:
 
     def _documents_of(self, path: str) -> DocumentStore:
         if path.startswith("s3://"):
-            from sources.storage.s3_documents import S3Documents
+            from sources.storage.objects.s3_documents import S3Documents
 
             return S3Documents(self._s3)
         if path.startswith("hdfs://"):
-            from sources.storage.hdfs_documents import HdfsDocuments
+            from sources.storage.hadoop.hdfs_documents import HdfsDocuments
 
             return HdfsDocuments(self._hdfs)
         scheme, mark, _ = path.partition("://")
         if mark:
-            from sources.storage.obstore_documents import ObstoreDocuments
+            from sources.storage.objects.obstore_documents import ObstoreDocuments
 
             return ObstoreDocuments(scheme)
         return LocalDocuments()
@@ -112,11 +112,11 @@ class Stores:
             field: Field of the declaration that names it.
 
         Returns:
-            Sentences (:func:`sources.storage.bucket_rules.bucket_warnings`).
+            Sentences (:func:`sources.storage.objects.bucket_rules.bucket_warnings`).
         """
         if not folder.url.startswith("s3://"):
             return []
-        from sources.storage.bucket_rules import bucket_warnings
+        from sources.storage.objects.bucket_rules import bucket_warnings
 
         return bucket_warnings(self._s3, folder, field)
 
@@ -139,18 +139,18 @@ class Stores:
     @cached_property
     def _objects(self) -> Storage:
         # boto3 takes long to import.
-        from sources.storage.s3 import S3Storage
+        from sources.storage.objects.s3 import S3Storage
 
         return S3Storage(self._s3)
 
     @cached_property
     def _blocks(self) -> Storage:
-        from sources.storage.hdfs import HdfsStorage
+        from sources.storage.hadoop.hdfs import HdfsStorage
 
         return HdfsStorage(self._hdfs)
 
     @cached_property
     def _clouds(self) -> Storage:
-        from sources.storage.obstore_files import ObstoreStorage
+        from sources.storage.objects.obstore_files import ObstoreStorage
 
         return ObstoreStorage()

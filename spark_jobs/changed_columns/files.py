@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 
 from sources.storage.folder import Folder
-from spark_jobs.target.delta_table import missing_file
-from spark_jobs.target.table_snapshot import TableSnapshot
+from spark_jobs.table.delta_table import missing_file
+from spark_jobs.table.table_snapshot import TableSnapshot
 
 _AT_ONCE = 16
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import StateError
 from sources.hybrid import Boundedness
 from sources.ledger import read_ledger
@@ -15,7 +15,7 @@ from sources.planning.planned_by import is_planned_by
 from sources.serving import target_of
 from spark_jobs.checkpoint.transform_compatibility import Transform, read_transforms
 from spark_jobs.run_state.target_record import read_target_record
-from spark_jobs.target.table_snapshot import TableSnapshot
+from spark_jobs.table.table_snapshot import TableSnapshot
 
 RERUN = "Begin a generation that computes all columns from the sources: `hybrid generation new P`."
 """What to do instead, as every refusal says."""

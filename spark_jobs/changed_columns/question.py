@@ -13,7 +13,7 @@ from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from spark_jobs.changed_columns.fitness import RERUN, not_fit, require_fit, require_plain
 from spark_jobs.launch.questions.spark_process import SparkProcess
-from spark_jobs.target.table_snapshot import read_snapshot
+from spark_jobs.table.table_snapshot import read_snapshot
 
 
 def ask_difference(

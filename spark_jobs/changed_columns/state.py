@@ -13,13 +13,13 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.changed_columns.fitness import not_fit
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.target.delta_table import open_table, paths_of
-from spark_jobs.target.history_files import (
+from spark_jobs.table.delta_table import open_table, paths_of
+from spark_jobs.table.history_files import (
     has_history_files,
     read_history_files,
     record_history_files,
 )
-from spark_jobs.target.ownership.belonging import TargetSide, require_belonging
+from spark_jobs.table.ownership.belonging import TargetSide, require_belonging
 
 # A driver that is alive commits a micro-batch in the checkpoint right after it did in the table.
 _PATIENCE_S = 60.0

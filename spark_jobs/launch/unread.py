@@ -23,8 +23,8 @@ from sources.state.generation import (
 )
 from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import LEASE, is_held, take_launch_lock
-from spark_jobs.target.delta_table import open_table, paths_of
-from spark_jobs.target.ownership.belonging import require_belonging
+from spark_jobs.table.delta_table import open_table, paths_of
+from spark_jobs.table.ownership.belonging import require_belonging
 
 
 def find_outdated(loaded: LoadedPipeline) -> Generation | None:

@@ -1,7 +1,7 @@
 """What the state of a generation knows of its target: the table, its epoch, the last good version.
 
 The target knows its owner, the epoch and the last micro-batch that it holds. Both sides are
-compared at every launch (:mod:`spark_jobs.target.ownership.belonging`).
+compared at every launch (:mod:`spark_jobs.table.ownership.belonging`).
 """
 
 from __future__ import annotations

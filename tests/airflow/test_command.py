@@ -9,9 +9,9 @@ from hybrid_airflow.command import Answer, arguments, find_problem, is_off
 from typer.testing import CliRunner
 
 from orchestration.cli.main import app
+from orchestration.supervision.rules.verdict import Health, Verdict
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
-from orchestration.supervision.verdict import Health, Verdict
 from sources.errors import StateError, UnavailableError
 
 

@@ -21,9 +21,9 @@ from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from services.broker import create_topic
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.hand_over import hand_over
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext

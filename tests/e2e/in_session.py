@@ -13,15 +13,15 @@ from hybrid_testing.chain import QUICK, read_bounded
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
 from orchestration.backlog import backlog_of
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
 from sources.ledger import Ledger, read_ledger
 from sources.planning.context import PipelineContext
-from spark_jobs.driver.reporter import Reporter
-from spark_jobs.driver.unbounded_run import run_unbounded
-from spark_jobs.readers.spark_errors import report_of
+from spark_jobs.inside.driver.reports.reporter import Reporter
+from spark_jobs.inside.driver.unbounded_run import run_unbounded
+from spark_jobs.inside.readers.spark_errors import report_of
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import live_of
 from tests.services.processes import wait_for

@@ -10,9 +10,9 @@ import pytest
 
 from examples.flight_data import FeedRecord, create_feed_topic, feed_records, main, produce
 from sources.common.positions import TopicPartition
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, RunError
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 
 pytestmark = pytest.mark.kafka
 

@@ -19,7 +19,7 @@ from feeds.follower import Follower, Outcome
 from feeds.loop import compare, deliver_once
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.serving import OWNER
-from sources.storage.delta import delta_table, is_delta_table
+from sources.storage.tables.delta import delta_table, is_delta_table
 from tests.services.lake import Edit
 
 SCHEMA = pa.schema(

@@ -10,29 +10,29 @@ from typing import Any
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RefusedRestart, RequestedState, Watch
 from sources.common.positions import EndPosition, Record, StartPosition
-from sources.config.bad_records import BadRecordCount
 from sources.config.loader import KeptDefinition
-from sources.config.rate_limit import CurrentRate
+from sources.config.source.bad_records import BadRecordCount
+from sources.config.source.rate_limit import CurrentRate
 from sources.ledger import Ledger, SeamCount
 from sources.planning.approval import Approval
-from sources.planning.key_of_changes import KeyOfChanges
 from sources.planning.plan import Plan
 from sources.planning.planned_by import PlannedBy
+from sources.planning.topics.key_of_changes import KeyOfChanges
 from sources.planning.transform_analysis import TransformAnalysis
 from sources.serving import Serving, Switch
 from sources.state.action_log import Action, ActionEnd
 from sources.state.generation import CurrentGeneration, GenerationInfo
 from spark_jobs.checkpoint.history_watermark import HistoryWatermark
 from spark_jobs.checkpoint.transform_compatibility import Transform
+from spark_jobs.inside.query.seam.kept_rows import KeptRows
+from spark_jobs.inside.readers.files.kept_batch import KeptBatch
+from spark_jobs.inside.readers.files.staged_listings import StagedListing
+from spark_jobs.inside.sink.added_columns import ColumnsLog
 from spark_jobs.launch.record import Launch
-from spark_jobs.query.seam.kept_rows import KeptRows
-from spark_jobs.readers.files.kept_batch import KeptBatch
-from spark_jobs.readers.files.staged_listings import StagedListing
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_rows import LateRows
 from spark_jobs.run_state.progress_log import ProgressLog
 from spark_jobs.run_state.target_record import TargetRecord
-from spark_jobs.target.added_columns import ColumnsLog
 from tests.kept_states.archives import HOME, Kept
 
 _KINDS: dict[str, type[Record]] = {

@@ -9,7 +9,7 @@ from feeds.python_function import Remembered
 from feeds.record import Compared, FeedRecord
 from orchestration.audit.kept_audit import Acceptance, KeptAudit
 from orchestration.audit.report import BadLine, LedgerLine
-from orchestration.compared_ranges import ComparedRange, KeptCompare
+from orchestration.databases.compared_ranges import ComparedRange, KeptCompare
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.requested_state import RefusedRestart, Restart, Watch
 from orchestration.supervision.slot_watch import SlotWatch
@@ -28,30 +28,30 @@ from sources.common.table_definition import (
     PostgresDefinition,
     PostgresFile,
 )
-from sources.config.file_options import FileBatch
-from sources.config.rate_limit import CurrentRate, RateLimit
-from sources.config.snapshot import Chunk, SnapshotManifest
+from sources.config.source.file_options import FileBatch
+from sources.config.source.rate_limit import CurrentRate, RateLimit
+from sources.config.source.snapshot import Chunk, SnapshotManifest
 from sources.cuts.barrier import Barrier, Crossing
 from sources.databases.altered_table import AlteredTable, RequiredColumn, TableWatch
 from sources.databases.replication_slot import SlotGone
 from sources.errors import ErrorReport
 from sources.planning.approval import Approval
-from sources.planning.discovery import Discovery
-from sources.planning.followed_columns import FollowedChange, FollowedColumns
-from sources.planning.key_of_changes import KeyOfChanges
+from sources.planning.files.discovery import Discovery
+from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
-from sources.planning.rounds import Round
-from sources.planning.topic_range import TopicRange
+from sources.planning.topics.followed_columns import FollowedChange, FollowedColumns
+from sources.planning.topics.key_of_changes import KeyOfChanges
+from sources.planning.topics.topic_range import TopicRange
 from sources.serving import Served, Serving
-from spark_jobs.query.seam.kept_rows import KeptRows
-from spark_jobs.readers.files.kept_batch import KeptBatch
-from spark_jobs.readers.files.staged_listings import StagedListing
+from spark_jobs.inside.query.seam.kept_rows import KeptRows
+from spark_jobs.inside.readers.files.kept_batch import KeptBatch
+from spark_jobs.inside.readers.files.staged_listings import StagedListing
+from spark_jobs.inside.sink.added_columns import ColumnsLog, FollowedColumn
+from spark_jobs.inside.sink.merging.truncation import Truncated
 from spark_jobs.run_state.late_rows import DroppedRows, LateRows, Period
 from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.wrong_rows import WrongRow, WrongRows
-from spark_jobs.target.added_columns import ColumnsLog, FollowedColumn
-from spark_jobs.target.history_files import CompactedFiles
-from spark_jobs.target.merging.truncation import Truncated
+from spark_jobs.table.history_files import CompactedFiles
 
 _AT = 1_704_067_200_000  # 2024-01-01
 _ENDS = {TopicPartition("t", 0): 25, TopicPartition("t", 1): 26}

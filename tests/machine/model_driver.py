@@ -23,25 +23,25 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType, TimestampType
 
 from sources.common.positions import Offsets, TopicPartition, now_ms
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import load_pipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, InputError, SeamError
 from sources.hybrid import Boundedness
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from sources.ledger import SeamCount, count_name
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
-from sources.planning.file_plan import read_splits
-from sources.planning.rounds import history_of
+from sources.planning.files.file_plan import read_splits
+from sources.planning.files.rounds import history_of
 from sources.serving import target_of
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.driver.reporter import Reporter
-from spark_jobs.driver.switch import switch
-from spark_jobs.query.declaration import QueryDeclaration, declare_query
-from spark_jobs.readers.spark_errors import report_of
+from spark_jobs.inside.driver.reports.reporter import Reporter
+from spark_jobs.inside.driver.switch import switch
+from spark_jobs.inside.query.declaration import QueryDeclaration, declare_query
+from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.sink import sink
 from spark_jobs.run_state.lock import QueryLock
-from spark_jobs.target import sink
-from spark_jobs.target.history_files import keep_history_files
+from spark_jobs.table.history_files import keep_history_files
 from tests.machine.drivers import NO_PROCESS
 from tests.machine.interrupts import Interrupts, KilledError
 from tests.machine.world import COLUMNS, World

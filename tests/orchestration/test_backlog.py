@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from orchestration import backlog
 from orchestration.backlog import ConnectorWait, backlog_of, wait_until_caught_up
-from orchestration.database_log import describe_unread
+from orchestration.databases.database_log import describe_unread
 from orchestration.supervision.source_status import source_status
 from services.broker import create_topic
 from sources.common.positions import Offsets, TopicPartition

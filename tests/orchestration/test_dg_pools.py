@@ -12,7 +12,7 @@ import pytest
 import yaml
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 
-from orchestration.defs.assets import POOL
+from orchestration.defs.keys import POOL
 from services.process import end, spawn
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.services.processes import wait_for

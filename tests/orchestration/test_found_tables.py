@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestration import table_pipelines
+from orchestration.databases import table_pipelines
 from sources.config.table_template import Template
 from sources.databases import kinds
 from sources.databases.captured_table import DatabaseTable

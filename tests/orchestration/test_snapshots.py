@@ -7,13 +7,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration import snapshots
 from orchestration.chain import ChainRun, run_step, steps_of
-from orchestration.defs import failures
-from orchestration.defs.chain_assets import pipeline_assets
+from orchestration.databases import snapshots
+from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.defs.show import failures
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.loader import declare, load_pipeline
-from sources.config.snapshot import MANIFEST, Chunk, SnapshotManifest
+from sources.config.source.snapshot import MANIFEST, Chunk, SnapshotManifest
 from sources.errors import InputError
 from tests.e2e.changes.cdc_case import INCLUDE
 from tests.orchestration.generations.generation_case import GenerationCase

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from orchestration import snapshots, table_pipelines
 from orchestration.cli.main import app
+from orchestration.databases import snapshots, table_pipelines
 from orchestration.template_definitions import template_definitions
 from services.broker import create_topic
 from services.postgres import LocalPostgres

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sources.common.schema import parse_schema
-from sources.decoding.json_batches import read_objects
-from sources.formats.json_lines import JsonLines
+from sources.decoding.json.batches import read_objects
+from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open import read_region
 from sources.formats.regions import Region

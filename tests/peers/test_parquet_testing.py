@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import TimestampNTZType
 
-from sources.common.sql_names import in_backticks
+from sources.common.sql.sql_names import in_backticks
 from sources.errors import InputError
-from sources.files.split_table import settled
+from sources.files.listing.split_table import settled
 from sources.formats.open import open_file, read_region
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footers import needs_parsing
@@ -24,8 +24,8 @@ from sources.formats.regions import Region
 from sources.storage.folder import Folder
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from spark_jobs.readers.files.plan_log import Entry, FilesOfLog, PlanLog
-from spark_jobs.readers.files.unreadable_file import unreadable_file
+from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog
+from spark_jobs.inside.readers.files.unreadable_file import unreadable_file
 
 pytestmark = pytest.mark.spark
 

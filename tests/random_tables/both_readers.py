@@ -19,10 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from hybrid_testing.chain import read_bounded
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.file_source import FileSource
 from sources.planning.plan import make_plan
-from spark_jobs.readers.files.planned_files import PlannedSource
+from spark_jobs.inside.readers.files.planned_files import PlannedSource
 from tests.random_tables.columns import EVENT_TIME, KEY, Kind
 from tests.random_tables.dialects import Dialect
 

@@ -11,7 +11,7 @@ from pymysql.cursors import DictCursor
 from services.mariadb import LocalMariaDb
 from services.mysql_server import USER
 from services.process import HOST
-from sources.databases.mariadb.gtid import Gtid, parse_gtids
+from sources.databases.mariadb.log.gtid import Gtid, parse_gtids
 from tests.services.processes import wait_for
 
 _SETTINGS = {"gtid-strict-mode": "ON", "innodb-flush-log-at-trx-commit": "1"}

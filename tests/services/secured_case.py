@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from services.broker import LocalBroker, create_topic
 from services.secured import SecuredListeners
-from sources.common.security import Security, client_settings
+from sources.common.login.security import Security, client_settings
 from tests.services.identity_provider import IdentityProvider
 
 # With the characters that one of the formats in between gives a meaning to.

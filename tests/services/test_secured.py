@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient
 
 from services.broker import LocalBroker
 from services.secured import SecuredListeners
-from sources.common.security import Security
-from sources.config.kafka_source import KafkaSource
+from sources.common.login.security import Security
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, RunError, UnavailableError
-from sources.kafka.client import KafkaLog
-from sources.kafka.consumer import QUIET
+from sources.kafka.client.consumer import QUIET
+from sources.kafka.client.look_ups import KafkaLog
 from tests.services.processes import wait_for
 from tests.services.secured_case import (
     OAUTH,

@@ -17,8 +17,8 @@ from sources.hand_over import hand_over
 from sources.hybrid import SwitchState
 from sources.ledger import Ledger
 from sources.planning.context import PipelineContext
+from sources.planning.files.rounds import history_of
 from sources.planning.plan import make_plan
-from sources.planning.rounds import history_of
 from tests.e2e.case import Case, live_of
 
 

@@ -14,11 +14,11 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.hand_over import hand_over
 from sources.hand_over_checks import check_hand_over, require_sound
-from sources.kafka.start_offsets import GapError
+from sources.kafka.start.offsets import GapError
 from sources.ledger import LedgerEntry, read_ledger
 from sources.planning.context import PipelineContext
+from sources.planning.files.rounds import history_of, next_round
 from sources.planning.plan import draft_plan, make_plan
-from sources.planning.rounds import history_of, next_round
 from tests.e2e import case as declared
 from tests.e2e.case import Case, live_of, moment
 from tests.sources.hand_over_case import (

@@ -56,7 +56,7 @@ class Copies:
     def _copy_from_s3(self, bucket: str, prefix: str, copies: Path) -> None:
         """Copy all objects of a bucket whose key begins with a prefix."""
         # boto3 takes a quarter of a second to import, and most pipelines don't need it.
-        from sources.storage.s3 import REFUSALS, connect, refused  # noqa: PLC0415
+        from sources.storage.objects.s3 import REFUSALS, connect, refused  # noqa: PLC0415
 
         settings = self._pipeline.s3
         store = connect(settings)
@@ -76,7 +76,7 @@ class Copies:
         Lists everything below the prefix's last complete folder; one that does not exist has no
         files. Paths are without leading slash.
         """
-        from sources.storage.hdfs import connect, refused  # noqa: PLC0415
+        from sources.storage.hadoop.hdfs import connect, refused  # noqa: PLC0415
 
         base = f"/{prefix.rpartition('/')[0]}"
         try:

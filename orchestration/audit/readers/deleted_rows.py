@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common.conversion import BadValue
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.schema_registry import Registry
 
 _UNREADABLE = "the key of a record without a value does not tell which row it deletes"
@@ -70,7 +70,7 @@ class DeletedRows:
             raise BadValue(_UNREADABLE)
         value: Any
         if self._registry is not None and key[:1] == b"\0":
-            from sources.decoding.avro import read_framed  # noqa: PLC0415 - optional library
+            from sources.decoding.avro.decoder import read_framed  # noqa: PLC0415 - optional library
 
             value = read_framed(key, self._registry)
         else:

@@ -16,12 +16,12 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from orchestration.audit.maps import rebuilt
+from orchestration.audit.computed.maps import rebuilt
 from orchestration.audit.readers.folder_values import options, with_values
 from orchestration.audit.sql import columns_of, duckdb_types
-from sources.common.sql_names import literal, quoted
-from sources.config.file_options import SchemaDrift
-from sources.config.file_source import FileSource
+from sources.common.sql.sql_names import literal, quoted
+from sources.config.source.file_options import SchemaDrift
+from sources.config.source.file_source import FileSource
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footer import unreadable
 from sources.formats.parquet.footers import needs_parsing

@@ -18,14 +18,18 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from orchestration.audit.event_times import bounds_of
-from orchestration.audit.proven import NotProvenError, require_proven_rules, selected_columns
+from orchestration.audit.computed.event_times import bounds_of
+from orchestration.audit.computed.proven import (
+    NotProvenError,
+    require_proven_rules,
+    selected_columns,
+)
+from orchestration.audit.computed.rules import meeting, within_sample
 from orchestration.audit.readers.copies import MAGIC, Copies
 from orchestration.audit.readers.drifted import differ, drifted_rows
 from orchestration.audit.readers.folder_values import options, values_in, with_values
 from orchestration.audit.readers.lines import load_rows
 from orchestration.audit.readers.own_columns import own_rows
-from orchestration.audit.rules import meeting, within_sample
 from orchestration.audit.sql import (
     INSTANT,
     columns_of,
@@ -35,13 +39,13 @@ from orchestration.audit.sql import (
     schema_of,
 )
 from sources.common.positions import now_ms, to_us
-from sources.common.sql_names import literal, quoted
-from sources.config.file_source import FileSource
+from sources.common.sql.sql_names import literal, quoted
 from sources.config.loader import LoadedPipeline
-from sources.config.rules import RowRules
+from sources.config.source.file_source import FileSource
+from sources.config.table.rules import RowRules
 from sources.errors import InputError
 from sources.hybrid import Boundedness
-from sources.storage.delta import query_rows
+from sources.storage.tables.delta import query_rows
 
 _NO_DATA = re.compile(r"\.|_[^=]*$|.*\._COPYING_$|\+tmp$")
 _NO_ZONE = re.compile(r"\bTIMESTAMP(_S|_MS|_NS)?(?=[,)\[]|$)")
@@ -116,8 +120,8 @@ class AuditFiles:
         """Create a view of the rows of files, read as a source declares.
 
         It has the source's columns after ``select``, within its range of event time, without rows
-        whose event time does not count (:mod:`orchestration.audit.event_times`), and without those
-        that break a rule (:mod:`orchestration.audit.rules`). Positions of
+        whose event time does not count (:mod:`orchestration.audit.computed.event_times`), and
+        without those that break a rule (:mod:`orchestration.audit.computed.rules`). Positions of
         bad rows go into :func:`~orchestration.audit.readers.topic.bad_records_table`, if they don't
         stop a run.
 
@@ -187,7 +191,7 @@ class AuditFiles:
 
     def _snapshot(self, source: FileSource) -> Any:
         """Open the snapshot of an Iceberg table's source, which PyIceberg then reads by itself."""
-        from sources.files.iceberg.table import open_snapshot  # noqa: PLC0415 - few need it
+        from sources.files.tables.iceberg.table import open_snapshot  # noqa: PLC0415 - few need it
 
         path = self._loaded.locate(source.patterns[0])
         return open_snapshot(source, path, self._loaded.pipeline.stores)
@@ -308,6 +312,6 @@ def _load_table(
 
 
 def _path_of(location: str) -> str:
-    from sources.files.iceberg.stored_files import path_of  # noqa: PLC0415 - few need it
+    from sources.files.tables.iceberg.stored_files import path_of  # noqa: PLC0415 - few need it
 
     return path_of(location)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from sources.common.sql_names import literal, quoted
+from sources.common.sql.sql_names import literal, quoted
 
 _PATH = "_path"
 _NULL = "__HIVE_DEFAULT_PARTITION__"

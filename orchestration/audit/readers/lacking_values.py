@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from sources.common.conversion import BadValue
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.schema_registry import Registry
 from sources.decoding.value_formats.debezium_values import DebeziumValues
 
@@ -66,7 +66,7 @@ class LackingValues:
     def _document(self, value: bytes) -> Mapping[str, Any]:
         if self._registry is not None:
             # Its library is optional.
-            from sources.decoding.avro import read_framed  # noqa: PLC0415
+            from sources.decoding.avro.decoder import read_framed  # noqa: PLC0415
 
             found: dict[str, Any] = read_framed(value, self._registry)
             return found

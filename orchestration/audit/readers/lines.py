@@ -2,7 +2,7 @@
 
 DuckDB reads usual files as a whole. Where bad rows don't stop a run, or DuckDB refuses a file,
 Python splits the rows and notes the byte offset of each, and DuckDB checks their values
-(:mod:`orchestration.audit.readers.value_checks`).
+(:mod:`orchestration.audit.readers.values.value_checks`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow as pa
 from orchestration.audit.readers.csv_rows import csv_rows
 from orchestration.audit.readers.file_lines import NOT_TEXT, TextRow, lines_of
 from orchestration.audit.readers.folder_values import options, with_values
-from orchestration.audit.readers.time_texts import with_minutes
 from orchestration.audit.readers.topic import bad_records_table
-from orchestration.audit.readers.value_checks import (
+from orchestration.audit.readers.values.time_texts import with_minutes
+from orchestration.audit.readers.values.value_checks import (
     OF_FILES,
     parse_json,
     refused_csv,
@@ -28,8 +28,8 @@ from orchestration.audit.readers.value_checks import (
 )
 from orchestration.audit.sql import create_empty_table, duckdb_types, insert_arrow, struct
 from sources.common.schema import parse_schema
-from sources.common.sql_names import column_list, literal, quoted
-from sources.config.file_source import FileSource
+from sources.common.sql.sql_names import column_list, literal, quoted
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 
 _BATCH_LINES = 50_000

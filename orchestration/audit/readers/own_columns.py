@@ -16,9 +16,9 @@ from orchestration.audit.readers.avro_rows import avro_rows
 from orchestration.audit.readers.drifted import Group, united
 from orchestration.audit.sql import create_empty_table, insert_arrow
 from sources.common.schema import parse_schema
-from sources.common.sql_names import quoted
-from sources.config.file_options import SchemaDrift
-from sources.config.file_source import FileSource
+from sources.common.sql.sql_names import quoted
+from sources.config.source.file_options import SchemaDrift
+from sources.config.source.file_source import FileSource
 from sources.files.format_registry import reader_of
 from sources.formats.base import Format
 from sources.formats.open import open_file

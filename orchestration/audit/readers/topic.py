@@ -13,21 +13,21 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit.event_times import Bounds, leave_out_of_topic
-from orchestration.audit.proven import require_proven_rules, selected_columns
+from orchestration.audit.computed.event_times import Bounds, leave_out_of_topic
+from orchestration.audit.computed.proven import require_proven_rules, selected_columns
+from orchestration.audit.computed.rules import create_broken, meeting, within_sample
 from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
-from orchestration.audit.readers.value_checks import (
+from orchestration.audit.readers.values.value_checks import (
     OF_TOPICS,
     parse_json,
     read_as_spark,
     refuse_deep,
     refused_by_spark,
 )
-from orchestration.audit.rules import create_broken, meeting, within_sample
 from orchestration.audit.sql import columns_of, count_rows, schema_of
-from sources.common.sql_names import column_list, literal, quoted
-from sources.config.kafka_source import KafkaSource
+from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.pipeline import Pipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.decoder import NO_VALUE
 from sources.errors import InputError
 
@@ -57,7 +57,7 @@ def create_topic_view(
     The view has the source's columns after ``select``, and ``_topic``, ``_partition``, ``_offset``
     and ``_timestamp_ms``. Bad records are in :func:`bad_records_table` instead, those whose event
     time does not count in :func:`outside_table`, and those that break a rule in
-    :func:`~orchestration.audit.rules.broken_table`.
+    :func:`~orchestration.audit.computed.rules.broken_table`.
 
     Args:
         connection: The audit's database.

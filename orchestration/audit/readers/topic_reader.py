@@ -19,11 +19,11 @@ from orchestration.audit.sql import create_empty_table, insert_arrow
 from sources.common.conversion import BadValue, to_arrow_array
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.schema import TIMESTAMP
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.decoder import NO_TEXT_HEADER, NO_VALUE, RowDecoder
 from sources.decoding.record_columns import RecordPart
-from sources.kafka.client import KafkaLog
-from sources.kafka.headers import NOT_TEXT, headers_of
+from sources.kafka.client.headers import NOT_TEXT, headers_of
+from sources.kafka.client.look_ups import KafkaLog
 
 BATCH_RECORDS = 50_000
 # Columns of every record: its position, its timestamp, and why it is bad.

@@ -3,7 +3,7 @@
 Belongs here: the list of what is proven equal, by operator, function, cast and types of the
 arguments, with its translation to DuckDB's SQL; and the parser of expressions. Whatever is not on
 the list is unproven and has no translation. Does not belong here: what follows from that for a plan
-(:mod:`sources.common.select`) or an audit.
+(:mod:`sources.common.sql.select`) or an audit.
 
 `tests/sources/common/expressions` compares each entry with Spark. A new entry comes with its
 expressions there.

@@ -35,7 +35,7 @@ from sources.common.expressions.values import (
     spark_name,
 )
 from sources.common.schema import TIMESTAMP, parse_type
-from sources.common.sql_names import literal, quoted
+from sources.common.sql.sql_names import literal, quoted
 from sources.errors import InputError
 
 FUNCTIONS: dict[str, Function] = {**TEXTS, **TIMES, **CHOICES}

@@ -22,7 +22,7 @@ from sources.common.expressions.values import (
     undecided,
 )
 from sources.common.schema import TIMESTAMP
-from sources.common.sql_names import literal
+from sources.common.sql.sql_names import literal
 
 _DIGITS = "[0-9]{1,38}"
 _WHOLE = rf" *[+-]?{_DIGITS} *"

@@ -19,7 +19,7 @@ from sources.common.expressions.values import (
     undecided,
     unproven,
 )
-from sources.common.sql_names import literal
+from sources.common.sql.sql_names import literal
 
 Function = Callable[[str, Sequence[Value]], Value]
 """Translation of a function: from its name and arguments; raises UnprovenError."""

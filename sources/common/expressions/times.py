@@ -27,7 +27,7 @@ from sources.common.expressions.values import (
     unproven,
 )
 from sources.common.schema import TIMESTAMP
-from sources.common.sql_names import literal
+from sources.common.sql.sql_names import literal
 
 _TRUNCATED = {
     "year": "year", "yyyy": "year", "yy": "year",

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from sources.common.schema import TIMESTAMP, type_name
-from sources.common.sql_names import literal
+from sources.common.sql.sql_names import literal
 
 STRING, BINARY, BOOLEAN, DATE, NULL = (
     pa.string(),

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.optional import needs_extra
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import NewColumns, UnknownDefault, added_column
-from sources.databases.mariadb.schema_changes import SchemaChange, read_schema_changes
+from sources.databases.mariadb.log.schema_changes import SchemaChange, read_schema_changes
+from sources.databases.mariadb.log.statements import Alteration
 from sources.databases.mariadb.server import (
     PASSWORD_VARIABLE,
     connect,
@@ -22,7 +23,6 @@ from sources.databases.mariadb.server import (
     parse_address,
     text_of,
 )
-from sources.databases.mariadb.statements import Alteration
 from sources.databases.mariadb.tables import describe_columns, describe_table
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError, UnavailableError

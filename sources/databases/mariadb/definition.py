@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from sources.common.optional import needs_extra
 from sources.common.table_definition import BinlogColumn, BinlogDefinition
-from sources.databases.mariadb.keys import key_of
 from sources.databases.mariadb.server import ask
+from sources.databases.mariadb.snapshot.keys import key_of
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection

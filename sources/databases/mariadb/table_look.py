@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.table_definition import BinlogDefinition
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.databases.altered_table import (
     AlteredTable,
     Names,
@@ -23,16 +23,16 @@ from sources.databases.altered_table import (
 from sources.databases.captured_table import CapturedTable, QueryError, UnknownDefault
 from sources.databases.connector_lists import find_capture
 from sources.databases.kafka_connect import in_short
-from sources.databases.mariadb.checks import (
+from sources.databases.mariadb.definition import find_alteration, read_definition
+from sources.databases.mariadb.log.schema_changes import SchemaChange, read_statements
+from sources.databases.mariadb.log.statement_effects import effect_on, formulas, reused_names
+from sources.databases.mariadb.server import connect, parse_address, query_errors
+from sources.databases.mariadb.snapshot.checks import (
     check_settings,
     check_table,
     server_variables,
 )
-from sources.databases.mariadb.definition import find_alteration, read_definition
-from sources.databases.mariadb.rights import MissingRight
-from sources.databases.mariadb.schema_changes import SchemaChange, read_statements
-from sources.databases.mariadb.server import connect, parse_address, query_errors
-from sources.databases.mariadb.statement_effects import effect_on, formulas, reused_names
+from sources.databases.mariadb.snapshot.rights import MissingRight
 from sources.errors import HybridError, InputError
 
 _GAP = "Statements that altered rows may be missing: run `hybrid compare P`"

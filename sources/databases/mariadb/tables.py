@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from sources.common.optional import needs_extra
 from sources.databases.captured_table import DatabaseTable
-from sources.databases.mariadb.checks import column_of
-from sources.databases.mariadb.columns import Column, declared_type
-from sources.databases.mariadb.keys import key_of
 from sources.databases.mariadb.server import ask, connect, parse_address, text_of
+from sources.databases.mariadb.snapshot.checks import column_of
+from sources.databases.mariadb.snapshot.columns import Column, declared_type
+from sources.databases.mariadb.snapshot.keys import key_of
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A pipeline that captures tables of MariaDB or MySQL"):

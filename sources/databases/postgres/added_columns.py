@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.optional import needs_extra
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import NewColumns, UnknownDefault, added_column
 from sources.databases.postgres.server import answers, server_of
 from sources.databases.postgres.tables import describe_table

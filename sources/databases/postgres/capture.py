@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sources.config.sink import Sink
+from sources.config.table.sink import Sink
 from sources.errors import InputError
 
 if TYPE_CHECKING:

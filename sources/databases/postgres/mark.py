@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.log_mark import Mark
 from sources.databases.postgres.tables import connect_to
 from sources.errors import InputError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sources.common.optional import needs_extra
 from sources.common.table_definition import PostgresDefinition
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.databases.altered_table import (
     AlteredTable,
     Names,

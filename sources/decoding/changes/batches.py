@@ -21,8 +21,8 @@ from sources.decoding.changes.envelopes import MYSQL_JSON, Encoding
 from sources.decoding.changes.placeholders import Placeholder
 from sources.decoding.changes.positions import FAILOVER, positions_of
 from sources.decoding.changes.values import DECIMAL, YEAR, YEAR_ZERO, micros_of_unit
-from sources.decoding.json_batches import in_parts, read_table
-from sources.decoding.json_shapes import JsonShapes
+from sources.decoding.json.batches import in_parts, read_table
+from sources.decoding.json.shapes import JsonShapes
 from sources.decoding.record_columns import EnvelopePart
 
 # Different shapes that are looked for in a batch: of each op, before and after an ALTER.

@@ -16,7 +16,7 @@ from sources.common.conversion import BadValue
 from sources.decoding.schema_registry import Registry, schema_texts, unframe
 
 if TYPE_CHECKING:
-    from sources.decoding.avro import AvroReader
+    from sources.decoding.avro.decoder import AvroReader
 
 _PAYLOAD = b',"payload":'
 _TYPES = {
@@ -142,7 +142,7 @@ class AvroEnvelopes:
 
     def __init__(self, registry: Registry) -> None:
         # Its library is optional.
-        from sources.decoding.avro import AvroReader  # noqa: PLC0415
+        from sources.decoding.avro.decoder import AvroReader  # noqa: PLC0415
 
         self._registry = registry
         self._reader: AvroReader = AvroReader(None, registry)
@@ -244,7 +244,7 @@ def _avro_encodings(texts: Sequence[str]) -> dict[str, Encoding]:
     Args:
         texts: The schemas that it refers to, then the schema itself, as JSON.
     """
-    from sources.decoding.avro import parse_schemas  # noqa: PLC0415
+    from sources.decoding.avro.decoder import parse_schemas  # noqa: PLC0415
 
     envelope = parse_schemas(texts, expand=True)
     rows = [

@@ -18,12 +18,12 @@ from sources.decoding.batch_cursor import as_mask
 from sources.decoding.changes.changed_columns import NEW_START
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.renamed_columns import all_names
-from sources.decoding.json_shapes import JsonShapes
+from sources.decoding.json.shapes import JsonShapes
 from sources.decoding.key_document import key_document
 from sources.errors import InputError
 
 if TYPE_CHECKING:
-    from sources.decoding.avro import AvroReader
+    from sources.decoding.avro.decoder import AvroReader
 
 # Shapes of keys that are looked for in a batch; what is left is looked at one by one.
 _MOST_SHAPES = 8
@@ -45,7 +45,7 @@ class RecordKeys:
         self._reader: AvroReader | None = None
         if table.registry is not None:
             # Its library is optional.
-            from sources.decoding.avro import AvroReader  # noqa: PLC0415
+            from sources.decoding.avro.decoder import AvroReader  # noqa: PLC0415
 
             self._reader = AvroReader(None, table.registry)
 

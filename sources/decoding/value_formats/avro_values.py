@@ -60,7 +60,7 @@ class AvroValues(ValueFormat):
                 schema of type record; or the library is not installed.
         """
         # Its library is optional.
-        from sources.decoding.avro import AvroReader  # noqa: PLC0415
+        from sources.decoding.avro.decoder import AvroReader  # noqa: PLC0415
 
         if self.avro_schema is not None:
             return AvroReader.of_file(self.avro_schema)

@@ -50,7 +50,7 @@ class ProtobufValues(ValueFormat):
                 with all imports, or does not have the message type.
         """
         # Few need it.
-        from sources.decoding.protobuf import ProtobufReader  # noqa: PLC0415
+        from sources.decoding.protobuf.decoder import ProtobufReader  # noqa: PLC0415
 
         framed = self.wire_format == "confluent"
         return ProtobufReader.of_file(self.descriptor, self.message, framed=framed)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow._parquet import _reconstruct_filemetadata
 
 from sources.common.schema import check_event_time, leaves, normalize_schema, type_name
-from sources.common.select import EventColumn
+from sources.common.sql.select import EventColumn
 from sources.errors import InputError
 from sources.formats.event_times import (
     EventTimeRange,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sources.common.select import EventColumn
+from sources.common.sql.select import EventColumn
 from sources.formats.deleted_rows import kept_rows
 from sources.formats.event_times import (
     EVERY_TIME,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.requirements import require_extras
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError, error_of
-from sources.planning.table_places import (
+from sources.planning.files.table_places import (
     PlacesAnswer,
     PlacesRequest,
     tables_by_name,
@@ -62,7 +62,7 @@ def _metadata_files(named: Mapping[str, FileSource]) -> dict[str, str]:
     if not tables:
         return {}
     # PyIceberg takes half a second to import.
-    from sources.files.iceberg.stored_files import path_of  # noqa: PLC0415
-    from sources.files.iceberg.table import metadata_file_of  # noqa: PLC0415
+    from sources.files.tables.iceberg.stored_files import path_of  # noqa: PLC0415
+    from sources.files.tables.iceberg.table import metadata_file_of  # noqa: PLC0415
 
     return {name: path_of(metadata_file_of(source)) for name, source in tables.items()}

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from sources.common.environment import is_set
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, variables_used
+from sources.config.source.file_source import FileSource
 from sources.config.spark_settings import SparkSettings
 from sources.errors import InputError
 from sources.state.generation import Generation

@@ -20,10 +20,10 @@ from orchestration.progress.plan_preview import preview
 from sources.common.schema import parse_schema
 from sources.errors import InputError, RunError
 from sources.planning.context import PipelineContext
-from sources.storage.delta import delta_table
 from sources.storage.folder import Folder
-from spark_jobs.query.places.place import empty_stream
-from spark_jobs.query.transform.passed_columns import require_passed_on
+from sources.storage.tables.delta import delta_table
+from spark_jobs.inside.query.places.place import empty_stream
+from spark_jobs.inside.query.transform.passed_columns import require_passed_on
 from tests.e2e.case import Case, history_of, moment, run_through, wrong
 from tests.e2e.in_session import run_chain
 from tests.services.lake import lake
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 KILL = """
 import os, signal
 from pathlib import Path
-from spark_jobs.target.appending import append_once
+from spark_jobs.inside.sink.appending import append_once
 commit_once, commits = append_once.commit_once, []
 
 def die_or_commit(*args):

@@ -18,10 +18,10 @@ from orchestration import operations
 from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
-from sources.kafka.ranges import Split
-from sources.storage.delta import delta_table
-from spark_jobs.query.places import followed_topic
-from spark_jobs.readers.topics.direct_records import DirectRecords
+from sources.kafka.ranges.cut import Split
+from sources.storage.tables.delta import delta_table
+from spark_jobs.inside.query.places import followed_topic
+from spark_jobs.inside.readers.topics.direct_records import DirectRecords
 from tests.e2e.case import Case, as_json, moment, run_through, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_live
 from tests.services.lake import lake
@@ -32,8 +32,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 KILL = """
 import os, signal
 from pathlib import Path
-from spark_jobs.query.places import followed_topic
-from spark_jobs.target.appending import append_once
+from spark_jobs.inside.query.places import followed_topic
+from spark_jobs.inside.sink.appending import append_once
 commit_once = append_once.commit_once
 followed_topic.READ_OFFSETS = {least}
 

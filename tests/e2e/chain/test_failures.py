@@ -19,7 +19,7 @@ from deltalake import write_deltalake
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
-from orchestration.defs.chain_assets import pipeline_assets
+from orchestration.defs.assets.chain import pipeline_assets
 from sources.errors import RunError, StateError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext

@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
-from orchestration.defs.chain_assets import pipeline_assets
+from orchestration.defs.assets.chain import pipeline_assets
 from orchestration.supervision.status import status
 from sources.planning.context import PipelineContext
-from sources.planning.discovery import GrowingFolder
+from sources.planning.files.discovery import GrowingFolder
+from spark_jobs.inside.readers.files import plan_log
 from spark_jobs.launch import process
-from spark_jobs.readers.files import plan_log
 from tests.e2e.case import Case, as_json, steps, windows, wrong
 from tests.e2e.in_session import run_history, run_live
 from tests.services.processes import runs, wait_for

@@ -16,8 +16,8 @@ import pytest
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
-from orchestration.defs import failures
-from orchestration.defs.chain_assets import pipeline_assets
+from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.defs.show import failures
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
 from sources.errors import StateError

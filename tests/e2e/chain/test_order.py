@@ -73,7 +73,7 @@ def test_a_plan_is_read_in_order_however_many_versions_its_log_has(
     form: str,
 ) -> None:
     of_version, entries = (3, [3, 3, 2]) if form == "parquet" else (1, [1, 1])
-    monkeypatch.setattr("spark_jobs.readers.files.plan_log.ENTRIES_OF_VERSION", of_version)
+    monkeypatch.setattr("spark_jobs.inside.readers.files.plan_log.ENTRIES_OF_VERSION", of_version)
     case = Case(tmp_path, servers)
     if form == "parquet":
         # The latest events are in the file whose name comes first.
@@ -149,7 +149,7 @@ def test_files_that_are_read_together_lose_nothing_however_they_overlap(
 def test_rows_are_really_dropped_where_the_order_is_not_checked(
     tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.query.builder.judge_order", lambda *_, **__: None)
+    monkeypatch.setattr("spark_jobs.inside.query.builder.judge_order", lambda *_, **__: None)
     case = Case(tmp_path, servers)
     overlapping(case)
 

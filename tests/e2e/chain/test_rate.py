@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from sources.config.rate_limit import RateLimit
+from sources.config.source.rate_limit import RateLimit
 from sources.errors import InputError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.query.builder import build_query
-from spark_jobs.query.declaration import declare_query
+from spark_jobs.inside.query.builder import build_query
+from spark_jobs.inside.query.declaration import declare_query
 from tests.e2e.case import Case, live_of, windows, wrong
 from tests.e2e.in_session import run_history, run_live
 

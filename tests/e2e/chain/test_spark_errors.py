@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.errors import ErrorReport, InputError, SeamError, UnavailableError
-from spark_jobs.readers.spark_errors import (
+from spark_jobs.inside.readers.spark_errors import (
     ReportedError,
     raise_at_record,
     report_of,

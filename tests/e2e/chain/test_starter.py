@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from orchestration.cli.init import StarterOptions, start
+from orchestration.cli.starter.files import StarterOptions, start
 from tests.e2e.case import wrong
 from tests.e2e.in_session import run_history
 from tests.orchestration.cli.test_init import table, write

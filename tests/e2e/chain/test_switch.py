@@ -17,12 +17,12 @@ from orchestration.supervision.status import status
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
-from spark_jobs.driver.warm_up import Ahead, expected_topic, rehearsal
+from spark_jobs.inside.driver.warm_up import Ahead, expected_topic, rehearsal
+from spark_jobs.inside.query.builder import build_query
+from spark_jobs.inside.query.declaration import declare_query
+from spark_jobs.inside.readers.topics import kafka_stream
 from spark_jobs.launch.record import last_launch
 from spark_jobs.launch.runs import find_run
-from spark_jobs.query.builder import build_query
-from spark_jobs.query.declaration import declare_query
-from spark_jobs.readers.topics import kafka_stream
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import Case, history_of, live_of, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_history
@@ -89,7 +89,9 @@ def test_rows_that_were_made_ahead_serve_only_where_nothing_has_changed(
         made.append(arguments)
         return kafka_stream.stream_topics(*arguments)
 
-    monkeypatch.setattr("spark_jobs.query.places.followed_topic.stream_topics", stream_topics)
+    monkeypatch.setattr(
+        "spark_jobs.inside.query.places.followed_topic.stream_topics", stream_topics
+    )
     running = build_query(spark, declare_query(context, live.name, prepared)).writer.start()
     running.processAllAvailable()
     running.stop()
@@ -112,7 +114,7 @@ def test_the_keys_for_another_driver_are_looked_up_while_history_is_read(
     with rehearsal(spark, query, Ahead(live_of(loaded), is_same_driver=False)):
         kept = generation.path("seam/live")
         wait_for(lambda: any(kept.glob("*/keys.json")), "the keys are kept", 60)
-    monkeypatch.setattr("spark_jobs.query.seam.filters.write_rows", pytest.fail)
+    monkeypatch.setattr("spark_jobs.inside.query.seam.filters.write_rows", pytest.fail)
     report = run_and_audit(spark, loaded)
     assert (report.expected, wrong(report)) == (1200, {})
 

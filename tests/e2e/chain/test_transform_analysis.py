@@ -22,8 +22,8 @@ from sources.planning.transform_analysis import (
     read_analysis,
 )
 from sources.storage.folder import Folder
+from spark_jobs.inside.query.transform.analysis import analyze
 from spark_jobs.launch.questions.transform_check import TransformCheck
-from spark_jobs.query.transform.analysis import analyze
 from tests.e2e.case import moment
 
 pytestmark = pytest.mark.spark

@@ -19,7 +19,7 @@ from services.connectors import Connectors
 from services.mysql_server import MySqlServer
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table_names import topic_part
-from sources.databases.mariadb.connector import ReadUpTo, ask_connector
+from sources.databases.mariadb.log.connector import ReadUpTo, ask_connector
 from tests.e2e.case import SMALL, TRANSFORMS
 from tests.services.processes import wait_for
 

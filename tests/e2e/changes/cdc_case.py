@@ -11,14 +11,14 @@ from typing import Any
 import psycopg
 import yaml
 
-from orchestration.audit.compare_source import SourceComparison, compare_with_source
+from orchestration.audit.database.compare_source import SourceComparison, compare_with_source
 from services.broker import create_topic
 from services.connect import debezium_config
 from services.connectors import Connectors
 from services.postgres import LocalPostgres
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.config.snapshot import SnapshotManifest
+from sources.config.source.file_source import FileSource
+from sources.config.source.snapshot import SnapshotManifest
 from sources.databases.snapshot_copy import TableSnapshot
 from tests.e2e.case import SMALL, TRANSFORMS
 from tests.services.processes import wait_for

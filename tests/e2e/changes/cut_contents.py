@@ -10,7 +10,7 @@ from examples.transfers import TABLES, invariants
 from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import CutGroup
 from sources.cuts.table import Cut
-from spark_jobs.target.delta_table import open_table, version_of
+from spark_jobs.table.delta_table import open_table, version_of
 
 
 def note(found: Cut | GivenUp, cuts: list[Cut], given_up: list[str]) -> None:

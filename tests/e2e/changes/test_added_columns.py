@@ -10,14 +10,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from sources.config.sink import Sink
+from sources.config.table.sink import Sink
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import StateError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.target import added_columns
-from spark_jobs.target.added_columns import with_added
-from spark_jobs.target.sink import LaterColumns, prepare_table
+from spark_jobs.inside.sink import added_columns
+from spark_jobs.inside.sink.added_columns import with_added
+from spark_jobs.inside.sink.sink import LaterColumns, prepare_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

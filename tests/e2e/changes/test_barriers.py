@@ -9,19 +9,19 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from sources.config.sink import Sink
+from sources.config.table.sink import Sink
 from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.target.barriers import Barriers
-from spark_jobs.target.merging.changes import merge_changes
-from spark_jobs.target.ownership.guard import TargetGuard
-from spark_jobs.target.sink import prepare_table
+from spark_jobs.inside.sink.barriers import Barriers
+from spark_jobs.inside.sink.merging.changes import merge_changes
+from spark_jobs.inside.sink.sink import prepare_table
+from spark_jobs.table.ownership.guard import TargetGuard
 from tests.e2e.changes.test_changes import SCHEMA, Change, gone, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 LATER_MS = 1 << 45
-BARRIERS = "spark_jobs.target.barriers"
+BARRIERS = "spark_jobs.inside.sink.barriers"
 
 
 class Killed(BaseException):

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from orchestration.audit.compare_source import compare_with_source
+from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
-from orchestration.cli.init_capture import CaptureOptions, start_capture
-from orchestration.database_log import DatabaseLog
+from orchestration.cli.starter.capture import CaptureOptions, start_capture
+from orchestration.databases.database_log import DatabaseLog
 from services.broker import create_topic
 from services.connectors import Connectors
 from services.postgres import LocalPostgres

@@ -21,14 +21,14 @@ from pyspark.sql import SparkSession
 
 from examples.shop import TABLES, Customers, make_shop
 from orchestration import operations
-from orchestration.audit.compare_source import compare_table, compare_with_source
-from orchestration.audit.compared_sides import ComparedTable
+from orchestration.audit.database.compare_source import compare_table, compare_with_source
+from orchestration.audit.database.compared_sides import ComparedTable
 from orchestration.audit.run import audit
 from orchestration.generations.lifecycle import rerun
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import request
+from orchestration.supervision.rules.verdict import Finding
 from orchestration.supervision.supervisor import tick
-from orchestration.supervision.verdict import Finding
 from services.broker import create_topic
 from services.connect import LocalConnect
 from services.postgres import LocalPostgres
@@ -38,7 +38,7 @@ from sources.errors import InputError, RunError
 from sources.generations import begin
 from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.storage.folder import Folder

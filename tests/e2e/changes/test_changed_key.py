@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.audit.compare_source import compare_with_source
+from orchestration.audit.database.compare_source import compare_with_source
 from sources.config.loader import LoadedPipeline
-from sources.planning.key_of_changes import known_key
+from sources.planning.topics.key_of_changes import known_key
 from tests.e2e.case import live_of
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import CdcCase, is_equal, take_snapshot

@@ -14,13 +14,13 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from sources.config.sink import Sink
+from sources.config.table.sink import Sink
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.target.merging import deletes
-from spark_jobs.target.merging.changes import merge_changes
-from spark_jobs.target.merging.truncation import Truncation
-from spark_jobs.target.sink import prepare_table
+from spark_jobs.inside.sink.merging import deletes
+from spark_jobs.inside.sink.merging.changes import merge_changes
+from spark_jobs.inside.sink.merging.truncation import Truncation
+from spark_jobs.inside.sink.sink import prepare_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

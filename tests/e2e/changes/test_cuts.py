@@ -25,8 +25,8 @@ from sources.errors import StateError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from spark_jobs.driver.reporter import Reporter
-from spark_jobs.driver.unbounded_run import run_unbounded
+from spark_jobs.inside.driver.reports.reporter import Reporter
+from spark_jobs.inside.driver.unbounded_run import run_unbounded
 from tests.e2e.case import live_of
 from tests.e2e.changes.cdc_case import CdcCase, take_snapshot
 from tests.e2e.changes.cut_contents import content, is_torn, note

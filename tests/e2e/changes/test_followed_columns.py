@@ -17,16 +17,16 @@ from typer.testing import CliRunner
 
 from examples.shop import Customers
 from orchestration import operations
-from orchestration.audit.compare_source import compare_with_source
+from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.cli.main import app
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
-from sources.planning import followed_columns
 from sources.planning.context import PipelineContext
-from spark_jobs.driver import schema_change
+from sources.planning.topics import followed_columns
+from spark_jobs.inside.driver import schema_change
+from spark_jobs.inside.sink import added_columns, sink, widened_columns
 from spark_jobs.launch.record import last_launch
-from spark_jobs.target import added_columns, sink, widened_columns
 from tests.e2e.case import live_of, wrong
 from tests.e2e.changes.cdc_case import ORDERS, CdcCase, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_live

@@ -9,7 +9,7 @@ import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.audit.compare_source import compare_with_source
+from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration import operations
-from orchestration.audit.compare_source import compare_with_source
+from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.supervisor import tick

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from orchestration import database_log
-from orchestration.database_log import DatabaseLog
+from orchestration.databases import database_log
+from orchestration.databases.database_log import DatabaseLog
 from services.connectors import Connectors
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import Slot, ask_slot
 from sources.errors import RunError
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from tests.e2e.case import live_of
 from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, make_orders
 from tests.services.processes import wait_for

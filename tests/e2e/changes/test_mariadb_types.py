@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from orchestration.audit.compare_source import compare_table
-from orchestration.audit.compared_sides import ComparedTable
+from orchestration.audit.database.compare_source import compare_table
+from orchestration.audit.database.compared_sides import ComparedTable
 from sources.common.conversion import converter, to_arrow_array
 from sources.common.schema import parse_schema
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from sources.storage.folder import Folder
 from tests.e2e.case import live_of
 from tests.e2e.changes.binlog_case import BinlogCase

@@ -11,10 +11,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sources.config.sink import Sink
+from sources.config.table.sink import Sink
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.target.sink import merge, prepare_table
+from spark_jobs.inside.sink.sink import merge, prepare_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 FILES = 6

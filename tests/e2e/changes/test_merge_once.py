@@ -9,9 +9,9 @@ from deltalake import Transaction
 from pyspark.sql import SparkSession
 
 from sources.storage.folder import Folder
-from spark_jobs.target.merging.clauses import When, of_source
-from spark_jobs.target.merging.keys import Match
-from spark_jobs.target.merging.once import merge_once
+from spark_jobs.inside.sink.merging.clauses import When, of_source
+from spark_jobs.inside.sink.merging.keys import Match
+from spark_jobs.inside.sink.merging.once import merge_once
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
 

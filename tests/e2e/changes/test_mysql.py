@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.audit.compare_source import compare_with_source
+from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from tests.e2e.case import wrong
 from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, make_orders

@@ -16,12 +16,12 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from sources.config.sink import Sink
+from sources.config.table.sink import Sink
 from sources.errors import InputError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.target.merging.row_versions import merge_versions
-from spark_jobs.target.sink import prepare_table
+from spark_jobs.inside.sink.merging.row_versions import merge_versions
+from spark_jobs.inside.sink.sink import prepare_table
 from tests.e2e.case import Case, moment
 from tests.e2e.in_session import run_chain
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sources.storage.folder import Folder
-from spark_jobs.target.merging.small_batches import SmallBatches
+from spark_jobs.inside.sink.merging.small_batches import SmallBatches
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

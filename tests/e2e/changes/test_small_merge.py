@@ -14,17 +14,17 @@ import pytest
 from deltalake import DeltaTable, Transaction
 from pyspark.sql import SparkSession
 
-from sources.config.sink import Sink
+from sources.config.table.sink import Sink
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.target.delta_table import commit_once
-from spark_jobs.target.merging import small_merge
-from spark_jobs.target.merging.clauses import When, of_source
-from spark_jobs.target.merging.keys import Match
-from spark_jobs.target.merging.once import merge_once
-from spark_jobs.target.merging.small_merge import SmallMerge
-from spark_jobs.target.sink import merge, prepare_table
-from spark_jobs.target.table_properties import STATISTICS
+from spark_jobs.inside.sink.merging import small_merge
+from spark_jobs.inside.sink.merging.clauses import When, of_source
+from spark_jobs.inside.sink.merging.keys import Match
+from spark_jobs.inside.sink.merging.once import merge_once
+from spark_jobs.inside.sink.merging.small_merge import SmallMerge
+from spark_jobs.inside.sink.sink import merge, prepare_table
+from spark_jobs.inside.sink.table_properties import STATISTICS
+from spark_jobs.table.delta_table import commit_once
 from tests.e2e.changes.test_changes import Target, gone, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]

@@ -30,7 +30,8 @@ from sources.kept_definitions import keep_definition, kept_folder
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.state.generation import Generation
-from spark_jobs.changed_columns import new_table, run, state
+from spark_jobs.changed_columns import state
+from spark_jobs.inside.changed_columns import new_table, run
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import TRANSFORMS, Case, start_live, wrong
 from tests.e2e.in_session import run_chain, run_history, run_live

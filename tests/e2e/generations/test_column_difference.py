@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
-from spark_jobs.changed_columns.difference import compare_transforms
+from spark_jobs.inside.changed_columns.difference import compare_transforms
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 GIVEN = {"id": "bigint", "at": "timestamp", "v": "double", "word": "string"}

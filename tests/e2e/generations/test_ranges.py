@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from orchestration.cli.main import app
-from orchestration.defs.range_partitions import HISTORY, ranges_key
+from orchestration.defs.assets.range_partitions import HISTORY, ranges_key
 from orchestration.display import second
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.common.positions import to_ms

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from orchestration.defs.range_partitions import ranges_key
+from orchestration.defs.assets.range_partitions import ranges_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
@@ -23,7 +23,7 @@ from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
 from sources.planning.transform_analysis import keep_analysis, request_by_plan
 from sources.storage.folder import Folder
-from spark_jobs.query.transform.analysis import analyze
+from spark_jobs.inside.query.transform.analysis import analyze
 from tests.e2e.case import HISTORY, Case, live_of, moment, windows, wrong
 from tests.e2e.generations.test_ranges import call
 from tests.e2e.in_session import run_history, run_live

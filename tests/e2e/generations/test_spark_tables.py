@@ -27,11 +27,11 @@ from sources.planning.plan import make_plan
 from sources.serving import own_table
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.driver.bounded_run import FINISHED, INCOMPLETE, run_bounded
-from spark_jobs.driver.reporter import Reporter
-from spark_jobs.target.ownership.belonging import TargetSide
-from spark_jobs.target.ownership.starts import accept
-from spark_jobs.target.ownership.take_over import prepare
+from spark_jobs.inside.driver.bounded_run import FINISHED, INCOMPLETE, run_bounded
+from spark_jobs.inside.driver.reports.reporter import Reporter
+from spark_jobs.table.ownership.belonging import TargetSide
+from spark_jobs.table.ownership.starts import accept
+from spark_jobs.table.ownership.take_over import prepare
 from tests.e2e.case import TRANSFORMS, moment
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import StructType
 
 from sources.errors import RunError
-from spark_jobs.changed_columns.compute import compute_columns, read_as_they_are
-from spark_jobs.changed_columns.difference import Computed
-from spark_jobs.changed_columns.splice import splice
+from spark_jobs.inside.changed_columns.compute import compute_columns, read_as_they_are
+from spark_jobs.inside.changed_columns.difference import Computed
+from spark_jobs.inside.changed_columns.splice import splice
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 ROWS = 1000

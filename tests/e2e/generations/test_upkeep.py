@@ -20,7 +20,7 @@ from sources.planning.context import PipelineContext
 from sources.state.action_log import read_actions
 from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import table_turn
-from spark_jobs.target.commit_log import CommitLog
+from spark_jobs.table.commit_log import CommitLog
 from tests.e2e.case import Case, live_of, moment
 from tests.e2e.in_session import DEADLINE_S, run_history, run_live
 from tests.services.processes import is_awaited, wait_for

@@ -20,9 +20,9 @@ from services.process import free_ports
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.storage.folder import Folder
+from spark_jobs.inside.readers.files.catalog_table import place_of
+from spark_jobs.inside.sink.catalog_entry import CatalogEntry
 from spark_jobs.jvm.jars import resolve
-from spark_jobs.readers.files.catalog_table import place_of
-from spark_jobs.target.catalog_entry import CatalogEntry
 from tests.e2e.case import Case, run_through, wrong
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]

@@ -10,7 +10,7 @@ import pytest
 
 from examples.shop import make_shop
 from orchestration import operations
-from orchestration.audit.compare_source import compare_with_source
+from orchestration.audit.database.compare_source import compare_with_source
 from services.connectors import Connectors
 from services.postgres import LocalPostgres
 from sources.errors import StateError

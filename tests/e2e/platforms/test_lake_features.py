@@ -17,8 +17,8 @@ from orchestration.backlog import wait_until_caught_up
 from orchestration.cli.main import app
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
-from sources.storage.delta import delta_table
 from sources.storage.folder import Folder
+from sources.storage.tables.delta import delta_table
 from tests.e2e.case import BEGIN, Case, run_through, start_live, wrong
 from tests.services.lake import Edit, lake
 

@@ -20,7 +20,7 @@ from services.broker import LocalBroker
 from services.secured import SecuredListeners
 from sources.config.loader import load_pipeline
 from sources.errors import InputError
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext
 from spark_jobs.launch.record import last_launch
 from spark_jobs.run_state.heartbeat import read_heartbeat

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from spark_jobs.readers.topics.event_times import EventTimeCheck
-from spark_jobs.readers.topics.kafka_stream import OFFSET
-from spark_jobs.readers.topics.parse_records import parse_values
+from sources.config.source.kafka_source import KafkaSource
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.kafka_stream import OFFSET
+from spark_jobs.inside.readers.topics.parse_records import parse_values
 
 
 def read_records(

@@ -11,11 +11,11 @@ import yaml
 from pyspark.sql import SparkSession
 
 from orchestration.audit.readers.files import AuditFiles
-from sources.config.file_source import FileSource
 from sources.config.loader import load_pipeline
-from sources.planning.file_plan import read_splits
+from sources.config.source.file_source import FileSource
+from sources.planning.files.file_plan import read_splits
 from sources.planning.plan import make_plan
-from spark_jobs.readers.files.planned_files import PlannedSource
+from spark_jobs.inside.readers.files.planned_files import PlannedSource
 
 Rows = list[dict[str, Any]]
 

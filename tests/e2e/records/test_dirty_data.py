@@ -25,8 +25,8 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.loader import LoadedPipeline
+from sources.config.source.bad_records import BadRecordCount, bad_count_name
 from spark_jobs.run_state.late_rows import read_late_rows
 from tests.e2e.case import TRANSFORMS, Case, moment
 from tests.e2e.in_session import run_chain, run_live

@@ -19,12 +19,12 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import to_ms
-from sources.config.bad_records import BadRecordCount
 from sources.config.loader import LoadedPipeline, load_pipeline
-from spark_jobs.driver.collector import Collector
-from spark_jobs.readers.bad_records import staging_folder
-from spark_jobs.readers.topics.event_times import EventTimeCheck
-from spark_jobs.readers.topics.parse_records import parse_values
+from sources.config.source.bad_records import BadRecordCount
+from spark_jobs.inside.driver.reports.collector import Collector
+from spark_jobs.inside.readers.bad_records import staging_folder
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.parse_records import parse_values
 from tests.e2e.case import live_of
 from tests.e2e.in_session import fails_with
 from tests.sources.decoding.value_case import MESSAGE, ORIGIN, descriptors, order_class

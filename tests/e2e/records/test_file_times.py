@@ -15,16 +15,16 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files import sampler
+from sources.files.listing import sampler
 from sources.planning.context import PipelineContext
-from sources.planning.discovery import GrowingFolder
+from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import make_plan
 from sources.state.generation import Generation
-from spark_jobs.readers.bad_records import staging_folder
-from spark_jobs.readers.files.planned_files import PlannedSource
+from spark_jobs.inside.readers.bad_records import staging_folder
+from spark_jobs.inside.readers.files.planned_files import PlannedSource
 from tests.e2e.in_session import fails_with
 from tests.sources.files.dirty_files import (
     EPOCH,

@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from orchestration.audit.run import audit
-from sources.files import sampled_splits as files
+from sources.files.listing import sampled_splits as files
 from sources.planning.plan import make_plan, require_plan
 from tests.e2e.case import Case, as_json, moment, wrong
 from tests.e2e.in_session import run_chain, run_history
-from tests.sources.files.iceberg.tables import catalog, delete_rows
+from tests.sources.files.tables.iceberg.tables import catalog, delete_rows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import ddl, parse_schema
-from sources.decoding.json_batches import read_objects
-from spark_jobs.readers.topics.event_times import EventTimeCheck
-from spark_jobs.readers.topics.parse_records import parse_values
+from sources.decoding.json.batches import read_objects
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.parse_records import parse_values
 from tests.e2e.case import Case, as_json, live_of, wrong
 from tests.e2e.in_session import run_and_audit
 from tests.e2e.records.json_records import read_records

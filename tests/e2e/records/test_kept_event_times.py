@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.errors import InputError
-from spark_jobs.checkpoint.kept_event_times import require_no_watermark_on
+from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_on
 from tests.e2e.case import Case, windows
 from tests.e2e.in_session import run_history
 

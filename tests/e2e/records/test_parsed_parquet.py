@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from orchestration.audit.run import audit
 from sources.errors import InputError
 from sources.planning.plan import make_plan
-from spark_jobs.readers.files.planned_files import PlannedSource
+from spark_jobs.inside.readers.files.planned_files import PlannedSource
 from tests.e2e.case import Case, history_of, moment
 from tests.e2e.in_session import run_chain
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.e2e.records.table_reading import Rows, read_table
-from tests.sources.files.iceberg.recorded.place import recorded, unpack
+from tests.sources.files.tables.iceberg.recorded.place import recorded, unpack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -38,7 +38,7 @@ from pyspark.sql import SparkSession
 
 from sources.errors import InputError
 from tests.e2e.records.table_reading import Rows, plain, read_table
-from tests.sources.files.iceberg.tables import add_file, catalog, delete_rows
+from tests.sources.files.tables.iceberg.tables import add_file, catalog, delete_rows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from spark_jobs.readers.topics.event_times import EventTimeCheck
-from spark_jobs.readers.topics.parse_records import parse_values
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.parse_records import parse_values
 from tests.e2e.case import Case, live_of, moment, wrong
 from tests.e2e.in_session import fails_with, run_and_audit, run_chain, run_history
 

@@ -16,7 +16,7 @@ from hybrid_testing.chain import QUICK
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
-from orchestration.defs.chain_assets import pipeline_assets
+from orchestration.defs.assets.chain import pipeline_assets
 from orchestration.supervision.status import status
 from services.broker import create_topic
 from sources.common.positions import TopicPartition
@@ -27,11 +27,11 @@ from sources.hybrid import SwitchState
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from sources.planning.topic_range import require_range
+from sources.planning.topics.topic_range import require_range
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.driver.bounded_run import INCOMPLETE, run_bounded
-from spark_jobs.driver.reporter import Reporter
-from spark_jobs.target.delta_table import transactions_of
+from spark_jobs.inside.driver.bounded_run import INCOMPLETE, run_bounded
+from spark_jobs.inside.driver.reports.reporter import Reporter
+from spark_jobs.table.delta_table import transactions_of
 from tests.e2e.case import Case, moment, steps, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live, seam_is_counted
 from tests.e2e.seam.test_topics import transact

@@ -15,7 +15,7 @@ from sources.hand_over import hand_over
 from sources.hybrid import SwitchState
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from spark_jobs.query.seam import filters
+from spark_jobs.inside.query.seam import filters
 from tests.e2e.case import TOPIC, Case, history_of, live_of, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_history
 

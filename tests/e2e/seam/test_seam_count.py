@@ -18,9 +18,9 @@ from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
-from spark_jobs.driver.reporter import Reporter
-from spark_jobs.driver.unbounded_run import run_unbounded
-from spark_jobs.readers.topics.kafka_stream import read_topics
+from spark_jobs.inside.driver.reports.reporter import Reporter
+from spark_jobs.inside.driver.unbounded_run import run_unbounded
+from spark_jobs.inside.readers.topics.kafka_stream import read_topics
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import TOPIC, Case, live_of, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_history, run_live
@@ -69,7 +69,7 @@ def test_the_stream_counts_what_it_removes(
     edit: Callable[[dict[str, Any]], None],
 ) -> None:
     # The seam is not read a second time.
-    monkeypatch.setattr("spark_jobs.query.seam.topic_seam.read_topics", pytest.fail)
+    monkeypatch.setattr("spark_jobs.inside.query.seam.topic_seam.read_topics", pytest.fail)
     case = Case(tmp_path, servers, partitions=2)
     case.write_history()
     case.produce()
@@ -90,7 +90,7 @@ def test_a_seam_that_two_drivers_have_read_is_read_again_to_count_it(
     tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = Mock(wraps=read_topics)
-    monkeypatch.setattr("spark_jobs.query.seam.topic_seam.read_topics", again)
+    monkeypatch.setattr("spark_jobs.inside.query.seam.topic_seam.read_topics", again)
     case = Case(tmp_path, servers, partitions=2)
     case.write_history()
     case.produce()

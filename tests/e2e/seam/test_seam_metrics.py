@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import TopicPartition
-from spark_jobs.driver.progress_reports import ProgressReports
-from spark_jobs.query.seam.filters import IS_NEW
-from spark_jobs.query.seam.metrics import SeamMetrics, observe_seam
-from spark_jobs.query.seam.offsets import SeamOffsets
-from spark_jobs.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC
+from spark_jobs.inside.driver.reports.progress_reports import ProgressReports
+from spark_jobs.inside.query.seam.filters import IS_NEW
+from spark_jobs.inside.query.seam.metrics import SeamMetrics, observe_seam
+from spark_jobs.inside.query.seam.offsets import SeamOffsets
+from spark_jobs.inside.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

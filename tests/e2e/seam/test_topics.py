@@ -14,11 +14,11 @@ from orchestration.audit.run import audit
 from services.broker import create_topic
 from sources.errors import SeamError, StateError
 from sources.hand_over import hand_over
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.query.places import followed_topic
+from spark_jobs.inside.query.places import followed_topic
 from tests.e2e.case import Case, as_json, live_of, moment, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live
 from tests.services.processes import wait_for

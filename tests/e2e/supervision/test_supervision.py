@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
-from orchestration.defs.assets import live_key
-from orchestration.defs.table_checks import HEALTHY
+from orchestration.defs.checks.table import HEALTHY
+from orchestration.defs.keys import live_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline

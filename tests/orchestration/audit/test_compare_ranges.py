@@ -16,14 +16,14 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
-from orchestration.audit import compare_range as looks
-from orchestration.audit import compare_ranges as module
-from orchestration.audit.compare_range import LiveRun
-from orchestration.audit.compare_ranges import compare_ranges
-from orchestration.audit.compare_source import compare_with_source
-from orchestration.audit.compare_whole import keep_compared
+from orchestration.audit.database import compare_range as looks
+from orchestration.audit.database import compare_ranges as module
+from orchestration.audit.database.compare_range import LiveRun
+from orchestration.audit.database.compare_ranges import compare_ranges
+from orchestration.audit.database.compare_source import compare_with_source
+from orchestration.audit.database.compare_whole import keep_compared
 from orchestration.cli.main import app
-from orchestration.compared_ranges import KeptCompare, read_compare
+from orchestration.databases.compared_ranges import KeptCompare, read_compare
 from services.mysql_server import MySqlServer
 from services.postgres import LocalPostgres
 from sources.common.positions import now_ms

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from orchestration.audit.compare_source import SourceComparison, compare_table
-from orchestration.audit.compared_sides import ComparedTable
+from orchestration.audit.database.compare_source import SourceComparison, compare_table
+from orchestration.audit.database.compared_sides import ComparedTable
 from services.postgres import LocalPostgres
 from sources.common.schema import parse_schema
 from sources.storage.folder import Folder

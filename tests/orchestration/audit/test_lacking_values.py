@@ -11,7 +11,7 @@ import pytest
 
 from orchestration.audit.readers.lacking_values import LackingValues
 from sources.common.conversion import BadValue
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder
 from sources.decoding.decoder import RowDecoder
 from tests.sources.decoding.value_case import ORIGIN, changes_source, framed, registry

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 import trustme
 
-from orchestration.audit.mariadb_rows import write_rows
+from orchestration.audit.database.mariadb_rows import write_rows
 from services.mysql import LocalMySql
 from sources.errors import InputError
 

@@ -14,9 +14,9 @@ from hdfs_native import WriteOptions
 from orchestration.audit.readers.files import AuditFiles
 from orchestration.audit.report import AuditExample
 from services.azurite import LocalAzurite
-from sources.config.file_source import FileSource
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.storage.hdfs import connect
+from sources.storage.hadoop.hdfs import connect
 from sources.storage.listing import find_files
 from sources.storage.settings import HdfsSettings, S3Settings
 from sources.storage.stores import Stores

@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 
-from orchestration.audit.snapshot_rows import settle_snapshot_rows
+from orchestration.audit.computed.snapshot_rows import settle_snapshot_rows
 from sources.config.pipeline import Pipeline
 from tests.sources.config.test_schema_change import CHANGES, MERGE, SNAPSHOT, declared
 

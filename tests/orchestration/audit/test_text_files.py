@@ -13,7 +13,7 @@ import pytest
 from orchestration.audit.readers.lines import load_rows
 from orchestration.audit.sql import duckdb_types, open_database
 from sources.common.schema import parse_schema
-from sources.config.file_source import FileSource
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
 from sources.formats.csv.records import CsvRecords

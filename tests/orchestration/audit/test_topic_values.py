@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.audit.readers.value_checks import (
+from orchestration.audit.readers.values.value_checks import (
     OF_TOPICS,
     parse_json,
     read_as_spark,

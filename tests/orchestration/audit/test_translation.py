@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from orchestration.audit.translation import translated
+from orchestration.audit.computed.translation import translated
 from sources.errors import InputError
 from tests.orchestration.audit.audit_case import SCHEMA, Case, row, wrong
 

@@ -13,9 +13,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from orchestration.audit.computed.versions import apply_truncates, resolve_unchanged_values
 from orchestration.audit.report import AuditExample
-from orchestration.audit.versions import apply_truncates, resolve_unchanged_values
-from sources.config.sink import Sink
+from sources.config.table.sink import Sink
 from tests.orchestration.audit.audit_case import COLUMNS, SCHEMA, Case, Row, row, wrong
 from tests.sources.config.test_unchanged import MERGE as CHANGES_SINK
 from tests.sources.config.test_unchanged import declared

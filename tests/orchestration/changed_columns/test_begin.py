@@ -24,19 +24,19 @@ from sources.changed_columns.documents import (
     is_unfinished,
     read_changed_columns,
 )
-from sources.config.bad_records import BadRecordCount, bad_count_name
+from sources.config.source.bad_records import BadRecordCount, bad_count_name
 from sources.errors import HybridError, InputError, StateError
 from sources.generations import begin, discard
 from sources.planning.context import PipelineContext
 from sources.serving import waiting
 from sources.state.generation import Generation, read_generation
-from sources.storage.delta_log import commit_name
 from sources.storage.folder import Folder
+from sources.storage.tables.delta_log import commit_name
 from spark_jobs.changed_columns.state import pin
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.launch.questions.spark_process import SparkProcess
 from spark_jobs.run_state.target_record import AcceptedChange, TargetRecord, read_target_record
-from spark_jobs.target.table_snapshot import read_snapshot
+from spark_jobs.table.table_snapshot import read_snapshot
 from tests.orchestration.generations.generation_case import GenerationCase
 
 CHANGED = ChangedColumn(name="w", type="bigint", inputs=["v"])

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from orchestration import table_pipelines
 from orchestration.cli import many_tables
 from orchestration.cli.output import answer
+from orchestration.databases import table_pipelines
 from sources.config.table_template import FoundTable, Template
 from sources.errors import RunError
 from tests.services.processes import wait_for

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from orchestration.cli import console, main, tables
 from orchestration.supervision import status as status_module
+from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
-from orchestration.supervision.verdict import Verdict
 
 
 def status(generation: str, **more: Any) -> Status:

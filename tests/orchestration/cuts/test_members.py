@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestration.cuts.members import load_group
-from sources.config.cuts import overlap
 from sources.config.loader import declare
+from sources.config.table.cuts import overlap
 from sources.errors import InputError
 
 POSTGRES = {"dsn": "host=db dbname=shop", "slot": "shop"}
@@ -44,7 +44,7 @@ def document(name: str, **more: Any) -> dict[str, Any]:
                 },
             },
         ],
-        "transform": "spark_jobs.query.transform.unchanged:unchanged",
+        "transform": "spark_jobs.inside.query.transform.unchanged:unchanged",
         "sink": {
             "path": f"out/{name}",
             "mode": "merge",

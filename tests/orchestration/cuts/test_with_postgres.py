@@ -23,7 +23,7 @@ from examples.transfers import INVARIANTS, MAKE, TABLES, Transfers
 from orchestration.cuts import attempt as attempt_module
 from orchestration.cuts.attempt import Attempt, GivenUp, database_of
 from services.postgres import LocalPostgres
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.cuts.barrier import (
     Crossing,
     Step,

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from orchestration import operations
 from orchestration.cli.main import app
-from orchestration.defs.assets import plan_key
-from orchestration.defs.chain_assets import pipeline_assets
-from orchestration.defs.control_job import control_job
-from sources.config.kafka_source import KafkaSource
+from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.defs.jobs.control import control_job
+from orchestration.defs.keys import plan_key
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, StateError
 from sources.hand_over import hand_over
 from sources.planning.approval import approve, find_approval

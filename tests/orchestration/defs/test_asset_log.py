@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from orchestration.chain import BoundedStep, LiveStep, PlanStep
-from orchestration.defs.asset_log import AssetLog
+from orchestration.defs.show.asset_log import AssetLog
 from sources.common.positions import EndPosition, now_ms
 from sources.hybrid import SwitchState
 from spark_jobs.run_state.heartbeat import Heartbeat

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from orchestration.audit.kept_audit import accept_audit, keep_audit, read_audit
 from orchestration.cli.main import app
-from orchestration.defs.audit_check import AUDITED
-from orchestration.defs.control_job import control_job
+from orchestration.defs.checks.audit import AUDITED
+from orchestration.defs.jobs.control import control_job
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status_of
 from sources.errors import InputError

@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 
 from orchestration import operations
-from orchestration.defs.assets import RESTART_TAG, role_of
-from orchestration.defs.restarts import restarts_of_a_day
+from orchestration.defs.jobs.restarts import restarts_of_a_day
+from orchestration.defs.keys import RESTART_TAG, role_of
 from orchestration.display import moment
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.common.positions import TopicPartition

@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 import yaml
 
-from orchestration.compared_ranges import ComparedRange, KeptCompare, keep_compare
-from orchestration.defs.assets import ACTION_TAG, table_key
-from orchestration.defs.compare import EQUALS, compare_checks
+from orchestration.databases.compared_ranges import ComparedRange, KeptCompare, keep_compare
+from orchestration.defs.checks.compare import EQUALS, compare_checks
+from orchestration.defs.keys import ACTION_TAG, table_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from orchestration.pipeline_definitions import pipeline_definitions
-from sources.config.reruns import Rerun
+from sources.config.table.reruns import Rerun
 from sources.errors import InputError
 from sources.generations import begin, generations
 from sources.kept_definitions import keep_definition

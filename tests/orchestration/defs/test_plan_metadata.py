@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from orchestration.defs import plan_metadata
+from orchestration.defs.show import plan_metadata
 from orchestration.progress.estimate import Estimate
 from orchestration.progress.plan_preview import Change, Preview
 from orchestration.progress.plan_summary import summary

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.defs.range_assets import RangeConfig, range_of
+from orchestration.defs.assets.ranges import RangeConfig, range_of
 from sources.errors import InputError
 from tests.orchestration.supervision.live_case import LiveCase
 

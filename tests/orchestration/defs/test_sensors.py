@@ -9,11 +9,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.defs.assets import live_key, table_key
-from orchestration.defs.reports import _together as together
+from orchestration.defs.keys import live_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks
+from orchestration.defs.show.reports import _together as together
 from orchestration.supervision import controls
-from orchestration.supervision.verdict import Finding
+from orchestration.supervision.rules.verdict import Finding
 from sources.config.pipeline import Pipeline
 from sources.planning.plan import Plan
 from spark_jobs.run_state.late_rows import LateRows, late_rows_name

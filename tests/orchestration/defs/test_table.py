@@ -13,12 +13,12 @@ import yaml
 from deltalake import write_deltalake
 from pydantic import ValidationError
 
-from orchestration.defs.range_partitions import filled_ranges, ranges_key
-from orchestration.defs.table_asset import kept_action, last_action
+from orchestration.defs.assets.range_partitions import filled_ranges, ranges_key
+from orchestration.defs.assets.table import kept_action, last_action
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.progress.rows_by_range import rows_by_range
-from sources.config.about import About
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.table.about import About
 from sources.planning.event_windows import EventWindows
 from sources.planning.transform_analysis import TransformAnalysis, keep_analysis
 from tests.orchestration.generations.generation_case import GenerationCase

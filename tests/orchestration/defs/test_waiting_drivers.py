@@ -7,8 +7,8 @@ import dagster as dg
 import pytest
 import yaml
 
-from orchestration.defs import waiting_drivers
-from orchestration.defs.waiting_drivers import driver_of_plan, driver_of_step
+from orchestration.defs.jobs import waiting_drivers
+from orchestration.defs.jobs.waiting_drivers import driver_of_plan, driver_of_step
 from sources.config.loader import LoadedPipeline, load_pipeline
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.defs.ways import in_dagster, verdict_in_dagster
+from orchestration.defs.show.ways import in_dagster, verdict_in_dagster
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.supervision.verdict import Finding, Verdict
+from orchestration.supervision.rules.verdict import Finding, Verdict
 from sources.config.loader import LoadedPipeline
 from sources.planning.approval import how_to_approve
 from tests.orchestration.supervision.live_case import LiveCase

@@ -17,10 +17,10 @@ from sources.hybrid import SwitchState
 from sources.kept_definitions import keep_definition
 from sources.serving import OWNER, target_of
 from sources.state.generation import Generation
-from sources.storage.delta import delta_table
-from spark_jobs.target.ownership.belonging import TargetSide
-from spark_jobs.target.ownership.guard import confirm, epoch_transaction
-from spark_jobs.target.ownership.starts import announce
+from sources.storage.tables.delta import delta_table
+from spark_jobs.table.ownership.belonging import TargetSide
+from spark_jobs.table.ownership.guard import confirm, epoch_transaction
+from spark_jobs.table.ownership.starts import announce
 from tests.services.lake import Edit
 
 END = datetime(2024, 1, 1, tzinfo=UTC)

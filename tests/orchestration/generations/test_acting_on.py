@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from orchestration import operations
 from orchestration.cli.main import app
-from orchestration.defs.control_job import control_job
+from orchestration.defs.jobs.control import control_job
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import RequestedState, read_requested, request
 from orchestration.supervision import controls
 from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
-from sources.config.rate_limit import CurrentRate
+from sources.config.source.rate_limit import CurrentRate
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext

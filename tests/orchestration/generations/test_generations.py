@@ -26,8 +26,8 @@ from sources.serving import pending_switch, read_serving, require_in_service, ta
 from sources.state.generation import read_generation
 from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import is_switching, take_switch_lock
-from spark_jobs.target.delta_table import NO_MORE, transactions_of
-from spark_jobs.target.ownership.belonging import TargetSide, examine, require_belonging
+from spark_jobs.table.delta_table import NO_MORE, transactions_of
+from spark_jobs.table.ownership.belonging import TargetSide, examine, require_belonging
 from tests.orchestration.generations.generation_case import GenerationCase
 
 OLD = {1: 10, 2: 20, 3: 30}

@@ -13,10 +13,10 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.generations import begin, generations
 from sources.serving import Switch, own_table, pending_switch, read_serving
-from sources.storage.delta import is_delta_table
 from sources.storage.folder import Folder
-from spark_jobs.target.delta_table import open_table, paths_of
-from spark_jobs.target.ownership.take_over import TakeOver
+from sources.storage.tables.delta import is_delta_table
+from spark_jobs.table.delta_table import open_table, paths_of
+from spark_jobs.table.ownership.take_over import TakeOver
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.services.lake import Edit, Kind, lake
 

@@ -17,8 +17,8 @@ from orchestration.generations.switch_lock import SwitchHolder, in_turn
 from sources.errors import InputError, StateError
 from sources.serving import pending_switch, read_serving
 from spark_jobs.run_state.lock import is_switching
-from spark_jobs.target.ownership.take_over import TakeOver
-from spark_jobs.target.ranges.replace_range import Replacement
+from spark_jobs.table.ownership.take_over import TakeOver
+from spark_jobs.table.ranges.replace_range import Replacement
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, two
 

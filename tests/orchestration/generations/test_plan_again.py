@@ -27,8 +27,8 @@ from sources.storage.folder import Folder
 from spark_jobs.launch import unread
 from spark_jobs.run_state.lock import QueryLock
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
-from spark_jobs.target.ownership.belonging import TargetSide
-from spark_jobs.target.ownership.starts import verified
+from spark_jobs.table.ownership.belonging import TargetSide
+from spark_jobs.table.ownership.starts import verified
 from tests.orchestration.generations.generation_case import GenerationCase
 
 

@@ -26,8 +26,8 @@ from sources.planning.transform_analysis import (
 )
 from spark_jobs.checkpoint.history_watermark import HistoryWatermark, keep_history_watermark
 from spark_jobs.checkpoint.transform_compatibility import Transform
-from spark_jobs.target.history_files import has_history_files
-from spark_jobs.target.ranges.event_range import Range
+from spark_jobs.table.history_files import has_history_files
+from spark_jobs.table.ranges.event_range import Range
 from tests.orchestration.generations.generation_case import GenerationCase
 
 HOUR_US = 3_600_000_000

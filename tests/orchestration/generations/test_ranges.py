@@ -12,7 +12,7 @@ from orchestration.generations import ranges
 from orchestration.generations.range_scope import RangeScope
 from sources.config.loader import LoadedPipeline
 from sources.planning.event_windows import Interval
-from spark_jobs.target.ranges.replace_range import Replaced, Replacement
+from spark_jobs.table.ranges.replace_range import Replaced, Replacement
 from tests.orchestration.generations.generation_case import GenerationCase
 
 RULES = {"sound": {"check": "v > 0", "on_violation": "drop"}}

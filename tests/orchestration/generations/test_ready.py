@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestration.generations.promotion import is_ready
-from orchestration.supervision.verdict import Health, Verdict
+from orchestration.supervision.rules.verdict import Health, Verdict
 from sources.config.supervision import Supervision
 from tests.orchestration.supervision.test_health import beat
 

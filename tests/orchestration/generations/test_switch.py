@@ -29,8 +29,8 @@ from sources.serving import (
 from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
 from spark_jobs.launch import process
-from spark_jobs.target.ownership.belonging import require_belonging
-from spark_jobs.target.ownership.take_over import TakeOver
+from spark_jobs.table.ownership.belonging import require_belonging
+from spark_jobs.table.ownership.take_over import TakeOver
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, call, two
 

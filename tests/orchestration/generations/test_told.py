@@ -19,7 +19,7 @@ from orchestration.generations.switch_lock import SwitchHolder, alone
 from sources.errors import StateError
 from sources.serving import Switch, pending_switch
 from spark_jobs.launch import process
-from spark_jobs.target.ownership.take_over import TakeOver
+from spark_jobs.table.ownership.take_over import TakeOver
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, call, two
 from tests.services.processes import NEVER_ENDS

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from orchestration.cli.main import app
-from orchestration.defs.assets import ACTION_TAG
+from orchestration.defs.keys import ACTION_TAG
 from orchestration.generations import compaction, vacuum
 from orchestration.generations.promotion import promote, roll_back
 from orchestration.generations.switch_lock import alone
@@ -29,12 +29,12 @@ from sources.serving import Switch
 from sources.state.action_log import read_actions
 from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import table_turn
-from spark_jobs.target.history_files import keep_history_files
-from spark_jobs.target.ownership.belonging import require_belonging
+from spark_jobs.table.history_files import keep_history_files
+from spark_jobs.table.ownership.belonging import require_belonging
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, two
 from tests.services.processes import is_awaited, wait_for
-from tests.spark_jobs.target.target_case import TargetCase
+from tests.spark_jobs.table.target_case import TargetCase
 
 TWO_DAYS_S = 2 * 86_400
 

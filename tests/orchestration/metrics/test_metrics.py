@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from orchestration.metrics import catalog
 from orchestration.metrics.server import serve
 from orchestration.requested_state import request
+from orchestration.supervision.rules.verdict import Health
 from orchestration.supervision.status import status_of
-from orchestration.supervision.verdict import Health
 from sources.common.positions import TopicPartition, now_ms, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError

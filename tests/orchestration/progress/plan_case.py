@@ -16,13 +16,13 @@ from sources.common.positions import (
     TopicPartition,
 )
 from sources.config.pipeline import Pipeline
+from sources.kafka.client.sample import SampledTimes
 from sources.kafka.retention import Headroom
-from sources.kafka.sample import SampledTimes
 from sources.kafka.seam import SeamRule
 from sources.planning.event_times import EventTimes
-from sources.planning.file_plan import FilePlan, FoundFiles
+from sources.planning.files.file_plan import FilePlan, FoundFiles
 from sources.planning.plan import Plan
-from sources.planning.topic_plan import RangePlan, TopicPlan
+from sources.planning.topics.topic_plan import RangePlan, TopicPlan
 
 COLUMNS = {"id": "bigint", "at": "timestamp"}
 FILES: Mapping[str, Any] = {"type": "files", "path": "in/*", "format": "parquet"}

@@ -14,7 +14,7 @@ from orchestration.progress.benchmarked import (
     ROWS_PER_S_BY_FILE_FORMAT,
 )
 from orchestration.progress.estimate import guess
-from sources.config.file_source import FileSource
+from sources.config.source.file_source import FileSource
 from sources.decoding.value_formats.registry import VALUE_FORMATS
 from tests.orchestration.progress.plan_case import (
     COLUMNS,

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from orchestration.chain import ChainRun
 from orchestration.cli.main import app
-from orchestration.defs.control_job import control_job
+from orchestration.defs.jobs.control import control_job
 from orchestration.sample_run import run
 from orchestration.sample_run.declaration import (
     SampleOptions,

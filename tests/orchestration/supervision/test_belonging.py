@@ -22,7 +22,7 @@ from sources.common.positions import now_ms
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from tests.orchestration.supervision.live_case import sensor_of
-from tests.spark_jobs.target.target_case import TargetCase
+from tests.spark_jobs.table.target_case import TargetCase
 
 
 def delete_target(case: TargetCase) -> None:

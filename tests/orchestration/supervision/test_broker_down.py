@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from orchestration.requested_state import write_watch
+from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.supervisor import tick
-from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms
-from sources.kafka.client import TIMEOUT_S
+from sources.kafka.client.look_ups import TIMEOUT_S
 from tests.orchestration.supervision.live_case import LiveCase
 from tests.sources.kafka.waits import noted_waits
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestration.supervision.catching_up import Behind, find_behind
+from orchestration.supervision.rules.catching_up import Behind, find_behind
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.progress_log import ProgressLog, Sample
 

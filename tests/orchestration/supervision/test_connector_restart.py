@@ -11,7 +11,7 @@ from orchestration.supervision import slot_watch
 from orchestration.supervision.connector_restart import is_due
 from orchestration.supervision.slot_watch import SlotWatch
 from orchestration.supervision.supervisor import tick
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.config.supervision import Restarts
 from sources.databases.replication_slot import Slot
 from sources.state.action_log import read_actions

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from orchestration import operations
 from orchestration.cli.main import app
 from orchestration.definitions import defs
-from orchestration.defs.control_job import control_job
-from orchestration.defs.ways import in_dagster
+from orchestration.defs.jobs.control import control_job
+from orchestration.defs.show.ways import in_dagster
 from orchestration.display import moment
 from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
@@ -26,10 +26,10 @@ from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import restart, tick
 from sources.common.fields import parse_duration
 from sources.config.loader import LoadedPipeline
-from sources.config.rate_limit import CurrentRate
+from sources.config.source.rate_limit import CurrentRate
 from sources.errors import InputError, RunError, StateError
 from sources.planning.context import PipelineContext
-from sources.planning.discovery import GrowingFolder
+from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import make_plan
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 from tests.orchestration.test_backlog import CapturedLog, capture

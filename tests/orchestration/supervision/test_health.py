@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.requested_state import RequestedState
-from orchestration.supervision.catching_up import Behind
-from orchestration.supervision.health import judge
 from orchestration.supervision.late_rows import LateSeen
 from orchestration.supervision.observation import Seen, SlotSeen, behind_since
-from orchestration.supervision.verdict import RED, Finding, Health, expected_findings
+from orchestration.supervision.rules.catching_up import Behind
+from orchestration.supervision.rules.health import judge
+from orchestration.supervision.rules.verdict import RED, Finding, Health, expected_findings
 from sources.config.supervision import Restarts, Supervision
 from sources.databases.replication_slot import NEW_SNAPSHOT
 from sources.errors import ErrorReport

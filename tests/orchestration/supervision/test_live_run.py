@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from orchestration.audit.compare_range import LiveRun
+from orchestration.audit.database.compare_range import LiveRun
 from orchestration.supervision.live_run import live_run
+from orchestration.supervision.rules.verdict import Finding, Verdict
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
-from orchestration.supervision.verdict import Finding, Verdict
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 BEAT = Heartbeat(

@@ -20,9 +20,9 @@ from orchestration import operations
 from orchestration.cli.main import app
 from orchestration.requested_state import Restart, Watch, request, require_requested
 from orchestration.supervision.look import Look
+from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import Tick, decide, restart, tick
-from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms
 from sources.config.supervision import Restarts, Supervision
 from sources.errors import RunError, StateError, UnavailableError

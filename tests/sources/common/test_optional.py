@@ -20,7 +20,7 @@ import yaml
 from sources.common.optional import _MODULES, needs_extra, require_extra
 from sources.config.loader import load_pipeline
 from sources.config.requirements import require_extras
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import ask_slot
 from sources.errors import InputError
 
@@ -137,9 +137,9 @@ for name in {names!r}:
 import orchestration.definitions
 import sources.decoding.changes.reader, sources.decoding.changes.envelopes
 import sources.files.format_registry
-import spark_jobs.readers.bad_records, spark_jobs.readers.files.planned_files
-import spark_jobs.readers.topics.parse_records, spark_jobs.query.streaming_query
-import spark_jobs.target.ranges.replace_range
+import spark_jobs.inside.readers.bad_records, spark_jobs.inside.readers.files.planned_files
+import spark_jobs.inside.readers.topics.parse_records, spark_jobs.inside.query.streaming_query
+import spark_jobs.table.ranges.replace_range
 from orchestration.cli.main import main
 main()
 """

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
-from sources.common.security import (
+from sources.common.login.security import (
     Security,
     check_secrets_come_from_environment,
     client_settings,

@@ -8,49 +8,49 @@ from feeds.position import Position
 from feeds.python_function import Remembered
 from feeds.record import FeedRecord
 from orchestration.audit.kept_audit import KeptAudit
-from orchestration.compared_ranges import KeptCompare
+from orchestration.databases.compared_ranges import KeptCompare
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RefusedRestart, RequestedState, Watch
 from orchestration.supervision.slot_watch import SlotWatch
 from sources.changed_columns.documents import ChangedColumns, PinnedVersion
 from sources.common.positions import EndPosition, Record, StartPosition
-from sources.config.bad_records import BadRecordCount
 from sources.config.loader import KeptDefinition
-from sources.config.rate_limit import CurrentRate
-from sources.config.snapshot import SnapshotManifest
+from sources.config.source.bad_records import BadRecordCount
+from sources.config.source.rate_limit import CurrentRate
+from sources.config.source.snapshot import SnapshotManifest
 from sources.cuts.barrier import Barrier, Crossing
 from sources.databases.altered_table import TableWatch
 from sources.databases.replication_slot import SlotGone
 from sources.errors import StateError
 from sources.ledger import Ledger, SeamCount
 from sources.planning.approval import Approval
-from sources.planning.discovery import Discovery
-from sources.planning.followed_columns import FollowedColumns
-from sources.planning.key_of_changes import KeyOfChanges
+from sources.planning.files.discovery import Discovery
+from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
 from sources.planning.planned_by import PlannedBy
-from sources.planning.rounds import Round
-from sources.planning.topic_range import TopicRange
+from sources.planning.topics.followed_columns import FollowedColumns
+from sources.planning.topics.key_of_changes import KeyOfChanges
+from sources.planning.topics.topic_range import TopicRange
 from sources.planning.transform_analysis import TransformAnalysis
 from sources.serving import Serving, Switch
 from sources.state.action_log import Action, ActionEnd
 from sources.state.generation import CurrentGeneration, GenerationInfo
 from spark_jobs.checkpoint.history_watermark import HistoryWatermark
 from spark_jobs.checkpoint.transform_compatibility import Transform
+from spark_jobs.inside.query.seam.kept_rows import KeptRows
+from spark_jobs.inside.readers.files.kept_batch import KeptBatch
+from spark_jobs.inside.readers.files.staged_listings import StagedListing
+from spark_jobs.inside.sink.added_columns import ColumnsLog
+from spark_jobs.inside.sink.merging.truncation import Truncated
 from spark_jobs.launch.record import Launch
-from spark_jobs.query.seam.kept_rows import KeptRows
-from spark_jobs.readers.files.kept_batch import KeptBatch
-from spark_jobs.readers.files.staged_listings import StagedListing
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_rows import LateRows
 from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.progress_log import ProgressLog
 from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.run_state.wrong_rows import WrongRows
-from spark_jobs.target.added_columns import ColumnsLog
-from spark_jobs.target.history_files import CompactedFiles
-from spark_jobs.target.merging.truncation import Truncated
+from spark_jobs.table.history_files import CompactedFiles
 
 KINDS: list[type[Record]] = [
     Action,

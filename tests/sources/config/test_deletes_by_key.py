@@ -8,11 +8,11 @@ import pytest
 
 from sources.common.positions import TopicPartition
 from sources.common.topic_log import LogRecord
-from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
-from sources.planning.tombstone_check import tombstone_warnings
-from sources.planning.topic_plan import fit_sample
+from sources.planning.topics.tombstone_check import tombstone_warnings
+from sources.planning.topics.topic_plan import fit_sample
 from tests.sources.decoding.value_case import changes_source
 
 LIVE: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sources.config.pipeline import Pipeline
-from sources.config.sink import Sink
+from sources.config.table.sink import Sink
 
 KEPT: dict[str, Any] = {
     "path": "out",

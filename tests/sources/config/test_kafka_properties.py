@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
-from sources.kafka.client import KafkaLog
-from sources.kafka.consumer import consumer_settings
-from spark_jobs.readers.topics.kafka_stream import client_options
+from sources.kafka.client.consumer import consumer_settings
+from sources.kafka.client.look_ups import KafkaLog
+from spark_jobs.inside.readers.topics.kafka_stream import client_options
 
 PROPERTIES = {
     "both": {"client.id": "backfill", "reconnect.backoff.ms": 250},

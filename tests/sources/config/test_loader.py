@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import declare, load_pipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
 
 GOOD: dict[str, Any] = {

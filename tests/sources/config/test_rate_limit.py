@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ByteSize, ValidationError
 
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
-from sources.config.rate_limit import Batch, RateLimit, interval_ms, live_pace, parse_limit
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.rate_limit import Batch, RateLimit, interval_ms, live_pace, parse_limit
 from sources.errors import InputError
 
 numbers = st.integers(1, 10**9)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.positions import EndPosition, HeldOffsets, StartPosition
 from sources.config.pipeline import Pipeline
-from sources.config.snapshot import (
+from sources.config.source.snapshot import (
     MANIFEST,
     Chunk,
     SnapshotManifest,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sources.config.kafka_source import KafkaSource
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.connector_settings import find_misset, require_settings, settings_problem
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.errors import InputError, UnavailableError

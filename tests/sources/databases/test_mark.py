@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from services.postgres import LocalPostgres
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.postgres.mark import mark_log
 from sources.errors import InputError
 from tests.services.captured_database import captured_database

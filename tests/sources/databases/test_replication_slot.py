@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from services.postgres import LocalPostgres
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import Slot, ask_slot, keep_gone, slot_gone
 from sources.storage.folder import Folder
 from tests.sources.databases.mariadb.test_connector import FAILED, RUNNING, worker

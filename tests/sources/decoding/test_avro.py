@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from sources.common.conversion import BadValue
 from sources.common.schema import parse_schema
-from sources.decoding.avro import AvroReader
+from sources.decoding.avro.decoder import AvroReader
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.schema_registry import Registry
 from sources.errors import InputError, UnavailableError

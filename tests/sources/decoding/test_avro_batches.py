@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import parse_schema
-from sources.decoding.avro import AvroReader, parse_schemas
+from sources.decoding.avro.decoder import AvroReader, parse_schemas
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.schema_registry import Registry
 from tests.properties import examples

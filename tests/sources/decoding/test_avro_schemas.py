@@ -14,7 +14,7 @@ import pytest
 
 from sources.common.conversion import BadValue
 from sources.common.schema import parse_schema
-from sources.decoding.avro import AvroReader, parse_schemas
+from sources.decoding.avro.decoder import AvroReader, parse_schemas
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.schema_registry import Registry
 from tests.sources.decoding.value_case import framed, registry

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import parse_schema
-from sources.decoding.json_batches import read_objects, supports_schema
+from sources.decoding.json.batches import read_objects, supports_schema
 from tests.sources.decoding.json_case import COLUMNS, PLAIN, UNUSUAL_VALUES, documents
 
 SCHEMA = parse_schema(COLUMNS)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sources.common.conversion import BadValue
 from sources.common.schema import parse_schema
 from sources.decoding.decoder import RowDecoder
-from sources.decoding.protobuf import ProtobufReader
+from sources.decoding.protobuf.decoder import ProtobufReader
 from tests.properties import examples
 from tests.sources.decoding.batch_case import compare, damaged
 from tests.sources.decoding.test_protobuf import (

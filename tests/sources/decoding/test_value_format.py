@@ -11,9 +11,9 @@ import yaml
 from sources.common.positions import TopicPartition
 from sources.common.schema import parse_schema
 from sources.common.topic_log import LogRecord
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.decoding.json_reader import JsonReader
+from sources.config.source.kafka_source import KafkaSource
+from sources.decoding.json.reader import JsonReader
 from sources.decoding.value_formats.avro_values import AvroValues
 from sources.decoding.value_formats.protobuf_values import ProtobufValues
 from sources.decoding.value_formats.raw_values import RawReader

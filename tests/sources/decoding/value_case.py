@@ -18,7 +18,7 @@ from google.protobuf import (
 )
 from google.protobuf.message import Message
 
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.decoder import RowDecoder
 
 FIELD = descriptor_pb2.FieldDescriptorProto

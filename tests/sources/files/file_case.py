@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sources.config.file_source import FileSource
+from sources.config.source.file_source import FileSource
 
 JAN_1_US = 1_704_067_200_000_000
 

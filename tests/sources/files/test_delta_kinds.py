@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from sources.common.select import EventColumn
+from sources.common.sql.select import EventColumn
 from sources.files.outside_rows import ParquetRows, outside_of_parquet
 from sources.formats.deleted_rows import deletion_vector
 from sources.storage.settings import S3Settings

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import names_and_types
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.split_table import FileListing, changed_splits
-from sources.files.splits import list_source
+from sources.files.listing.split_table import FileListing, changed_splits
+from sources.files.listing.splits import list_source
 from sources.formats.deleted_rows import as_action, deletion_vector
 from sources.storage.partitions import values_of
 from sources.storage.settings import S3Settings

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from sources.common.positions import to_us
 from sources.common.schema import parse_schema
-from sources.common.select import EventColumn
-from sources.config.file_source import FileSource
+from sources.common.sql.select import EventColumn
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
 from sources.files.outside_rows import (

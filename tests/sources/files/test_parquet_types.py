@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sources.common.schema import TIMESTAMP, names_and_types
-from sources.config.file_source import FileSource
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
-from sources.files.split_table import FileListing
-from sources.files.splits import list_splits
+from sources.files.listing.split_table import FileListing
+from sources.files.listing.splits import list_splits
 from sources.formats.arrow_columns import as_column
 from sources.formats.open import read_region
 from sources.formats.regions import Region

@@ -14,12 +14,12 @@ from pydantic import ValidationError
 
 from sources.common.schema import names_and_types, parse_type, type_name
 from sources.common.widening import is_wider, widest
-from sources.config.file_source import FileSource
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.layouts import ColumnDifference
-from sources.files.schema_drift import default_of
-from sources.files.split_table import FileListing, with_later_columns
-from sources.files.splits import list_splits
+from sources.files.columns.layouts import ColumnDifference
+from sources.files.columns.schema_drift import default_of
+from sources.files.listing.split_table import FileListing, with_later_columns
+from sources.files.listing.splits import list_splits
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pytest
 
 from sources.common.schema import parse_schema
-from sources.decoding.json_batches import read_objects
+from sources.decoding.json.batches import read_objects
 from sources.formats.base import Format
 from sources.formats.csv.options import CsvOptions
 from sources.formats.csv.reader import Csv
-from sources.formats.json_lines import JsonLines
+from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open import read_region
 from sources.formats.regions import Region

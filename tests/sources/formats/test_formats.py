@@ -27,7 +27,7 @@ from sources.formats.base import Format
 from sources.formats.compression import open_decompressed
 from sources.formats.csv.options import CsvOptions
 from sources.formats.csv.reader import Csv
-from sources.formats.json_lines import JsonLines
+from sources.formats.json.lines import JsonLines
 from sources.formats.open import open_file, read_region
 from sources.formats.orc import Orc
 from sources.formats.regions import Region, cut_regions, next_record_start

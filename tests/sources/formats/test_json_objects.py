@@ -13,7 +13,7 @@ import pyarrow.json as pa_json
 import pytest
 
 from sources.common.schema import parse_schema
-from sources.formats.json_lines import JsonLines
+from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open import read_region
 from sources.formats.regions import Region

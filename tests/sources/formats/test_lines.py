@@ -14,20 +14,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sources.common.schema import parse_schema
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.split_table import FileListing
-from sources.files.splits import list_splits
+from sources.files.listing.split_table import FileListing
+from sources.files.listing.splits import list_splits
 from sources.formats.base import Format
 from sources.formats.csv.options import CsvOptions
 from sources.formats.csv.reader import Csv
-from sources.formats.json_lines import JsonLines
+from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open import read_region
 from sources.formats.regions import Region
-from sources.planning.file_plan import plan_files
+from sources.planning.files.file_plan import plan_files
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
@@ -282,7 +282,7 @@ def test_a_plan_of_bad_rows_only_is_refused_but_files_that_arrive_later_are_not(
 def test_a_region_with_bad_rows_at_its_ends_is_looked_into(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"\n".join([b"7"] * 99 + [good_json(1)] + [b"7"] * 99))
     (tmp_path / "b.json").write_bytes(good_json(2))
-    with patch("sources.files.sampler.SAMPLE_BYTES", 50):
+    with patch("sources.files.listing.sampler.SAMPLE_BYTES", 50):
         found = listed(tmp_path, on_bad_record="drop")
     assert found.splits["event_max_us"].null_count == 0
     assert "198 of the sampled rows are bad" in found.warnings[0]

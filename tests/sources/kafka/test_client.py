@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from services.broker import create_topic
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import UnavailableError
-from sources.kafka.client import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog
 from tests.sources.kafka.waits import noted_waits
 
 

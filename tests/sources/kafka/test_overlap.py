@@ -12,7 +12,7 @@ from sources.common.positions import (
     TopicPartition,
 )
 from sources.common.topic_log import LogRecord
-from sources.kafka.overlap import likely_overlap
+from sources.kafka.start.overlap import likely_overlap
 from tests.sources.kafka.model_log import ModelLog
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -9,8 +9,8 @@ import pytest
 
 from sources.common.positions import PartitionStart, StartPosition
 from sources.common.topic_log import LogRecord
-from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.seam_checks import SeamOf, check_event_time_filter
 from tests.sources.kafka.model_log import ModelLog

@@ -20,13 +20,13 @@ from sources.common.positions import (
     TopicPartition,
 )
 from sources.common.topic_log import Log
-from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.seam import SeamRule, seam_rule
-from sources.kafka.start_checks import check_in_log
-from sources.kafka.start_offsets import GapError, UserFactory, factory_for
+from sources.kafka.start.checks import check_in_log
+from sources.kafka.start.offsets import GapError, UserFactory, factory_for
 from tests.properties import examples
 from tests.sources.kafka.model_log import ChangingLog, ModelLog
 from tests.sources.worlds import (

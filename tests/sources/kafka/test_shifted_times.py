@@ -10,10 +10,10 @@ import pytest
 
 from sources.common.positions import PartitionStart, StartPosition, TopicPartition
 from sources.common.topic_log import LogRecord
-from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
-from sources.kafka.shifted_times import check_shift, constant_shift_ms
+from sources.kafka.start.shifted_times import check_shift, constant_shift_ms
 from tests.sources.kafka.test_start_offsets import T0, history
 
 MINUTE = 60_000

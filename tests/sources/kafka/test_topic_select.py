@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from sources.common.positions import TopicPartition
-from sources.common.select import OnlySparkError
+from sources.common.sql.select import OnlySparkError
 from sources.common.topic_log import LogRecord
-from sources.config.event_time import EventTime
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.event_time import EventTime
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, StateError
-from sources.kafka.sample import SampledTimes, sampled_times
+from sources.kafka.client.sample import SampledTimes, sampled_times
 from sources.planning.plan import draft_plan
 from tests.e2e.case import Case
 

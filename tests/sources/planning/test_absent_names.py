@@ -12,15 +12,15 @@ import pytest
 from sources.common.positions import TopicPartition
 from sources.common.schema import parse_schema
 from sources.common.topic_log import LogRecord
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
-from sources.files.splits import list_source
+from sources.files.listing.splits import list_source
 from sources.planning.absent_names import judge_names
-from sources.planning.file_plan import plan_files
-from sources.planning.topic_plan import fit_sample
+from sources.planning.files.file_plan import plan_files
+from sources.planning.topics.topic_plan import fit_sample
 
 NOON = "2024-01-01T12:00:00Z"
 

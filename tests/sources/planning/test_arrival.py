@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.common.select import EventColumn
-from sources.config.file_options import ArrivalOrder
+from sources.common.sql.select import EventColumn
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_options import ArrivalOrder
 from sources.errors import InputError
 from sources.files.arrival import in_order_of_arrival
-from sources.files.split_table import SPLITS
+from sources.files.listing.split_table import SPLITS
 from sources.formats.event_times import EVERY_TIME
 from sources.formats.open import read_region
 from sources.formats.parquet.rows import ArrivedRows
 from sources.formats.regions import Region
-from sources.planning.arrival_times import arrival_warnings
+from sources.planning.files.arrival_times import arrival_warnings
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.properties import examples

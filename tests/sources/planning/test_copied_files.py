@@ -12,12 +12,12 @@ import pytest
 from pydantic import ValidationError
 
 from sources.common.schema import TIMESTAMP
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.splits import list_source
-from sources.planning.copied_files import CopiedFiles, plan_copies
+from sources.files.listing.splits import list_source
+from sources.planning.files.copied_files import CopiedFiles, plan_copies
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 

@@ -16,16 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError, StateError
 from sources.planning.context import PipelineContext
-from sources.planning.discovery import GrowingFolder
-from sources.planning.file_plan import FoundFiles, read_splits
+from sources.planning.files.discovery import GrowingFolder
+from sources.planning.files.file_plan import FoundFiles, read_splits
 from sources.planning.plan import make_plan
-from spark_jobs.driver.discoverer import Discoverer
-from spark_jobs.readers.files.planned_files import PlannedSource
+from spark_jobs.inside.driver.discoverer import Discoverer
+from spark_jobs.inside.readers.files.planned_files import PlannedSource
 from tests.properties import examples
 from tests.services.processes import wait_for
 

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from sources.common.positions import now_ms, to_ms
-from sources.config.event_time import AHEAD
 from sources.config.loader import load_pipeline
+from sources.config.source.event_time import AHEAD
 from sources.errors import InputError
-from sources.files import sampler
+from sources.files.listing import sampler
 from sources.planning.context import PipelineContext
-from sources.planning.discovery import GrowingFolder
+from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import Plan, draft_plan, make_plan
 from tests.properties import examples
 from tests.sources.files.dirty_files import (

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.positions import to_ms
-from sources.config.file_options import FileBatch
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_options import FileBatch
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.splits import list_source
-from sources.planning import file_plan
+from sources.files.listing.splits import list_source
 from sources.planning.event_times import misread_unit
-from sources.planning.file_plan import FilePlan, batch_ends, plan_files
+from sources.planning.files import file_plan
+from sources.planning.files.file_plan import FilePlan, batch_ends, plan_files
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 

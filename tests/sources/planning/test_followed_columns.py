@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sources.config.loader import LoadedPipeline
-from sources.planning.followed_columns import (
+from sources.planning.topics.followed_columns import (
     FollowedChange,
     followed_columns,
     keep_followed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sources.planning.key_of_changes import ExpectedKey
+from sources.planning.topics.key_of_changes import ExpectedKey
 
 
 def test_a_key_that_was_changed_before_the_first_change_is_another_one() -> None:

@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 
 from sources.common.positions import EndPosition, TopicPartition
 from sources.common.topic_log import LogRecord
-from sources.config.kafka_options import EndAtOffsets, EndAtTimestamp
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
+from sources.config.source.kafka_options import EndAtOffsets, EndAtTimestamp
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError, StateError
 from sources.hand_over import hand_over
 from sources.hybrid import Boundedness, SwitchState
-from sources.kafka.batching import cut_range
-from sources.kafka.consumer import consumer_settings
-from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
-from sources.kafka.range_reader import RangeReader
-from sources.kafka.ranges import Split
-from sources.kafka.record_times import RecordTimes
+from sources.kafka.client.consumer import consumer_settings
+from sources.kafka.client.record_times import RecordTimes
+from sources.kafka.ranges.batching import cut_range
+from sources.kafka.ranges.cut import Split
+from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_ends
+from sources.kafka.ranges.range_reader import RangeReader
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from sources.planning.topic_range import TopicRange, find_range, require_range
+from sources.planning.topics.topic_range import TopicRange, find_range, require_range
 from tests.e2e.case import BEGIN, Case, moment
 from tests.e2e.seam.test_bounded_topic import another_topic, archive_between, archive_first
 from tests.e2e.seam.test_topics import transact

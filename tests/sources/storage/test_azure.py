@@ -17,14 +17,14 @@ from deltalake import DeltaTable, write_deltalake
 from services.azurite import KEY, LocalAzurite
 from sources.errors import InputError, UnavailableError
 from sources.storage.base import Storage
-from sources.storage.delta import delta_table, is_delta_table
-from sources.storage.delta_log import commit_name
 from sources.storage.folder import Folder
 from sources.storage.listing import find_files
-from sources.storage.obstore_files import connect, split
+from sources.storage.objects.obstore_files import connect, split
 from sources.storage.probe import require_writable
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from sources.storage.tables.delta import delta_table, is_delta_table
+from sources.storage.tables.delta_log import commit_name
 
 pytestmark = pytest.mark.slow
 WRONG_KEY = "d3Jvbmc="

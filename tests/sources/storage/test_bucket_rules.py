@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from services.s3 import LOGIN, LocalS3, client
-from sources.storage.bucket_rules import bucket_warnings
 from sources.storage.folder import Folder
-from sources.storage.s3_documents import S3Documents
+from sources.storage.objects.bucket_rules import bucket_warnings
+from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 
 pytestmark = pytest.mark.slow

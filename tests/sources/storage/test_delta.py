@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from sources.storage.delta import dataset_of, query_rows
+from sources.storage.tables.delta import dataset_of, query_rows
 from tests.sources.storage.int96_files import EARLY, FAR, store_as_int96
 
 ROWS = pa.table(

@@ -18,10 +18,10 @@ from services.azurite import LocalAzurite
 from sources.errors import InputError, UnavailableError
 from sources.storage.documents import Document, DocumentStore, LocalDocuments, copy_apart
 from sources.storage.folder import Folder
-from sources.storage.hdfs_documents import HdfsDocuments
-from sources.storage.obstore_documents import ObstoreDocuments
+from sources.storage.hadoop.hdfs_documents import HdfsDocuments
+from sources.storage.objects.obstore_documents import ObstoreDocuments
+from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.probe import require_writable
-from sources.storage.s3_documents import S3Documents
 from sources.storage.settings import HdfsSettings, S3Settings
 from tests.services.gcs_server import gcs_server
 from tests.services.s3_server import LOGIN, client, s3_server

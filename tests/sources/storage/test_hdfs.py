@@ -13,17 +13,17 @@ from deltalake import write_deltalake
 from hdfs_native import Client, WriteOptions
 
 from sources.common.schema import parse_schema
-from sources.common.select import EventColumn
-from sources.config.file_source import FileSource
+from sources.common.sql.select import EventColumn
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError, UnavailableError
-from sources.files import sampled_splits as splitting
-from sources.files.delta_table import list_table
 from sources.files.format_registry import format_of
-from sources.files.split_table import changed_splits
-from sources.files.splits import list_splits
+from sources.files.listing import sampled_splits as splitting
+from sources.files.listing.split_table import changed_splits
+from sources.files.listing.splits import list_splits
+from sources.files.tables.delta_table import list_table
 from sources.formats.open import read_region
 from sources.formats.regions import Region
-from sources.storage.hdfs import connect
+from sources.storage.hadoop.hdfs import connect
 from sources.storage.listing import find_files
 from sources.storage.settings import HdfsSettings, S3Settings
 from sources.storage.stores import Stores

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.config.file_source import FileSource
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.splits import list_splits
+from sources.files.listing.splits import list_splits
 from sources.storage.base import Children, LocalStorage
 from sources.storage.listing import find_files, parse_glob
 from sources.storage.partitions import FolderTime, partition_of, typed, values_of

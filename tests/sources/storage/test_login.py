@@ -12,9 +12,9 @@ import pytest
 from deltalake import write_deltalake
 
 from sources.errors import InputError, UnavailableError
-from sources.storage.delta import delta_table, is_delta_table
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from sources.storage.tables.delta import delta_table, is_delta_table
 from tests.services.processes import wait_for
 from tests.services.profile_file import ProfileFile
 from tests.services.s3_server import LOGIN, client, s3_server, tell

@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sources.common.select import EventColumn
-from sources.config.file_source import FileSource
+from sources.common.sql.select import EventColumn
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError, UnavailableError
-from sources.files.delta_table import list_table
-from sources.files.split_table import changed_splits
-from sources.files.splits import list_splits
+from sources.files.listing.split_table import changed_splits
+from sources.files.listing.splits import list_splits
+from sources.files.tables.delta_table import list_table
 from sources.formats.parquet import footers as parquet_format
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings

@@ -11,12 +11,12 @@ import pytest
 from deltalake import write_deltalake
 
 from sources.errors import UnavailableError
-from sources.storage.bucket_rules import bucket_warnings
-from sources.storage.delta import delta_table, is_delta_table
 from sources.storage.folder import Folder
-from sources.storage.s3_documents import S3Documents
+from sources.storage.objects.bucket_rules import bucket_warnings
+from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from sources.storage.tables.delta import delta_table, is_delta_table
 from tests.services.processes import wait_for
 from tests.services.s3_server import LOGIN, STORES, client, s3_server, tell
 

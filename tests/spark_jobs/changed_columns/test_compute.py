@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sources.errors import RunError
-from spark_jobs.changed_columns.compute import column_writer
+from spark_jobs.inside.changed_columns.compute import column_writer
 
 ROOT = Path("/table of events")
 

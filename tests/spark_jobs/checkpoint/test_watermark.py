@@ -8,7 +8,7 @@ import pytest
 
 from sources.common.positions import EndPosition, HeldOffsets, TopicPartition
 from sources.errors import InputError
-from spark_jobs.checkpoint.watermark import (
+from spark_jobs.inside.checkpoint.watermark import (
     Reads,
     Watermark,
     judge_arrival,

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from sources.config.loader import load_pipeline
 from sources.planning.context import PipelineContext
 from spark_jobs import shared_job
-from spark_jobs.driver import shared_driver
-from spark_jobs.driver.reporter import Reporter
+from spark_jobs.inside.driver import shared_driver
+from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.launch.shared_socket import RunRequest
 from spark_jobs.run_state.lock import QueryLock
 

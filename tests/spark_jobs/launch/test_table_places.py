@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.file_source import FileSource
 from sources.errors import HybridError, InputError, UnavailableError
 from spark_jobs.launch.questions import spark_process
 from spark_jobs.launch.questions.spark_process import SparkProcess

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from services.mysql_server import USER, MySqlServer
-from sources.config.sink import Sink
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
+from sources.config.table.sink import Sink
 from sources.databases.captured_table import CapturedTable, OpenTable
 
 COLUMNS = {"id": "bigint", "v": "string"}

@@ -9,10 +9,10 @@ from pymysql import Connection
 from pymysql.cursors import Cursor
 
 from services.mariadb import LocalMariaDb
-from sources.config.snapshot import SnapshotOptions
-from sources.databases.mariadb.binlog import ask_log, find_state
-from sources.databases.mariadb.connector import ReadUpTo
-from sources.databases.mariadb.gtid import Gtid, parse_gtids
+from sources.config.source.snapshot import SnapshotOptions
+from sources.databases.mariadb.log.binlog import ask_log, find_state
+from sources.databases.mariadb.log.connector import ReadUpTo
+from sources.databases.mariadb.log.gtid import Gtid, parse_gtids
 from sources.databases.mariadb.server import ask, connect, parse_address
 from sources.databases.replication_slot import Slot
 from tests.services.mariadb_pair import last_gtid, mariadb_pair, promote

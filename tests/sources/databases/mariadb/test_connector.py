@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from sources.databases.mariadb import connector
-from sources.databases.mariadb.connector import ReadUpTo, ask_connector
-from sources.databases.mariadb.gtid import Gtid
+from sources.databases.mariadb.log import connector
+from sources.databases.mariadb.log.connector import ReadUpTo, ask_connector
+from sources.databases.mariadb.log.gtid import Gtid
 from sources.errors import InputError
 
 NOWHERE: Any = None

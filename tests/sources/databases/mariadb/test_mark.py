@@ -13,11 +13,11 @@ import pytest
 from services.mariadb import LocalMariaDb
 from services.mysql import LocalMySql
 from sources.common.database_snapshot import file_position, gtid_position
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import Misfit
 from sources.databases.kinds import mark_log
-from sources.databases.mariadb.begin import file_number
-from sources.databases.mariadb.gtid import Gtid, only_gtid
+from sources.databases.mariadb.log.gtid import Gtid, only_gtid
+from sources.databases.mariadb.snapshot.begin import file_number
 from sources.databases.replication_slot import Slot, ask_slot
 from sources.errors import InputError, UnavailableError
 from tests.sources.databases.mariadb.test_connector import RUNNING, worker

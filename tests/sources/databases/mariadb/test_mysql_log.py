@@ -9,15 +9,15 @@ import pytest
 from pymysql import Connection
 from pymysql.cursors import Cursor
 
-from orchestration import database_log
-from orchestration.database_log import DatabaseLog
+from orchestration.databases import database_log
+from orchestration.databases.database_log import DatabaseLog
 from services.mysql import LocalMySql
-from sources.config.snapshot import SnapshotOptions
-from sources.databases.mariadb.begin import file_number
-from sources.databases.mariadb.binlog import ask_log
-from sources.databases.mariadb.connector import ReadUpTo
-from sources.databases.mariadb.mysql_log import find_state, mysql_place
+from sources.config.source.snapshot import SnapshotOptions
+from sources.databases.mariadb.log.binlog import ask_log
+from sources.databases.mariadb.log.connector import ReadUpTo
+from sources.databases.mariadb.log.mysql_log import find_state, mysql_place
 from sources.databases.mariadb.server import ask, connect, parse_address
+from sources.databases.mariadb.snapshot.begin import file_number
 from sources.databases.replication_slot import Slot, gone_state
 from sources.errors import RunError
 from tests.sources.databases.mariadb.test_connector import FAILED, RUNNING, worker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sources.databases.mariadb.statement_effects import effect_on, formulas, reused_names
+from sources.databases.mariadb.log.statement_effects import effect_on, formulas, reused_names
 
 
 @pytest.mark.parametrize(

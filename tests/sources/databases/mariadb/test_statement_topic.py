@@ -17,9 +17,9 @@ from services.broker import create_topic
 from services.mariadb import LocalMariaDb
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.positions import TopicPartition
-from sources.config.kafka_source import KafkaSource
-from sources.config.sink import Sink
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
+from sources.config.table.sink import Sink
 from sources.databases.altered_table import Names, TableWatch
 from sources.databases.captured_table import CapturedTable
 from sources.databases.mariadb.table_look import look_at_table

@@ -11,14 +11,14 @@ import pytest
 
 from services.mariadb import LocalMariaDb
 from sources.common.database_snapshot import BinlogSnapshot
-from sources.config.kafka_source import KafkaSource
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import NewColumns, UnknownDefault
 from sources.databases.mariadb.added_columns import statements_of
-from sources.databases.mariadb.columns import Column
-from sources.databases.mariadb.schema_changes import SchemaChange
+from sources.databases.mariadb.log.schema_changes import SchemaChange
+from sources.databases.mariadb.log.statements import Alteration
 from sources.databases.mariadb.server import connect, parse_address
-from sources.databases.mariadb.statements import Alteration
+from sources.databases.mariadb.snapshot.columns import Column
 from sources.databases.mariadb.tables import describe_columns, describe_table
 from sources.decoding.changes.added_columns import AddedColumn
 

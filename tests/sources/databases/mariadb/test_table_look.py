@@ -9,7 +9,7 @@ import pytest
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.table_definition import BinlogColumn, BinlogDefinition
 from sources.databases.altered_table import Names, RequiredColumn
-from sources.databases.mariadb.schema_changes import SchemaChange
+from sources.databases.mariadb.log.schema_changes import SchemaChange
 from sources.databases.mariadb.table_look import judge
 from sources.decoding.changes.declared_table import DeclaredTable
 

@@ -10,7 +10,7 @@ import pytest
 
 from services.postgres import LocalPostgres
 from sources.common.database_snapshot import PostgresSnapshot
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import NewColumns, UnknownDefault
 from sources.databases.postgres.added_columns import find_added_columns
 from sources.errors import InputError, UnavailableError

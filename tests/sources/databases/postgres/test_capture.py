@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from services.postgres import LocalPostgres
-from sources.config.sink import Sink
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
+from sources.config.table.sink import Sink
 from sources.databases.captured_table import CapturedTable
 from sources.databases.postgres.capture import require_capturable
 from sources.databases.postgres.checks import check_columns

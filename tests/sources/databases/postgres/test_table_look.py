@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from services.postgres import LocalPostgres
-from sources.config.sink import Sink
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
+from sources.config.table.sink import Sink
 from sources.databases.altered_table import Names, TableWatch
 from sources.databases.captured_table import CapturedTable
 from sources.databases.postgres.table_look import look_at_table

@@ -18,7 +18,7 @@ from sources.common.conversion import BadValue, to_arrow_array
 from sources.decoding.changes import batches
 from sources.decoding.changes.placeholders import PLACEHOLDER
 from sources.decoding.decoder import RowDecoder
-from sources.decoding.json_shapes import JsonShapes
+from sources.decoding.json.shapes import JsonShapes
 from sources.errors import InputError
 from tests.properties import examples
 from tests.sources.decoding.value_case import ORIGIN, changes_source

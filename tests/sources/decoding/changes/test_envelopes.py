@@ -12,7 +12,7 @@ import fastavro
 import pytest
 
 from sources.common.conversion import BadValue
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.changes.placeholders import PLACEHOLDER
 from sources.errors import InputError
 from tests.sources.decoding.value_case import (

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.conversion import BadValue
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.changes.changed_columns import WidenedColumnError
 from sources.decoding.changes.placeholders import PLACEHOLDER
 from sources.decoding.decoder import RowDecoder

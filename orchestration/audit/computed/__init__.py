@@ -1,0 +1,1 @@
+"""What the target has to hold, computed by DuckDB from the raw input."""

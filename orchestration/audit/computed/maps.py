@@ -1,0 +1,83 @@
+"""Values that are made anew with what is inside of them, such as maps in the order of their keys.
+
+DuckDB takes the same entries in another order for another map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import duckdb
+from duckdb.sqltypes import DuckDBPyType
+
+from sources.common.sql.sql_names import literal, quoted
+
+
+def sort_maps(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Put the entries of all maps of a table into the order of their keys, nested ones included.
+
+    Nothing in a map orders its entries: each process that reads a map of Protobuf has them in an
+    order of its own.
+
+    Args:
+        connection: The audit's database.
+        table: SQL name of the table.
+    """
+    rows = connection.sql(f"SELECT * FROM {table}")
+    sorted_by = {
+        name: made
+        for name, kind in zip(rows.columns, rows.types, strict=True)
+        if (made := rebuilt(quoted(name), kind)) is not None
+    }
+    if sorted_by:
+        replaced = ", ".join(f"{made} AS {quoted(name)}" for name, made in sorted_by.items())
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {table} AS SELECT * REPLACE ({replaced}) FROM {table}"
+        )
+
+
+def _as_is(value: str, kind: DuckDBPyType) -> None:
+    """Change no value."""
+    del value, kind
+
+
+def rebuilt(
+    value: str,
+    kind: DuckDBPyType,
+    leaf: Callable[[str, DuckDBPyType], str | None] = _as_is,
+    depth: int = 0,
+) -> str | None:
+    """Return SQL of a value with its maps in order and its leaves changed; None if nothing changes.
+
+    Args:
+        value: SQL of the value.
+        kind: Its type.
+        leaf: Returns SQL of a changed value without parts; None for one that stays as it is. Keys
+            of maps stay.
+        depth: Number of lists around it.
+    """
+    if kind.id == "map":
+        item = f"x{depth}"
+        (_, _), (_, inside) = kind.children
+        of_value = rebuilt(f"{item}.value", inside, leaf, depth + 1) or f"{item}.value"
+        entries = f"[{{'key': {item}.key, 'value': {of_value}}} FOR {item} IN map_entries({value})]"
+        return f"map_from_entries(list_sort({entries}))"
+    if kind.id == "list":
+        item = f"x{depth}"
+        made = rebuilt(item, kind.children[0][1], leaf, depth + 1)
+        return None if made is None else f"[{made} FOR {item} IN {value}]"
+    if kind.id != "struct":
+        return leaf(value, kind)
+    parts = {
+        name: (
+            member := f"struct_extract({value}, {literal(name)})",
+            rebuilt(member, each, leaf, depth),
+        )
+        for name, each in kind.children
+    }
+    if all(made is None for _, made in parts.values()):
+        return None
+    packed = ", ".join(
+        f"{quoted(name)} := {made or member}" for name, (member, made) in parts.items()
+    )
+    return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({packed}) END"

@@ -1,0 +1,97 @@
+"""What DuckDB computes of the input exactly as Spark does, and what follows where it can't.
+
+A column of ``select`` that only Spark evaluates is not compared. Where such an expression decides
+which rows there are, nothing is compared at all: the answer is ``unknown``, never a pass and never
+an alarm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from sources.common.expressions.translation import Proven
+from sources.common.sql.sql_names import quoted
+from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.table.rules import RowRules
+
+
+class NotProvenError(Exception):
+    """The text of this exception says which expression keeps the audit from comparing rows."""
+
+
+def selected_columns(
+    pipeline: Pipeline, source: FileSource | KafkaSource, columns: pa.Schema
+) -> tuple[list[str], dict[str, str]]:
+    """Return SQL for the columns that a source's ``select`` computes.
+
+    Args:
+        pipeline: Declares which columns decide about rows.
+        source: The source, with ``select``.
+        columns: Columns that the source has before it.
+
+    Returns:
+        SQL of the columns that DuckDB evaluates as Spark does, and for each other one why it does
+        not.
+
+    Raises:
+        NotProvenError: One of the others decides which rows there are.
+    """
+    proven: list[str] = []
+    unproven: dict[str, str] = {}
+    for name in source.select:
+        found = pipeline.translation(source, name, columns)
+        if isinstance(found, Proven):
+            proven.append(f"{found.sql} AS {quoted(name)}")
+            continue
+        text = f"`select.{name}: {source.select[name]}` of source `{source.name}`"
+        unproven[name] = f"only Spark evaluates {text}: {found.reason} is not proven"
+    for name in sorted(_deciding(pipeline) & unproven.keys()):
+        raise NotProvenError(unproven[name])
+    return proven, unproven
+
+
+def require_proven_rules(rules: RowRules) -> None:
+    """Refuse to compare rows of which a rule that only Spark evaluates leaves some out.
+
+    One that ends the run leaves none out.
+
+    Args:
+        rules: The rules, over the columns of the rows.
+
+    Raises:
+        NotProvenError: There is such a rule.
+    """
+    unproven = rules.unproven
+    for name in rules.left_out:
+        if name in unproven:
+            why = f"{unproven[name]} is not proven"
+            message = f"only Spark evaluates rule {rules.text(name)}: {why}"
+            raise NotProvenError(message)
+
+
+def not_compared(unproven: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each column that is not compared.
+
+    Args:
+        unproven: Why it is not, by name.
+    """
+    return [f"Column `{name}` is not compared: {why}." for name, why in unproven.items()]
+
+
+def _deciding(pipeline: Pipeline) -> set[str]:
+    """Return the columns that decide which rows there are, and which of them count."""
+    sink = pipeline.sink
+    named = [sink.deleted, sink.history, sink.unchanged, pipeline.event_time.column]
+    sampled = [] if pipeline.sample is None else pipeline.sample.by
+    return {
+        *pipeline.key,
+        *sink.row_key,
+        *sink.order,
+        *sampled,
+        *(name for name in named if name is not None),
+        *pipeline.row_rules.columns,
+    }

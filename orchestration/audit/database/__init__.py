@@ -1,0 +1,1 @@
+"""Comparison of a captured table with its database."""

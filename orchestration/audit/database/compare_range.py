@@ -1,0 +1,246 @@
+"""Comparison of rows of a captured table with its database, which looks again at those that differ.
+
+Rows differ while their changes are on their way to the target, so that one look proves nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from orchestration.audit.database.compared_sides import ComparedTable, compared_sides
+from orchestration.audit.report import EXAMPLES
+from orchestration.audit.sql import count_rows
+from orchestration.databases.compared_ranges import ComparedRange
+from sources.common.positions import now_ms
+from sources.common.sql.sql_names import literal, quoted
+
+PAUSES_S = (3.0, 10.0, 30.0)
+"""Seconds before each look at rows that differ: what is on its way has mostly arrived by then."""
+MOST_LOOKS = 40
+"""Number of looks after which rows that still wait for a commit are not judged."""
+KEYS: Mapping[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), int),
+    "decimal": Decimal,
+    "date": date.fromisoformat,
+}
+"""Types of the first column of a key of which ranges are compared, and how their texts are read."""
+
+
+class KeyRange(NamedTuple):
+    """Rows whose key is in a range; a condition that all databases here take alike.
+
+    Attributes:
+        column: First column of the key, by its name in the target.
+        kind: Its Spark SQL type, without parameters; all rows are in the range of one that is not
+            in :data:`KEYS`.
+        first: Lowest value, as text; None without one.
+        until: First value behind the range; None without one.
+    """
+
+    column: str
+    kind: str
+    first: str | None = None
+    until: str | None = None
+
+    def sql(self, name: str) -> str:
+        """Return the condition as SQL.
+
+        Args:
+            name: The column, quoted.
+        """
+        parts = [
+            f"{name} {sign} {self._literal(value)}"
+            for sign, value in ((">=", self.first), ("<", self.until))
+            if value is not None
+        ]
+        return " AND ".join(parts) or "true"
+
+    def sql_beyond(self, name: str) -> str:
+        """Return the condition of rows beyond the lowest value, as SQL; there must be one.
+
+        Args:
+            name: The column, quoted.
+        """
+        assert self.first is not None
+        return f"{name} > {self._literal(self.first)}"
+
+    def _literal(self, value: str) -> str:
+        return f"DATE {literal(value)}" if self.kind == "date" else value
+
+
+class LiveRun(NamedTuple):
+    """What is known of the live run that writes the target, to judge rows that differ.
+
+    Attributes:
+        why_not: Why rows can't be judged now, as when it is behind; None if they can.
+        batch_id: The last micro-batch that it has committed; None if unknown.
+        has_all: Whether it has committed all that the topic has.
+        waiting_s: How long the first change that is not committed has been waiting, in s.
+        pace_s: Time between the starts of two micro-batches, in s.
+    """
+
+    why_not: str | None = None
+    batch_id: int | None = None
+    has_all: bool = True
+    waiting_s: float = 0.0
+    pace_s: float = 0.0
+
+
+class Judged(NamedTuple):
+    """Outcome of the looks at a range.
+
+    Attributes:
+        found: What was found; None if rows differ that could not be judged.
+        why_not: Why they could not; None if they could.
+        rows_read: Rows that all looks have read of the database.
+    """
+
+    found: ComparedRange | None
+    why_not: str | None
+    rows_read: int
+
+
+class _Look(NamedTuple):
+    """What a look has found: rows of the database, keys that differ, and some of these."""
+
+    rows: int
+    differing: int
+    examples: list[str]
+
+
+def compare_range(
+    asked: ComparedTable,
+    key: Sequence[str],
+    within: KeyRange,
+    look_at_run: Callable[[], LiveRun],
+    wait: Callable[[float], None] = time.sleep,
+) -> Judged:
+    """Compare the rows of a range; those that differ several times, until they count.
+
+    A key counts if the database has the same row at each look, and the target another one, also
+    after the live run has committed all that the first look could see.
+
+    Args:
+        asked: Both tables.
+        key: Columns of the key. If the table has not all of them, whole rows are looked for again.
+        within: The range.
+        look_at_run: Looks at the live run that writes the target.
+        wait: Called with seconds to wait.
+
+    Raises:
+        InputError: One of the two can't be read.
+    """
+    with TemporaryDirectory(prefix="hybrid-compare-") as scratch:
+        kept = Path(scratch) / "0.parquet"
+        look = _look(asked, key, within, kept, None)
+        looked_s, read = time.monotonic(), look.rows
+        began: LiveRun | None = None
+        is_last = not look.differing
+        for number in range(1, MOST_LOOKS):
+            if is_last or not look.differing:
+                break
+            pause_s = PAUSES_S[min(number, len(PAUSES_S)) - 1]
+            if began is not None and number >= len(PAUSES_S):
+                pause_s = max(pause_s, began.pace_s)
+            if began is None:
+                began = look_at_run()
+            wait(pause_s)
+            if number >= len(PAUSES_S):
+                run = look_at_run()
+                if run.why_not is not None:
+                    return Judged(None, run.why_not, read)
+                is_last = _has_committed(began, run, time.monotonic() - looked_s)
+            kept, before = Path(scratch) / f"{number}.parquet", kept
+            look = _look(asked, key, within, kept, before)
+            before.unlink()
+            read += look.rows
+    if look.differing and not is_last:
+        why_not = "the live run has not committed what waited when rows that differ were first seen"
+        return Judged(None, why_not, read)
+    found = ComparedRange(
+        first=within.first,
+        until=within.until,
+        at_ms=now_ms(),
+        rows=look.rows,
+        differing=look.differing,
+        examples=look.examples,
+    )
+    return Judged(found, None, read)
+
+
+def _has_committed(began: LiveRun, run: LiveRun, passed_s: float) -> bool:
+    """Return whether a run has committed all that waited some time ago.
+
+    Args:
+        began: The run at that time, or later.
+        run: The run now.
+        passed_s: How long ago that was, in s.
+    """
+    if run.waiting_s > passed_s:
+        return False
+    if run.has_all or began.batch_id is None or run.batch_id is None:
+        return run.has_all
+    # The micro-batch that was under way may have begun before; the one after it has read all.
+    return run.batch_id >= began.batch_id + 2
+
+
+def _look(
+    asked: ComparedTable, key: Sequence[str], within: KeyRange, kept: Path, before: Path | None
+) -> _Look:
+    """Compare a range once, and write the keys whose rows differ to a Parquet file.
+
+    Args:
+        asked: Both tables.
+        key: Columns of the key.
+        within: The range.
+        kept: The file.
+        before: The file of the look before; only keys that are in it with the same row of the
+            database are kept. None at the first look.
+    """
+    where = within if within.kind in KEYS else None
+    with compared_sides(asked, where) as (connection, columns):
+        rows = count_rows(connection, "source")
+        query = _differing(key, columns)
+        if before is not None:
+            query = (
+                f"SELECT d.* FROM ({query}) d JOIN read_parquet({literal(str(before))}) b "
+                "ON d._key = b._key AND d._row IS NOT DISTINCT FROM b._row"
+            )
+        connection.execute(f"CREATE TABLE audit.differing AS {query}")
+        connection.execute(f"COPY audit.differing TO {literal(str(kept))} (FORMAT parquet)")
+        shown = f"SELECT DISTINCT shown FROM audit.differing ORDER BY 1 LIMIT {EXAMPLES}"
+        examples = [text for (text,) in connection.execute(shown).fetchall()]
+        return _Look(rows, count_rows(connection, "audit.differing"), examples)
+
+
+def _differing(key: Sequence[str], columns: Sequence[str]) -> str:
+    """Return DuckDB's query of the keys that differ: key, digest of the database's row, and how.
+
+    Of rows that the key does not name, the digest of the row is the key.
+    """
+    row = "md5(to_json(_whole)::VARCHAR)"
+    is_named = all(name in columns for name in key)
+    named = f"to_json(struct_pack({', '.join(f'{quoted(n)} := {quoted(n)}' for n in key)}))"
+    name = f"{named}::VARCHAR" if is_named else row
+    others = [each for each in columns if each not in key] if is_named else []
+    names = ", ".join(
+        f"CASE WHEN s.{quoted(n)} IS DISTINCT FROM t.{quoted(n)} THEN {literal(n)} END"
+        for n in others
+    )
+    listed = f"concat_ws(', ', {names})" if names else "''"
+    shown = "coalesce(s._compared_key, t._compared_key)" if is_named else "'a row'"
+    return (
+        f"SELECT coalesce(s._compared_key, t._compared_key) AS _key, max(s._compared_row) AS _row, "
+        f"min({shown} || CASE WHEN s._compared_key IS NULL THEN ' is only in the target' "
+        "WHEN t._compared_key IS NULL THEN ' is only in the database' "
+        f"ELSE ' differs in ' || {listed} END) AS shown FROM "
+        f"(SELECT *, {name} AS _compared_key, {row} AS _compared_row FROM only_source _whole) s "
+        f"FULL JOIN (SELECT *, {name} AS _compared_key FROM only_target _whole) t "
+        "ON s._compared_key = t._compared_key GROUP BY 1"
+    )

@@ -1,0 +1,123 @@
+"""Comparison of a captured table with its database in ranges of the key, at a limited rate.
+
+It goes on where it stopped, so that a large table is compared over days.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from orchestration.audit.database.compare_range import (
+    KEYS,
+    Judged,
+    KeyRange,
+    LiveRun,
+    compare_range,
+)
+from orchestration.audit.database.compare_source import compared_table
+from orchestration.audit.database.compared_sides import ComparedTable, bound_after, quote_of
+from orchestration.databases.compared_ranges import (
+    ComparedRange,
+    KeptCompare,
+    keep_compare,
+    read_compare,
+)
+from sources.common.positions import now_ms
+from sources.config.loader import LoadedPipeline
+from sources.config.table.compare import Compare
+from sources.state.generation import Generation
+
+RANGE_ROWS = 500_000
+"""Rows of a range: they fit in memory, on both sides."""
+
+
+def compare_ranges(
+    loaded: LoadedPipeline,
+    generation: Generation,
+    look_at_run: Callable[[], LiveRun],
+    say: Callable[[str], None] = lambda _: None,
+    wait: Callable[[float], None] = time.sleep,
+) -> KeptCompare:
+    """Compare ranges of a table until the declared time is over, or the table's end is reached.
+
+    Args:
+        loaded: The pipeline, with ``compare``.
+        generation: State of its generation, which knows up to where the table was compared.
+        look_at_run: Looks at the live run that writes the target.
+        say: Called with a line for each range.
+        wait: Called with seconds to wait.
+
+    Returns:
+        What is known of all ranges, as it is kept.
+
+    Raises:
+        InputError: The pipeline captures no table, or one of the two tables can't be read.
+        StateError: The state can't be read or written.
+    """
+    declared = loaded.pipeline.compare or Compare(cron="0 0 * * *")
+    asked, key = compared_table(loaded), loaded.pipeline.sink.key
+    begun, rows_read = time.monotonic(), 0
+    while True:
+        before = read_compare(generation)
+        kept = before or KeptCompare(begun_ms=now_ms(), ranges=[])
+        if kept.at is None:
+            kept = kept.model_copy(update={"begun_ms": now_ms()})
+        judged = Judged(None, look_at_run().why_not, 0)
+        if judged.why_not is None:
+            within = _next_range(asked, key[0], kept.at)
+            judged = compare_range(asked, key, within, look_at_run, wait)
+        rows_read += judged.rows_read
+        # Somebody else has compared meanwhile: that is what goes on, as it is kept.
+        is_ours = read_compare(generation) == before
+        if is_ours and judged.found is None:
+            kept = kept.model_copy(update={"postponed": judged.why_not})
+            keep_compare(generation, kept)
+            return kept
+        if is_ours and (made := judged.found) is not None:
+            kept = _after(kept, made, KEYS.get(within.kind, str))
+            keep_compare(generation, kept)
+            say(f"{asked.table} from {made.first} to {made.until}: {made.differing} keys differ")
+        used_s = time.monotonic() - begun
+        if (is_ours and kept.at is None) or used_s >= declared.within.total_seconds():
+            return read_compare(generation) or kept
+        wait(max(rows_read / declared.rows_per_second - used_s, 0))
+
+
+def _next_range(asked: ComparedTable, column: str, first: str | None) -> KeyRange:
+    """Return the range that begins with a value of the key's first column."""
+    kind = asked.columns.get(column, "").partition("(")[0]
+    within = KeyRange(column, kind, first)
+    if kind not in KEYS:
+        return within
+    there = asked.names.get(column, column)
+    name = quote_of(asked.dsn)(there)
+    until = bound_after(asked, there, within.sql(name), RANGE_ROWS)
+    if until is not None and until == first:
+        # More rows than that have this value, as the first part of a longer key.
+        until = bound_after(asked, there, within.sql_beyond(name), 0)
+    return within._replace(until=until)
+
+
+def _after(kept: KeptCompare, made: ComparedRange, parse: Callable[[str], Any]) -> KeptCompare:
+    """Return what is kept once one more range was compared."""
+    ranges = [*(each for each in kept.ranges if not _is_covered(each, kept, made, parse)), made]
+    is_end = made.until is None
+    return KeptCompare(
+        begun_ms=kept.begun_ms,
+        at=made.until,
+        finished_ms=made.at_ms if is_end else kept.finished_ms,
+        ranges=ranges,
+    )
+
+
+def _is_covered(
+    each: ComparedRange, kept: KeptCompare, made: ComparedRange, parse: Callable[[str], Any]
+) -> bool:
+    """Return whether a range of an earlier pass was compared again by this one, as a whole."""
+    if each.at_ms >= kept.begun_ms:
+        return False
+    if made.until is None:
+        return True
+    return each.until is not None and parse(each.until) <= parse(made.until)

@@ -1,0 +1,64 @@
+"""What is kept of a comparison of a whole table with its database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from orchestration.audit.database.compare_range import KeyRange, LiveRun, compare_range
+from orchestration.audit.database.compare_source import SourceComparison, compared_table
+from orchestration.databases.compared_ranges import ComparedRange, keep_whole
+from sources.common.counting import counted
+from sources.common.positions import now_ms
+from sources.planning.context import PipelineContext
+
+
+def keep_compared(
+    context: PipelineContext,
+    found: SourceComparison,
+    begun_ms: int,
+    look_at_run: Callable[[], LiveRun],
+    say: Callable[[str], None] = lambda _: None,
+    wait: Callable[[float], None] = time.sleep,
+) -> str | None:
+    """Keep what one look at a whole table has found, after further looks at rows that differ.
+
+    Rows that can't be judged, as the live run is behind or does not run, are not kept: those on
+    their way differ, too.
+
+    Args:
+        context: The pipeline and its generation.
+        found: What the look has found.
+        begun_ms: When it began, in ms since 1970.
+        look_at_run: Looks at the live run that writes the target.
+        say: Called with a line before it waits.
+        wait: Called with seconds to wait.
+
+    Returns:
+        What the further looks have found, as a sentence; None if no row differed.
+
+    Raises:
+        InputError: One of the two tables can't be read.
+        StateError: The state can't be read or written.
+    """
+    if found.ok:
+        whole = ComparedRange(
+            first=None, until=None, at_ms=now_ms(), rows=found.rows, differing=0, examples=[]
+        )
+        keep_whole(context.generation, whole, begun_ms)
+        return None
+    why_not = look_at_run().why_not
+    if why_not is None:
+        say("Rows differ; looking again, as their changes may be on their way.")
+        asked, key = compared_table(context.loaded), context.loaded.pipeline.sink.key
+        begun_ms = now_ms()
+        judged = compare_range(asked, key, KeyRange("", ""), look_at_run, wait)
+        why_not = judged.why_not
+        if judged.found is not None:
+            keep_whole(context.generation, judged.found, begun_ms)
+            differing = judged.found.differing
+            return f"{counted(differing, 'key differs', 'keys differ')} after further looks."
+    return (
+        f"Whether these rows were only on their way was not judged: {why_not}. `hybrid status` "
+        "keeps its answer. To have it judged, compare again while the live run is healthy."
+    )

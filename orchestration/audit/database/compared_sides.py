@@ -1,0 +1,159 @@
+"""The two sides of a comparison with a database: rows of a table in it, and rows of the target.
+
+The database's own tool writes its rows to a file, delta-rs reads the target, and DuckDB has both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+import duckdb
+from deltalake import DeltaTable
+
+from orchestration.audit.computed.maps import sort_maps
+from orchestration.audit.run import MEMORY_LIMIT
+from orchestration.audit.sql import duckdb_type, open_database
+from sources.common.schema import parse_type
+from sources.common.sql.sql_names import column_list, in_backticks, quoted
+from sources.config.source.snapshot import kind_of
+from sources.decoding.changes.mysql_json import canonical_json
+from sources.errors import InputError
+from sources.storage.folder import Folder
+from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
+
+
+class ComparedTable(NamedTuple):
+    """A database table and the target of the pipeline that captures it.
+
+    Attributes:
+        dsn: Connection string of the database.
+        table: Name of the database table, ``schema.table``.
+        columns: Its columns and their Spark SQL types.
+        path: Folder of the target.
+        names: Names in the database of columns that have others there.
+        present: SQL condition of the target's rows that are compared.
+    """
+
+    dsn: str
+    table: str
+    columns: Mapping[str, str]
+    path: Folder
+    names: Mapping[str, str] = MappingProxyType({})
+    present: str = "true"
+
+
+class Condition(Protocol):
+    """Condition of the rows that are compared, the same one for both sides."""
+
+    def sql(self, name: str) -> str:
+        """Return it as SQL, by the quoted name of the column that it is about."""
+
+    @property
+    def column(self) -> str:
+        """The column, by its name in the target."""
+
+
+@contextmanager
+def compared_sides(
+    asked: ComparedTable, where: Condition | None = None
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[str]]]:
+    """Read a database table and a target into DuckDB, and find the rows that only one of them has.
+
+    Args:
+        asked: Both; only columns that the Delta table has are compared.
+        where: Rows of both that are compared; all by default.
+
+    Yields:
+        The database with the tables ``source``, ``target``, ``only_source`` and ``only_target``,
+        and the names of the columns in them.
+
+    Raises:
+        InputError: There is no Delta table, or one of the two can't be read.
+    """
+    dsn, table, columns, path, names, present = asked
+    if not is_delta_table(path):
+        message = f"There is no Delta table {path} to compare with `{table}`."
+        hint = "Compute the table first, with `hybrid run`, or correct its path."
+        raise InputError(message, hint, table=path.url)
+    target = delta_table(path)
+    target_columns = {field.name for field in target.schema().fields}
+    compared = {name: kind for name, kind in columns.items() if name in target_columns}
+    with (
+        TemporaryDirectory(prefix="hybrid-compare-") as scratch,
+        open_database(Path(scratch), MEMORY_LIMIT) as connection,
+    ):
+        connection.create_function("canonical_json", canonical_json, ["VARCHAR"], "VARCHAR")
+        there = {name: names.get(name, name) for name in compared}
+        read = {there[name]: kind for name, kind in compared.items()}
+        known = "true" if where is None else where.sql(quote_of(dsn)(there[where.column]))
+        rows = _write_source(dsn, table, read, Path(scratch) / "source.csv", known)
+        renamed = ", ".join(f"{quoted(old)} AS {quoted(new)}" for new, old in there.items())
+        connection.execute(f"CREATE TABLE source AS SELECT {renamed} FROM ({rows})")
+        if where is not None:
+            present = f"({present}) AND {where.sql(quoted(where.column))}"
+        _create_target(connection, compared, target, present)
+        for side in ("source", "target"):
+            sort_maps(connection, side)
+        for one, other in (("source", "target"), ("target", "source")):
+            connection.execute(
+                f"CREATE TABLE only_{one} AS SELECT * FROM {one} EXCEPT ALL SELECT * FROM {other}"
+            )
+        yield connection, list(compared)
+
+
+def quote_of(dsn: str) -> Callable[[str], str]:
+    """Return how names are quoted in the SQL of a database."""
+    return in_backticks if kind_of(dsn) == "mariadb" else quoted
+
+
+def bound_after(asked: ComparedTable, column: str, where: str, rows: int) -> str | None:
+    """Return the value of a column so many rows of a database table further on; None at its end.
+
+    Args:
+        asked: The table.
+        column: The column, by its name in the database.
+        where: SQL condition of the rows that are walked over, in ascending order.
+        rows: Number of rows.
+
+    Raises:
+        InputError: The table can't be read.
+    """
+    if kind_of(asked.dsn) == "mariadb":
+        from orchestration.audit.database import mariadb_rows as mariadb  # noqa: PLC0415
+
+        return mariadb.bound_after(asked.dsn, asked.table, column, where, rows)
+    from orchestration.audit.database import postgres_rows as postgres  # noqa: PLC0415
+
+    return postgres.bound_after(asked.dsn, asked.table, column, where, rows)
+
+
+def _write_source(dsn: str, table: str, columns: Mapping[str, str], file: Path, where: str) -> str:
+    """Write rows of a database table to a file, and return DuckDB's query that reads it."""
+    # Each kind needs an extra of its own, so that only one of them may be there.
+    if kind_of(dsn) == "mariadb":
+        from orchestration.audit.database.mariadb_rows import write_rows  # noqa: PLC0415
+
+        return write_rows(dsn, table, columns, file, where)
+    from orchestration.audit.database.postgres_rows import write_rows as write_rows_of  # noqa: PLC0415
+
+    return write_rows_of(dsn, table, columns, file, where)
+
+
+def _create_target(
+    connection: duckdb.DuckDBPyConnection,
+    columns: Mapping[str, str],
+    target: DeltaTable,
+    present: str,
+) -> None:
+    """Create the DuckDB table ``target`` with the columns and types of the source."""
+    types = {name: parse_type(kind) for name, kind in columns.items()}
+    query = f"SELECT {column_list(columns)} FROM target WHERE {present}"
+    connection.register("_target", query_rows(target, query))
+    casts = [f"CAST({quoted(n)} AS {duckdb_type(k)}) AS {quoted(n)}" for n, k in types.items()]
+    connection.execute(f"CREATE TABLE target AS SELECT {', '.join(casts)} FROM _target")
+    connection.unregister("_target")

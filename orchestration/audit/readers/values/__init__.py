@@ -1,0 +1,1 @@
+"""Values in texts, as the audit reads them."""

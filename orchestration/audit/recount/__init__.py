@@ -1,0 +1,1 @@
+"""Recounts of what the runs say: hand-overs, bad records, quarantine."""

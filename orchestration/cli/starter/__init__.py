@@ -1,0 +1,1 @@
+"""`hybrid init`: starters for files and for tables of a database."""

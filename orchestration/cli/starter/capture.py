@@ -1,0 +1,298 @@
+"""A starter for tables of a database: a pipeline for each, the connector, and the topics."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import yaml
+
+from sources.common.fields import check_name
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.snapshot import kind_of
+from sources.config.table_names import pipeline_name, topic_part
+from sources.databases.captured_table import DatabaseTable, require_key
+from sources.errors import InputError
+
+_HEAD = "# Captures table {table}. All fields: docs/pipeline.md; how it works: docs/cdc.md.\n"
+_TRANSFORM = '''\
+"""Transform of the rows, the same for snapshot and changes."""
+
+from pyspark.sql import DataFrame
+
+
+def rows(rows: DataFrame) -> DataFrame:
+    """Return all rows unchanged."""
+    return rows
+'''
+_TOPICS = """\
+#!/bin/sh
+# Topics of the captured tables. Changes must not expire before they are read.
+set -e
+{commands}
+"""
+_PARTITIONS = 3
+_FOREVER = -1
+
+
+class Topic(NamedTuple):
+    """A topic to create.
+
+    Attributes:
+        partitions: Number of its partitions.
+        retention_ms: How long it keeps records, in milliseconds; -1 for ever.
+    """
+
+    partitions: int
+    retention_ms: int = _FOREVER
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """Options of a starter that captures tables.
+
+    Attributes:
+        name: Name of the connector, its slot and publication, and prefix of the topics.
+        dsn: How the database is reached, as ``snapshot.dsn``, without a password.
+        tables: Names of the form ``schema.table``, or ``database.table``.
+        servers: Brokers of the topics, or ``local``.
+        connect: URL of Kafka Connect, such as ``http://connect:8083``; empty if it is not known.
+    """
+
+    name: str
+    dsn: str
+    tables: Sequence[str]
+    servers: str = "local"
+    connect: str = ""
+
+    @property
+    def brokers(self) -> str:
+        """Brokers of the topics, ``host:port``."""
+        return "localhost:9092" if self.servers == "local" else self.servers
+
+    @property
+    def connectors(self) -> str:
+        """URL of the connectors in Kafka Connect, with a placeholder for what is not known."""
+        return f"{(self.connect or 'http://<connect>:8083').rstrip('/')}/connectors"
+
+
+class CapturedKind(ABC):
+    """What a starter has to know of a kind of database.
+
+    Attributes:
+        password: Environment variable of the password.
+        include: Parts of a change's envelope that are columns, by name.
+        changes: Further fields of the topic of changes.
+        sink: Further fields of the sink.
+    """
+
+    password: str
+    include: Mapping[str, str]
+    changes: Mapping[str, str] = MappingProxyType({})
+    sink: Mapping[str, str] = MappingProxyType({})
+
+    @abstractmethod
+    def snapshot(self, options: CaptureOptions) -> dict[str, str]:
+        """Return the fields of ``snapshot``."""
+
+    @abstractmethod
+    def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
+        """Return the tables, and sentences about what is not captured.
+
+        Raises:
+            InputError: The database refuses, there is no such table, or it can't be captured.
+            UnavailableError: The database does not answer.
+        """
+
+    @abstractmethod
+    def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
+        """Return the connector's configuration, without what is common to all kinds."""
+
+    def topics(self, options: CaptureOptions) -> dict[str, Topic]:
+        """Return the topics to create, by name."""
+        return {topic_of(options, table): Topic(_PARTITIONS) for table in options.tables}
+
+
+def topic_of(options: CaptureOptions, table: str) -> str:
+    """Return the name that Debezium gives to the topic of a table.
+
+    Args:
+        options: Options of the starter.
+        table: ``schema.table``, or ``database.table``.
+    """
+    schema, _, name = table.partition(".")
+    return f"{options.name}.{topic_part(schema)}.{topic_part(name)}"
+
+
+def start_capture(
+    folder: Path, options: CaptureOptions
+) -> tuple[list[LoadedPipeline], list[Path], list[str]]:
+    """Write the files that capture tables of a database into a folder.
+
+    Either all files are written, or none. Nothing is created in the database or in Kafka.
+
+    Args:
+        folder: Folder that exists, to write to.
+        options: Name, database and tables.
+
+    Returns:
+        A pipeline for each table; the paths of all files; and sentences about what is not captured.
+
+    Raises:
+        InputError: A name is not valid, the database refuses, there is no such table, it can't be
+            captured, a file exists, or a pipeline would not be valid.
+        UnavailableError: The database does not answer.
+    """
+    check_name(options.name)
+    if not options.tables:
+        message = "A database is named, but none of its tables: it needs the tables to capture."
+        raise InputError(message, "Name each, such as `--tables shop.orders`.", field="tables")
+    kind = _kind(options)
+    tables, warnings = kind.tables(options)
+    for table in tables:
+        require_key(table)
+        warnings += [
+            f"Column `{name}` of table `{table.name}` is left out: {why}."
+            for name, why in table.left_out.items()
+        ]
+    names = _pipeline_names(tables)
+    if twice := [name for name in names if names.count(name) > 1]:
+        message = f"Two of the tables would have a pipeline of the name `{twice[0]}`."
+        hint = "Start each of them by itself, in a folder of its own; nothing was written."
+        raise InputError(message, hint, value=twice[0])
+    made = {
+        folder / f"{name}.yaml": _pipeline(kind, name, table, options)
+        for name, table in zip(names, tables, strict=True)
+    }
+    others = {
+        folder / f"{options.name}_transform.py": _TRANSFORM,
+        folder / f"{options.name}_connector.json": _connector(kind, options, tables),
+        folder / f"{options.name}_topics.sh": _topics(kind, options),
+    }
+    if there := [path for path in [*made, *others] if path.exists()]:
+        message = f"File {there[0]} exists already; nothing was written."
+        hint = "Choose another name, or move the file away."
+        raise InputError(message, hint, file=str(there[0]))
+    for path, text in {**made, **others}.items():
+        path.write_text(text)
+    try:
+        return [load_pipeline(path) for path in made], [*made, *others], warnings
+    except InputError:
+        for path in [*made, *others]:
+            path.unlink()
+        raise
+
+
+def next_steps(options: CaptureOptions, loaded: Sequence[LoadedPipeline]) -> str:
+    """Return the commands that follow, one a line."""
+    password = _kind(options).password
+    runs = "\n".join(f"  {password}=… hybrid run {each.path}" for each in loaded)
+    post = (
+        f"curl -X POST -H 'Content-Type: application/json' --data @{options.name}_connector.json "
+        f"{options.connectors}"
+    )
+    return f"Then:\n  sh {options.name}_topics.sh\n  {post}\n{runs}"
+
+
+def _kind(options: CaptureOptions) -> CapturedKind:
+    # Each kind needs an extra of its own, so that only one of them may be there.
+    if kind_of(options.dsn) == "mariadb":
+        from orchestration.cli.starter.mariadb import MariaDb  # noqa: PLC0415
+
+        return MariaDb()
+    from orchestration.cli.starter.postgres import Postgres  # noqa: PLC0415
+
+    return Postgres()
+
+
+def _pipeline_names(tables: Sequence[DatabaseTable]) -> list[str]:
+    """Return a name for each table's pipeline: the table's, with its schema if two are the same."""
+    short = [pipeline_name("", table.name.partition(".")[2]) for table in tables]
+    return [
+        name if name[:1].isalpha() and short.count(name) == 1 else pipeline_name("", table.name)
+        for name, table in zip(short, tables, strict=True)
+    ]
+
+
+def _pipeline(kind: CapturedKind, name: str, table: DatabaseTable, options: CaptureOptions) -> str:
+    """Return the file of a table's pipeline."""
+    ignored = {"ignored_columns": [*table.left_out]} if table.left_out else {}
+    document = {
+        "name": name,
+        "event_time": "_committed_at",
+        "sources": [
+            {
+                "name": "snapshot",
+                "type": "files",
+                "path": f"snapshot/{name}/*.parquet",
+                "format": "parquet",
+                "snapshot": kind.snapshot(options),
+            },
+            {
+                "name": "changes",
+                "type": "kafka",
+                "topic": topic_of(options, table.name),
+                "bootstrap_servers": options.servers,
+                "format": "debezium",
+                "table": table.name,
+                "schema": table.columns,
+                **ignored,
+                "include": dict(kind.include),
+                **kind.changes,
+            },
+        ],
+        "transform": f"{options.name}_transform:rows",
+        "sink": {
+            "path": f"tables/{name}",
+            "mode": "merge",
+            "key": table.key,
+            "sequence": "_position",
+            "deleted": "_deleted",
+            **kind.sink,
+        },
+        "state": "state",
+    }
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return _HEAD.format(table=table.name) + text
+
+
+def _connector(kind: CapturedKind, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> str:
+    """Return the connector as Kafka Connect's REST interface takes it."""
+    converter = "org.apache.kafka.connect.json.JsonConverter"
+    config = {
+        **kind.connector(options, tables),
+        # https://kafka.apache.org/documentation/#connect_configproviders: an EnvVarConfigProvider.
+        "database.password": f"${{env:{kind.password}}}",
+        "topic.prefix": options.name,
+        "table.include.list": ",".join(_as_pattern(table.name) for table in tables),
+        "snapshot.mode": "no_data",
+        "skipped.operations": "none",
+        "key.converter": converter,
+        "value.converter": converter,
+        "value.converter.schemas.enable": "true",
+        "value.converter.replace.null.with.default": "false",
+    }
+    return json.dumps({"name": options.name, "config": config}, indent=2) + "\n"
+
+
+def _as_pattern(table: str) -> str:
+    """Return the name of a table as Debezium's lists of regular expressions take it."""
+    return "".join(each if each.isalnum() or each in "._" else f"\\{each}" for each in table)
+
+
+def _topics(kind: CapturedKind, options: CaptureOptions) -> str:
+    """Return the script that creates the topics."""
+    commands = [
+        f"kafka-topics.sh --bootstrap-server {shlex.quote(options.brokers)} --create "
+        f"--if-not-exists --topic {shlex.quote(name)} --partitions {topic.partitions} "
+        f"--replication-factor 1 --config retention.ms={topic.retention_ms} "
+        "--config cleanup.policy=delete"
+        for name, topic in kind.topics(options).items()
+    ]
+    return _TOPICS.format(commands="\n".join(commands))

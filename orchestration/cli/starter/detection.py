@@ -1,0 +1,245 @@
+"""What ``hybrid init`` finds out of one file of history: format, columns, event time, key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from sources.common.schema import normalize, type_name
+from sources.common.sql.sql_names import quoted
+from sources.errors import InputError
+
+# By the suffix of a file's name, without `.gz` and the like.
+_FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json",
+            ".csv": "csv"}  # fmt: skip
+_PACKED = {".gz", ".zst"}
+_READERS = {
+    "parquet": "read_parquet(?, hive_partitioning = {folders})",
+    "json": "read_json(?, format = 'newline_delimited', hive_partitioning = {folders})",
+    "csv": "read_csv(?, hive_partitioning = {folders})",
+}
+_INTEGERS = ("int", "bigint")
+# Functions of `select` by the number of their units in a second.
+_UNITS = {1: "timestamp_seconds", 1_000: "timestamp_millis", 1_000_000: "timestamp_micros"}
+_HEAD_BYTES = 1 << 16
+_EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
+_AHEAD = timedelta(days=366)
+
+
+@dataclass(frozen=True)
+class Detected:
+    """Format and columns of a pipeline's history.
+
+    Attributes:
+        format: Format of the files.
+        columns: Names and Spark SQL types of the columns inside the files.
+        folders: Names of the columns that only folder names contain (``name=value``).
+        event_time: Column with the event time.
+        instant: Function that turns the event time into a timestamp, such as
+            ``timestamp_millis``; None if it is a timestamp already.
+        key: Columns that identify a row.
+        csv: Options of CSV that differ from the defaults, by name.
+    """
+
+    format: str
+    columns: dict[str, str]
+    folders: list[str]
+    event_time: str
+    instant: str | None
+    key: list[str]
+    csv: dict[str, str] = field(default_factory=dict)
+
+
+def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
+    """Return what one file of history tells about all of them.
+
+    Args:
+        path: The file.
+        event_time: Name of the event-time column; None to detect it.
+        key: Names of the columns that identify a row; empty to detect them.
+
+    Raises:
+        InputError: The format is not known, the file can't be read, the event time or the key
+            can't be detected, or a column that was named is not one of the file's.
+    """
+    form = _format_of(path)
+    columns = _columns_of(path, form, folders=False)
+    folders = [name for name in _columns_of(path, form, folders=True) if name not in columns]
+    for name in [event_time, *key]:
+        if name is not None and name not in columns:
+            raise _no_column(path, name, columns, folders, is_time=name == event_time)
+    at = event_time or _find_event_time(path, form, columns)
+    return Detected(
+        format=form,
+        columns=columns,
+        folders=folders,
+        event_time=at,
+        instant=None if columns[at] == "timestamp" else _instant_of(path, form, at, columns[at]),
+        key=list(key) or _find_key(path, columns),
+        csv=_dialect_of(path) if form == "csv" else {},
+    )
+
+
+def _no_column(
+    path: Path, name: str, columns: Mapping[str, str], folders: Sequence[str], *, is_time: bool
+) -> InputError:
+    option = "--event-time" if is_time else "--key"
+    if name in folders:
+        message = (
+            f"`{name}` is a column of the folders of file {path}, not of the file, and records of "
+            "a topic would not have it."
+        )
+        hint = (
+            f"Name one of {', '.join(columns)} with `{option}`. To use `{name}` nevertheless, "
+            "declare it under `partitions` of the source afterwards (docs/sources.md)."
+        )
+        return InputError(message, hint, file=str(path), column=name)
+    message = f"File {path} has no column `{name}`; its columns: {', '.join(columns)}."
+    return InputError(message, f"Name one of them with `{option}`.", file=str(path), column=name)
+
+
+def _format_of(path: Path) -> str:
+    suffixes = [suffix for suffix in path.suffixes if suffix not in _PACKED]
+    if not suffixes or suffixes[-1] not in _FORMATS:
+        message = (
+            f"The format of file {path.name} is not known by its name; `hybrid init` knows "
+            f"{', '.join(_FORMATS)}, also with .gz or .zst."
+        )
+        hint = (
+            "Rename the files if they have one of these formats; for another one write the "
+            "pipeline's file by hand (docs/sources.md lists all formats)."
+        )
+        raise InputError(message, hint, file=str(path))
+    return _FORMATS[suffixes[-1]]
+
+
+def _query(
+    path: Path, form: str, select: str, *, folders: bool = False, rest: str = ""
+) -> pa.Table:
+    """Return the result of a query over the file.
+
+    Args:
+        path: The file.
+        form: Its format.
+        select: The query up to its FROM.
+        folders: Whether names and values in folder names count as columns.
+        rest: The query after its FROM.
+
+    Raises:
+        InputError: The file can't be read.
+    """
+    reader = _READERS[form].format(folders=str(folders).lower())
+    try:
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            query = f"{select} FROM {reader} {rest}"
+            return connection.sql(query, params=[str(path)]).to_arrow_table()
+    except duckdb.Error as error:
+        (reason, *_), encoding = str(error).splitlines(), ""
+        message = f"File {path} can't be read as {form}, the format of its name: {reason}"
+        if form == "csv" and not _is_utf8(path):
+            encoding = (
+                "If it is text in another encoding, run `hybrid init` on a copy in UTF-8, and "
+                "declare the encoding afterwards, such as `csv: {encoding: latin-1}`. "
+            )
+        hint = (
+            f"{encoding}Rename the file if it has another format; restore or remove it if it is "
+            "damaged. Then run `hybrid init` again."
+        )
+        raise InputError(message, hint, file=str(path)) from None
+
+
+def _is_utf8(path: Path) -> bool:
+    with pa.input_stream(str(path), compression="detect") as file:
+        head = file.read(_HEAD_BYTES)
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        # The last character may be cut.
+        return error.start > len(head) - len("\U0010ffff".encode())
+    return True
+
+
+def _columns_of(path: Path, form: str, *, folders: bool) -> dict[str, str]:
+    """Return names and Spark SQL types of the columns, as DuckDB detects them."""
+    found = _query(path, form, "SELECT *", folders=folders, rest="LIMIT 0").schema
+    return {column.name: _type_of(column.type) for column in found}
+
+
+def _type_of(kind: pa.DataType) -> str:
+    try:
+        return type_name(normalize(kind))
+    except InputError:
+        # Such as times of day.
+        return "string"
+
+
+def _dialect_of(path: Path) -> dict[str, str]:
+    """Return the options of a CSV file that differ from the defaults, as DuckDB detects them."""
+    with duckdb.connect() as connection:
+        query = "SELECT Delimiter, Quote, Escape FROM sniff_csv(?)"
+        found = connection.execute(query, [str(path)]).fetchone()
+    assert found is not None
+    usual = {"delimiter": (",",), "quote": ('"', "(empty)"), "escape": ('"', "(empty)")}
+    pairs = zip(usual.items(), found, strict=True)
+    return {name: value for (name, default), value in pairs if value not in default}
+
+
+def _unit_of(path: Path, form: str, name: str) -> str | None:
+    """Return the function by which all integers of a column are plausible times; None if none."""
+    column = quoted(name)
+    low, high = (
+        found[0].as_py() for found in _query(path, form, f"SELECT min({column}), max({column})")
+    )
+    if low is None:
+        return None
+    latest = datetime.now(UTC) + _AHEAD
+    for units, function in _UNITS.items():
+        begin, end = _EARLIEST.timestamp() * units, latest.timestamp() * units
+        if begin <= int(low) <= int(high) <= end:
+            return function
+    return None
+
+
+def _instant_of(path: Path, form: str, name: str, kind: str) -> str:
+    """Return the function that turns an event time that is no timestamp into one."""
+    found = _unit_of(path, form, name) if kind in _INTEGERS else None
+    if found is not None:
+        return found
+    message = (
+        f"Column `{name}` of file {path} is no event time: its type is {kind}, and its values are "
+        "no seconds, milliseconds or microseconds since 1970 of the years from 1990 on."
+    )
+    hint = (
+        "Name another column with `--event-time`, or write the pipeline's file by hand with a "
+        f"`select` that makes a timestamp of `{name}` (docs/sources.md)."
+    )
+    raise InputError(message, hint, file=str(path), column=name)
+
+
+def _find_event_time(path: Path, form: str, columns: Mapping[str, str]) -> str:
+    times = [name for name, kind in columns.items() if kind == "timestamp"]
+    numbers = [name for name, kind in columns.items() if kind in _INTEGERS and not times]
+    times += [name for name in numbers if _unit_of(path, form, name) is not None]
+    if len(times) == 1:
+        return times[0]
+    number = f"{len(times)} columns" if times else "no column"
+    message = (
+        f"The event time can't be detected: {number} of file {path} have the type timestamp, or "
+        "hold the time since 1970 as integers, and it has to be one."
+    )
+    choice = f"one of {', '.join(times or columns)}"
+    raise InputError(message, f"Name the column with `--event-time`: {choice}.", file=str(path))
+
+
+def _find_key(path: Path, columns: Mapping[str, str]) -> list[str]:
+    if "id" in columns:
+        return ["id"]
+    message = f"The key can't be detected: file {path} has no column `id`."
+    hint = f"Name each column that identifies a row with `--key`: of {', '.join(columns)}."
+    raise InputError(message, hint, file=str(path))

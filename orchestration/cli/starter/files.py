@@ -1,0 +1,228 @@
+"""A starter pipeline over existing files: declaration, transform and audit query."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestration.cli.starter.detection import Detected, detect
+from sources.common.fields import check_name
+from sources.common.sql.sql_names import in_backticks
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import InputError
+from sources.storage.listing import find_files
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
+
+_DECLARATION = """\
+# All fields: docs/pipeline.md, or `hybrid reference`.
+name: {name}
+
+# Read in this order. All sources but the last must have an end.
+sources:
+  - type: files
+    name: history
+    path: {path}
+    format: {format}
+{folders}{schema}{select}{topic}
+# Column with the event time, and columns that identify a row; the same in all sources.
+event_time: {event_time}
+key: [{key}]
+# History is complete through its last event time minus this.
+allowed_lateness: 1 hour
+
+# The function `rows` in {name}_transform.py, next to this file.
+transform: {name}_transform:rows
+
+sink:
+  path: {home}{name}_out
+  mode: append # `merge` if rows change
+  key: [{key}]
+
+# Folder of plan, positions and checkpoint.
+state: {home}{name}_state
+
+# The same table, computed by DuckDB from the raw input; `hybrid audit` compares the two.
+audit:
+  sql: {name}_audit.sql
+"""
+_TOPIC = """\
+  - type: kafka
+    name: live
+    topic: {topic}
+    bootstrap_servers: {servers} # `local`: the broker of `hybrid broker`
+    format: json{inherited}
+{schema}{select}"""
+_INHERITED = " # columns and types as in the source before"
+_FOLDERS = "    # Not read: {names}, of the folders; `partitions` would make columns of them.\n"
+_TRANSFORM = '''\
+"""Transform of the rows, the same for files and topic."""
+
+from pyspark.sql import DataFrame
+
+
+def rows(rows: DataFrame) -> DataFrame:
+    """Return all rows unchanged."""
+    return rows
+'''
+_AUDIT = "SELECT * FROM input\n"
+_USUAL = re.compile(r"[A-Za-z_]\w*(\(\w+\))?", re.ASCII)
+EXAMPLE = Detected(
+    format="parquet", columns={}, folders=[], event_time="at", instant=None, key=["id"]
+)
+"""Format and columns of a starter pipeline whose files are not there yet, for people to edit."""
+
+
+@dataclass(frozen=True)
+class StarterOptions:
+    """Options of a starter pipeline.
+
+    Attributes:
+        name: Name of the pipeline, and of its files.
+        files: Glob of history's files, relative to the folder.
+        topic: Topic that continues where the files end; None for files only.
+        servers: Brokers of the topic, or `local`.
+        event_time: Event-time column; None to detect it.
+        key: Columns that identify a row; empty to detect them.
+        home: Folder of the table and of the state, relative to the pipeline's folder.
+    """
+
+    name: str
+    files: str
+    topic: str | None = None
+    servers: str = "local"
+    event_time: str | None = None
+    key: Sequence[str] = ()
+    home: Path = Path()
+
+
+def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[Path]]:
+    """Write a starter pipeline into a folder: its YAML file, its transform and its audit query.
+
+    Format and columns are detected in the first of history's files. Either all three files are
+    written, or none.
+
+    Args:
+        folder: Folder that exists, to write to.
+        options: Name, files, topic and columns.
+
+    Returns:
+        The pipeline, and the paths of the three files.
+
+    Raises:
+        InputError: The name is not valid, no local file matches, the first file can't be read, the
+            event time or the key can't be detected or is no column, one of the files to be written
+            exists, or the pipeline would not be valid.
+    """
+    first = first_file(folder, options.files)
+    return write_starter(folder, options, detect(first, options.event_time, options.key))
+
+
+def write_starter(
+    folder: Path, options: StarterOptions, found: Detected
+) -> tuple[LoadedPipeline, list[Path]]:
+    """Write the files of a starter pipeline whose format and columns are known.
+
+    Either all three files are written, or none.
+
+    Args:
+        folder: Folder that exists, to write to.
+        options: Name, files and topic.
+        found: Format and columns of history; :data:`EXAMPLE` if they are left to people.
+
+    Returns:
+        The pipeline, and the paths of the three files.
+
+    Raises:
+        InputError: The name is not valid, one of the files to be written exists, or the pipeline
+            would not be valid.
+    """
+    check_name(options.name)
+    declaration = _declaration(options, found)
+    written = {
+        folder / f"{options.name}.yaml": declaration,
+        folder / f"{options.name}_transform.py": _TRANSFORM,
+        folder / f"{options.name}_audit.sql": _AUDIT,
+    }
+    if there := [path for path in written if path.exists()]:
+        message = f"File {there[0]} exists already; nothing was written."
+        hint = "Choose another name for the pipeline, or move the file away."
+        raise InputError(message, hint, file=str(there[0]))
+    for path, text in written.items():
+        path.write_text(text)
+    try:
+        return load_pipeline(folder / f"{options.name}.yaml"), list(written)
+    except InputError:
+        for path in written:
+            path.unlink()
+        raise
+
+
+def _declaration(options: StarterOptions, found: Detected) -> str:
+    """Return the content of the pipeline's file."""
+    kinds = "".join(f"      {_plain(name)}: {kind}\n" for name, kind in found.columns.items())
+    schema, select = f"    schema:\n{kinds}", ""
+    if found.instant is not None:
+        at = {found.event_time: f"{found.instant}({_column(found.event_time)})"}
+        columns = {**{name: _column(name) for name in found.columns}, **at}
+        lines = "".join(f"      {_plain(name)}: {_plain(made)}\n" for name, made in columns.items())
+        select = f"    select:\n{lines}"
+    topic = _TOPIC.format(
+        topic=options.topic,
+        servers=options.servers,
+        inherited="" if select else _INHERITED,
+        schema=schema if select else "",
+        select=select,
+    )
+    return _DECLARATION.format(
+        name=options.name,
+        home="" if options.home == Path() else f"{options.home}/",
+        path=options.files,
+        format=found.format,
+        folders=_FOLDERS.format(names=", ".join(found.folders)) if found.folders else "",
+        schema="" if found.format == "parquet" else f"{_csv(found)}{schema}",
+        select=select,
+        topic=topic if options.topic else "",
+        event_time=_plain(found.event_time),
+        key=", ".join(map(_plain, found.key)),
+    )
+
+
+def _csv(found: Detected) -> str:
+    """Return the line with the dialect of CSV; nothing if it is the usual one."""
+    return f"    csv: {json.dumps(found.csv)}\n" if found.csv else ""
+
+
+def _plain(text: str) -> str:
+    """Return a name or a call as YAML has it: in quotes, if it is no usual one."""
+    is_usual = _USUAL.fullmatch(text) is not None
+    return text if is_usual else json.dumps(text, ensure_ascii=False)
+
+
+def _column(name: str) -> str:
+    """Return a column in Spark SQL."""
+    return name if _USUAL.fullmatch(name) else in_backticks(name)
+
+
+def first_file(folder: Path, pattern: str) -> Path:
+    """Return the first of history's files, in which format and columns are detected.
+
+    Args:
+        folder: Folder that a relative pattern starts at.
+        pattern: Glob of the files.
+
+    Raises:
+        InputError: The pattern names a store, or no file matches.
+    """
+    if "://" in pattern:
+        message = f"`--files {pattern}` names a store; columns are detected in local files only."
+        hint = (
+            "Copy one of the files to this machine and name the copy with `--files`; afterwards "
+            f"set `path: {pattern}` in the pipeline's file."
+        )
+        raise InputError(message, hint, file=pattern)
+    found = find_files("history", [pattern], folder.absolute(), Stores(S3Settings()))
+    return Path(found["path"][0].as_py())

@@ -1,0 +1,1 @@
+"""Captured databases: their snapshots, logs, tables, and comparisons."""

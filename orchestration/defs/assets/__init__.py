@@ -1,0 +1,1 @@
+"""Assets of a pipeline in Dagster."""

@@ -1,0 +1,387 @@
+"""The assets of a pipeline's chain, one for each step."""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.attribution import acting_user
+from orchestration.chain import (
+    BoundedStep,
+    ChainRun,
+    HandoverStep,
+    LiveStep,
+    PlanStep,
+    SnapshotStep,
+    Step,
+    steps_of,
+)
+from orchestration.databases.snapshots import declared
+from orchestration.defs.assets.range_partitions import filled_ranges
+from orchestration.defs.assets.table import look
+from orchestration.defs.assets.upstream import upstream_keys
+from orchestration.defs.jobs.waiting_drivers import driver_of_plan, driver_of_step
+from orchestration.defs.keys import (
+    APPROVED,
+    DECLARATION_TAG,
+    GENERATION_TAG,
+    PAUSED_TAG,
+    POOL,
+    RESTART_TAG,
+    generation_name,
+    live_key,
+    note_on_run,
+    plan_key,
+    role_of,
+    step_key,
+    steps_group,
+)
+from orchestration.defs.show import metadata, plan_metadata
+from orchestration.defs.show.asset_log import AssetLog
+from orchestration.defs.show.failures import failures
+from orchestration.progress.plan_preview import preview
+from orchestration.supervision import supervisor
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.bad_records import BadRecordCount, bad_count_name
+from sources.generations import begin
+from sources.hand_over_checks import CHECKS
+from sources.kafka.start.offsets import GapError
+from sources.ledger import read_ledger
+from sources.planning.approval import find_approval
+from sources.serving import described, read_serving, target_of, waiting
+from spark_jobs.checkpoint.transform_compatibility import last_change
+from spark_jobs.launch.record import log_path
+from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.late_rows import read_late_rows
+
+
+class Which(Enum):
+    """Choice of the launch form: the generation (computation of the whole table) to work on."""
+
+    CURRENT = "current"
+    NEW = "new"
+
+
+class PlanConfig(dg.Config):
+    """Launch form of a chain: the configuration of its plan's asset."""
+
+    generation: Which = Field(
+        default=Which.CURRENT,
+        description="CURRENT: continue the newest generation. NEW: begin a new generation, which "
+        "computes a table next to the serving one from the pipeline's file as it is now; if one "
+        "is already waiting for its promotion, that one is continued.",
+    )
+
+
+def pipeline_assets(
+    loaded: LoadedPipeline, after: Sequence[dg.AssetKey] = ()
+) -> list[dg.AssetsDefinition]:
+    """Return the assets of a pipeline, one for each step of its chain, each after the previous.
+
+    Each reads the pipeline's file again when it runs, so that a change of the file or of the
+    environment between two runs takes effect.
+
+    Args:
+        loaded: The pipeline.
+        after: Assets that the first one comes after.
+    """
+    made: list[dg.AssetsDefinition] = []
+    for step in steps_of(loaded):
+        made.append(_asset(loaded, step, [each.key for each in made[-1:]] or after))
+    return made
+
+
+def _asset(
+    loaded: LoadedPipeline, step: Step[Any], before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    match step:
+        case SnapshotStep():
+            return _snapshot(loaded, step, before)
+        case PlanStep():
+            return _plan(loaded, step, before)
+        case HandoverStep():
+            return _handover(loaded, step, before)
+        case BoundedStep():
+            return _bounded(loaded, step, before)
+        case LiveStep():
+            return _live(loaded, step, before)
+        case _:
+            message = f"There is no asset for a step of kind {type(step).__name__}."
+            raise TypeError(message)
+
+
+def _snapshot(
+    loaded: LoadedPipeline, step: SnapshotStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=step_key(loaded, step.name),
+        deps=before,
+        group_name=steps_group(loaded),
+        kinds={each.snapshot.kind for each in declared(loaded) if each.snapshot is not None},
+        description=(
+            "Copies the database tables into files, chunk by chunk, all as of one snapshot of the "
+            "database. Safe to run again: chunks that are complete are kept."
+        ),
+    )
+    def take_snapshot(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            say_candidate(context, fresh)
+            taken = step.run(ChainRun(fresh, AssetLog(context, fresh))).value
+        for each in taken:
+            for warning in each.document["warnings"]:
+                context.log.warning(warning)
+        return dg.MaterializeResult(metadata=metadata.snapshots(taken))
+
+    return take_snapshot
+
+
+def _plan(
+    loaded: LoadedPipeline, step: PlanStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    key = plan_key(loaded)
+    reading = [step_key(loaded, source.name) for source in loaded.pipeline.sources]
+    approved = dg.AssetCheckSpec(
+        APPROVED, asset=key, description="A person has approved the plan; no step starts before."
+    )
+
+    @dg.asset(
+        key=key,
+        deps=before,
+        group_name=steps_group(loaded),
+        kinds={"plan"},
+        description=(
+            "Decides what will be read, in which order, where the next source is expected to "
+            f"start, and estimates how long that takes. {plan_metadata.PREVIEW}"
+        ),
+        check_specs=[approved] if loaded.pipeline.approve else None,
+        # Without an output the steps after this one are skipped, and the run is no failure.
+        output_required=False,
+    )
+    def plan(context: dg.AssetExecutionContext, config: PlanConfig) -> Iterator[Any]:
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            if config.generation is Which.NEW and waiting(fresh) is None:
+                by = acting_user(context.run.tags, None)
+                context.log.info(f"Generation {begin(fresh, by).name} is begun.")
+            say_candidate(context, fresh)
+            reads = _is_requested(context, *reading)
+            with driver_of_plan(context, fresh, is_needed=reads) as driver:
+                made = step.run(ChainRun(fresh, AssetLog(context, fresh), waiting=driver)).value
+                seen = preview(fresh, made)
+                generation = fresh.require_generation()
+                given = find_approval(generation)
+        note_on_run(context, {GENERATION_TAG: generation.name})
+        for warning in made.warnings:
+            context.log.warning(warning)
+        shown = {
+            **plan_metadata.plan(fresh.pipeline.name, made, seen),
+            "generation": role_of(fresh, generation.name),
+        }
+        if not fresh.pipeline.approve:
+            yield dg.MaterializeResult(metadata=shown)
+            return
+        check = metadata.approval(fresh, given)
+        if given is not None:
+            yield dg.MaterializeResult(metadata=shown, check_results=[check])
+            return
+        context.log_event(dg.AssetMaterialization(key, metadata=shown))
+        if _is_requested(context, live_key(loaded)):
+            note_on_run(context, {PAUSED_TAG: APPROVED})
+            context.log.warning(check.description)
+        yield check
+
+    return plan
+
+
+def _bounded(
+    loaded: LoadedPipeline, step: BoundedStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=step_key(loaded, step.name),
+        deps=[*before, *upstream_keys(loaded, step.name)],
+        group_name=steps_group(loaded),
+        kinds={"spark", "deltalake"},
+        tags={"boundedness": "bounded"},
+        pool=POOL,
+        description=f"Reads the bounded source {step.name} to its end.",
+    )
+    def bounded(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        with (
+            failures(loaded),
+            # Only shows the job's progress: its result is read from the state folder.
+            dg.open_pipes_session(
+                context=context,
+                context_injector=dg.PipesTempFileContextInjector(),
+                message_reader=dg.PipesTempFileMessageReader(),
+            ) as session,
+        ):
+            fresh = load_pipeline(loaded.path)
+            say_candidate(context, fresh)
+            is_live_next = _is_requested(context, live_key(loaded))
+            with driver_of_step(context, is_needed=is_live_next) as driver:
+                run = ChainRun(
+                    fresh,
+                    AssetLog(context, fresh),
+                    rest_requested=is_live_next,
+                    environment=session.get_bootstrap_env_vars(),
+                    waiting=driver,
+                )
+                end = step.run(run).value
+        generation = run.context.generation
+        note_on_run(context, {GENERATION_TAG: generation.name})
+        bad = generation.read(bad_count_name(step.name), BadRecordCount)
+        if any(part.source == step.name for part in run.context.plan.files):
+            for filled in filled_ranges(run.loaded, generation.name, context.instance):
+                context.log_event(filled)
+        changed = metadata.transform(last_change(generation))
+        late = read_late_rows(generation, step.name)
+        role = {"generation": role_of(run.loaded, generation.name)}
+        return dg.MaterializeResult(metadata={**role, **metadata.end(end, bad, late), **changed})
+
+    return bounded
+
+
+def _handover(
+    loaded: LoadedPipeline, step: HandoverStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    key = step_key(loaded, step.name)
+
+    @dg.asset(
+        key=key,
+        deps=before,
+        group_name=steps_group(loaded),
+        kinds={"kafka"},
+        description=(
+            f"Decides from which offsets {step.source} starts, by where the source before it "
+            "ends, with the reason for each partition (the SourceFactory of FLIP-150)."
+        ),
+        check_specs=[
+            dg.AssetCheckSpec(check, asset=key, description=text, blocking=True)
+            for check, text in CHECKS.items()
+        ],
+    )
+    def handover(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            say_candidate(context, fresh)
+            run = ChainRun(fresh, AssetLog(context, fresh))
+            try:
+                ledger, checks = step.run(run).value
+            except GapError as error:
+                yield metadata.gaps(error, loaded)
+                raise
+            generation = run.context.generation
+            _, count = read_ledger(generation, step.source)
+            role = {"generation": role_of(run.loaded, generation.name)}
+            yield dg.MaterializeResult(metadata={**role, **metadata.ledger(ledger, count)})
+            for check in checks:
+                if not check.passed:
+                    context.log.warning(f"{check.name}: {check.text}")
+                yield metadata.check(check)
+
+    return handover
+
+
+def _live(
+    loaded: LoadedPipeline, step: LiveStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=step_key(loaded, step.name),
+        deps=[*before, *upstream_keys(loaded, step.name)],
+        group_name=steps_group(loaded),
+        kinds={"spark", "deltalake", *({"kafka"} & {loaded.pipeline.source(step.name).type})},
+        tags={"boundedness": "continuous_unbounded"},
+        pool=POOL,
+        description=(
+            f"Starts the unbounded run of {step.name} and returns when its first batch is "
+            "committed; the run continues in the background, watched by the supervision."
+        ),
+    )
+    def live(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        tags = context.run.tags
+        is_restart = RESTART_TAG in tags
+        # The supervision itself decides when a restart is tried again.
+        with failures(loaded, allow_retries=not is_restart):
+            acting = load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path)))
+            if not is_restart:
+                say_candidate(context, acting)
+            with driver_of_step(context) as driver:
+                run = ChainRun(acting, AssetLog(context, acting), waiting=driver)
+                if is_restart:
+                    beat = supervisor.restart(run.loaded, run.context.pipeline.source(step.name))
+                else:
+                    beat = step.run(run).value
+        return dg.MaterializeResult(metadata=live_metadata(context, run.loaded, beat))
+
+    return live
+
+
+def say_candidate(context: dg.AssetExecutionContext, loaded: LoadedPipeline) -> None:
+    """Say once in a Dagster run, before all else, that it computes a candidate; tag it so.
+
+    Args:
+        context: The run of an asset of the chain, which works on the newest generation.
+        loaded: The pipeline.
+    """
+    candidate = waiting(loaded)
+    run = context.instance.get_run_by_id(context.run.run_id)
+    if candidate is None or run is None or GENERATION_TAG in run.tags:
+        return
+    note_on_run(context, {GENERATION_TAG: candidate})
+    context.log.info(
+        f"This run computes {candidate}, a candidate: readers go on to see "
+        f"{read_serving(loaded).generation} until the job `{generation_name(loaded)}` promotes it."
+    )
+
+
+def live_metadata(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext,
+    loaded: LoadedPipeline,
+    beat: Heartbeat,
+) -> metadata.Metadata:
+    """Return the metadata of a live run that has started, and say so in the Dagster run's log.
+
+    Those of a candidate's run come after how the pipeline is that readers see.
+
+    Args:
+        context: The Dagster run that started it.
+        loaded: The pipeline, by the declaration that the run has.
+        beat: Its first heartbeat.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    generation = loaded.require_generation()
+    note_on_run(context, {GENERATION_TAG: generation.name})
+    context.log.info(
+        f"The run of `{beat.source}` (generation {described(loaded)}) is live: driver {beat.pid}."
+    )
+    if (changed := last_change(generation)) is not None:
+        context.log.warning(changed)
+    shown = metadata.live(
+        beat, log_path(generation, beat.source), target_of(loaded, generation.name).url
+    )
+    told = {**shown, **metadata.transform(changed)}
+    if waiting(loaded) != generation.name:
+        return {"generation": role_of(loaded, generation.name), **told}
+    # The stream that readers depend on is another one: it comes first.
+    seen, _ = look(loaded)
+    return {
+        "now": dg.MetadataValue.md(seen.markdown),
+        "generation": role_of(loaded, read_serving(loaded).generation),
+        "candidate": role_of(loaded, generation.name),
+        **{f"candidate: {name}": value for name, value in told.items()},
+    }
+
+
+def _is_requested(context: dg.AssetExecutionContext, *assets: dg.AssetKey) -> bool:
+    """Return whether this Dagster run is to materialize one of some assets, too."""
+    planned = context.instance.get_records_for_run(
+        context.run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+    )
+    events = [record.event_log_entry.dagster_event for record in planned.records]
+    return any(event is not None and event.asset_key in assets for event in events)

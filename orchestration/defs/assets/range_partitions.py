@@ -1,0 +1,102 @@
+"""Ranges of a pipeline's target as Dagster partitions, and what has filled them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time
+
+import dagster as dg
+
+from orchestration.defs.show import generation_metadata
+from orchestration.generations.ranges import latest_end
+from orchestration.progress.rows_by_range import rows_by_range
+from sources.config.loader import LoadedPipeline
+from sources.config.table.reruns import Ranges
+from sources.serving import read_serving
+
+MOST_MARKED = 2_000
+"""Most partitions marked as filled at once; each is an event in Dagster's log."""
+HISTORY, LIVE = "history", "the live run; there is nothing to recompute from files"
+"""What has delivered the rows of a range."""
+
+
+def ranges_key(loaded: LoadedPipeline) -> dg.AssetKey:
+    """Return the key of the asset of a pipeline's ranges: ``[pipeline, "ranges"]``."""
+    return dg.AssetKey([loaded.pipeline.name, "ranges"])
+
+
+def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
+    """Return the declared ranges of event times as partitions, up to now or to the declared end.
+
+    One for each hour, day or month (``ranges.by``), in UTC.
+    """
+    start = datetime.combine(ranges.start, time(), UTC)
+    end = None if ranges.end is None else datetime.combine(ranges.end, time(), UTC)
+    if ranges.by == "hour":
+        return dg.HourlyPartitionsDefinition(start_date=start, end_date=end, timezone="UTC")
+    if ranges.by == "day":
+        return dg.DailyPartitionsDefinition(start_date=start, end_date=end, timezone="UTC")
+    return dg.MonthlyPartitionsDefinition(start_date=start, end_date=end, timezone="UTC")
+
+
+def filled_ranges(
+    loaded: LoadedPipeline, generation: str, instance: dg.DagsterInstance
+) -> list[dg.AssetMaterialization]:
+    """Return events that mark ranges as filled in Dagster's UI: by history, or by the live run.
+
+    So *missing* are only ranges that can be recomputed. Only for the serving generation, since
+    readers see nothing of another one; at most :data:`MOST_MARKED` ranges, without those that are
+    marked already. Empty if the pipeline declares no ``ranges``, or history has not been read to
+    its end.
+
+    Args:
+        loaded: The pipeline.
+        generation: The generation whose history has ended.
+        instance: Dagster's instance, which knows the marked partitions.
+
+    Raises:
+        StateError: Nothing was planned yet.
+        InputError: The table can't be read.
+    """
+    ranges = loaded.pipeline.ranges
+    if ranges is None or read_serving(loaded).generation != generation:
+        return []
+    if (complete := latest_end(loaded)) is None:
+        return []
+    marked = instance.get_materialized_partitions(ranges_key(loaded))
+    windows = windows_of(ranges)
+    new = [key for key in windows if key not in marked][:MOST_MARKED]
+    if not new:
+        return []
+    rows = rows_by_range(loaded, {key: windows[key] for key in new})
+    by_history = len(partitions(ranges).get_partition_keys(current_time=complete))
+    of_history = set(list(windows)[:by_history])
+    return [
+        filled(loaded, key, generation, HISTORY if key in of_history else LIVE, rows.get(key))
+        for key in new
+    ]
+
+
+def filled(
+    loaded: LoadedPipeline, key: str, generation: str, by: str, rows: int | None
+) -> dg.AssetMaterialization:
+    """Return the event that marks one range as filled.
+
+    Args:
+        loaded: The pipeline.
+        key: The partition.
+        generation: Generation that readers see.
+        by: :data:`HISTORY` or :data:`LIVE`.
+        rows: Number of its rows; None if they are not counted.
+    """
+    shown = generation_metadata.filled(generation, by, rows)
+    return dg.AssetMaterialization(ranges_key(loaded), partition=key, metadata=shown)
+
+
+def windows_of(ranges: Ranges) -> dict[str, tuple[datetime, datetime]]:
+    """Return begin and end (UTC) of each declared range that has ended by now, by partition."""
+    made = partitions(ranges)
+    windows = {key: made.time_window_for_partition_key(key) for key in made.get_partition_keys()}
+    return {
+        key: (window.start.astimezone(UTC), window.end.astimezone(UTC))
+        for key, window in windows.items()
+    }

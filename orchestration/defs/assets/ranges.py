@@ -1,0 +1,228 @@
+"""Ranges of the target as partitions of an asset, for Dagster's UI to show and backfill."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.attribution import acting_user
+from orchestration.defs.assets.range_partitions import HISTORY, LIVE, filled, partitions, ranges_key
+from orchestration.defs.assets.upstream import upstream_keys
+from orchestration.defs.checks.table import report_table
+from orchestration.defs.jobs import job_texts
+from orchestration.defs.jobs.form import job_of
+from orchestration.defs.jobs.schedules import schedule
+from orchestration.defs.keys import GENERATION_TAG, POOL, backfill_name, note_on_run
+from orchestration.defs.show import generation_metadata
+from orchestration.defs.show.failures import failures
+from orchestration.defs.show.ways import say_in
+from orchestration.generations.ranges import backfill, latest_end, look
+from orchestration.progress.rows_by_range import rows_by_range
+from sources.common.counting import counted
+from sources.common.fields import parse_instant
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.table.reruns import Ranges
+from sources.errors import InputError
+from sources.serving import read_serving
+
+WHEN_UPDATED = (
+    dg.AutomationCondition.any_deps_updated().since_last_handled()
+    & ~dg.AutomationCondition.any_deps_in_progress()
+    & ~dg.AutomationCondition.in_progress()
+)
+"""Condition that an asset upstream was updated since the range was recomputed, whichever range it
+is; ``eager`` would look at the latest one only, and would launch one because it is missing."""
+
+
+class RangeConfig(dg.Config):
+    """Launch form of a range that is recomputed."""
+
+    # Validated by `parse_instant`: Pydantic's refusals show as a stack trace.
+    since: str = Field(
+        default="",
+        description="First event time of the range, as YYYY-MM-DD or YYYY-MM-DDThh:mm:ssZ. Empty: "
+        "a day before `until`; if that is empty, too, the last whole day (UTC) of history.",
+    )
+    until: str = Field(
+        default="",
+        description="First event time after the range; it is left as it is. Empty: a day later.",
+    )
+    dry_run: bool = Field(
+        default=True, description="Only show what would be read; nothing is written."
+    )
+
+
+def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
+    """Return the Dagster definitions for recomputing ranges of event times of the target.
+
+    The job ``<pipeline>_backfill`` recomputes any range that its form names. If the pipeline
+    declares ``ranges``, these are also partitions of an asset, which are recomputed from its page,
+    by Dagster's backfills and by the declared schedules.
+    """
+    job = job_of(backfill_name(loaded), _any_range(loaded), job_texts.backfill(loaded))
+    any_range = dg.Definitions(jobs=[job])
+    ranges = loaded.pipeline.ranges
+    return any_range if ranges is None else dg.Definitions.merge(any_range, _asset(loaded, ranges))
+
+
+def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
+    name = loaded.pipeline.name
+
+    @dg.asset(
+        key=ranges_key(loaded),
+        deps=[
+            key
+            for source in loaded.pipeline.bounded_files
+            for key in upstream_keys(loaded, source.name)
+        ],
+        # Not in the chain's group: the chain's job materializes all of that.
+        group_name=f"{name}_ranges",
+        kinds={"spark", "deltalake"},
+        partitions_def=partitions(ranges),
+        # One Spark run for a range of partitions.
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=POOL,
+        automation_condition=WHEN_UPDATED if ranges.automatic else None,
+        description=(
+            "Rows of history in a range of event times. Materializing a partition recomputes them "
+            "from the present files; rows of the live run are kept, and the live run continues."
+        ),
+        # Each partition is reported with its own number of rows.
+        output_required=False,
+    )
+    def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
+        with failures(loaded):
+            for event in _recomputed(context, load_pipeline(loaded.path), ranges):
+                context.log_event(event)
+        yield from ()
+
+    schedules = [
+        schedule(loaded, each, ranges_, partial(_last_ranges, loaded, ranges, each.last))
+        for each in ranges.reruns
+    ]
+    sensors = [_automation(name)] if ranges.automatic else []
+    return dg.Definitions(assets=[ranges_], schedules=schedules, sensors=sensors)
+
+
+def _automation(name: str) -> dg.AutomationConditionSensorDefinition:
+    """Return the sensor that acts on the condition; Dagster's own one is off by default."""
+    return dg.AutomationConditionSensorDefinition(
+        f"{name}_automation",
+        target=dg.AssetSelection.assets([name, "ranges"]),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Recomputes ranges of the table whose files were updated upstream.",
+    )
+
+
+def _recomputed(
+    context: dg.AssetExecutionContext, loaded: LoadedPipeline, ranges: Ranges
+) -> Iterator[dg.AssetMaterialization]:
+    """Recompute the chosen partitions; of those after history's end only say what fills them."""
+    declared, keys = partitions(ranges), context.partition_keys
+    windows = {key: declared.time_window_for_partition_key(key) for key in keys}
+    utc = {
+        key: (each.start.astimezone(UTC), each.end.astimezone(UTC)) for key, each in windows.items()
+    }
+    complete = latest_end(loaded)
+    live = [key for key in keys if complete is not None and utc[key][1] > complete]
+    of_history = [key for key in keys if key not in live]
+    generation = read_serving(loaded).generation
+    note_on_run(context, {GENERATION_TAG: generation})
+    shown: dict[str, Any] = {}
+    if of_history:
+        since, until = utc[of_history[0]][0], utc[of_history[-1]][1]
+        by = acting_user(context.run.tags, None)
+        say = say_in(context, loaded)
+        done = backfill(loaded, since, until, _run_id(context.run), say, by)
+        shown = generation_metadata.replaced(done)
+        if done.is_empty:
+            context.log.warning(done.text)
+    if live:
+        context.log.warning(
+            f"{live[0]}{f' to {live[-1]}' if live[1:] else ''}: nothing to recompute. Ranges until "
+            f"{complete} are those of history; what follows is delivered by the live run."
+        )
+    rows = rows_by_range(loaded, utc)
+    for key in keys:
+        event = filled(loaded, key, generation, LIVE if key in live else HISTORY, rows.get(key))
+        yield event if key in live else event.with_metadata({**event.metadata, **shown})
+
+
+def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
+    def backfill_range(context: dg.OpExecutionContext, config: RangeConfig) -> None:
+        """Recompute any range of the target from the files. The live run continues."""
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            since, until = range_of(fresh, config)
+            if config.dry_run:
+                found = look(fresh, since, until)
+                rows = rows_by_range(fresh, {"range": (since, until)}).get("range")
+                context.add_output_metadata(generation_metadata.looked(found, rows))
+                there = "" if rows is None else f" The table has {counted(rows, 'row')} there now."
+                context.log.info(
+                    f"{found.text}{there} To recompute them, launch this job with "
+                    "`dry_run: false`. The stream goes on meanwhile."
+                )
+                return
+            by = acting_user(context.run.tags, None)
+            say = say_in(context, fresh)
+            done = backfill(fresh, since, until, _run_id(context.run), say, by)
+            context.add_output_metadata(generation_metadata.replaced(done))
+            if done.is_empty:
+                context.log.warning(done.text)
+            else:
+                report_table(context, fresh, done.text)
+
+    return backfill_range
+
+
+def _run_id(run: dg.DagsterRun) -> str:
+    """Return the idempotency key: a retried Dagster run resumes the same backfill."""
+    return (run.root_run_id or run.run_id)[:13]
+
+
+def range_of(loaded: LoadedPipeline, config: RangeConfig) -> tuple[datetime, datetime]:
+    """Return the range of the form; where it names none, the last whole day of history."""
+    since = _instant("since", config) if config.since else None
+    until = _instant("until", config) if config.until else None
+    if since is not None:
+        return since, until or since + timedelta(days=1)
+    if until is not None:
+        return until - timedelta(days=1), until
+    complete = latest_end(loaded)
+    if complete is None:
+        message = "History has not been read to its end yet, so there is no last day of it."
+        hint = f"Materialize the job `{loaded.pipeline.name}`, or name `since` and `until`."
+        raise InputError(message, hint, pipeline=loaded.pipeline.name)
+    until = complete.replace(hour=0, minute=0, second=0, microsecond=0)
+    return until - timedelta(days=1), until
+
+
+def _instant(name: str, config: RangeConfig) -> datetime:
+    given = getattr(config, name)
+    try:
+        return parse_instant(given)
+    except InputError as error:
+        message = f"Field `{name}` of the launch form: {error.message}"
+        raise InputError(message, error.hint, field=name, value=given) from None
+
+
+def _last_ranges(loaded: LoadedPipeline, ranges: Ranges, count: int) -> dict[str, Any] | str:
+    """Return the run request for the last ranges that history covers, or why there is none."""
+    with failures(loaded):
+        complete = latest_end(load_pipeline(loaded.path))
+    if complete is None:
+        return "History has not been read to its end yet, so no range is complete."
+    whole = partitions(ranges).get_partition_keys(current_time=complete)
+    if not whole:
+        return f"No range is complete yet: history has ranges until {complete.isoformat()}."
+    asked = whole[-count:]
+    return {
+        "tags": {
+            "dagster/asset_partition_range_start": asked[0],
+            "dagster/asset_partition_range_end": asked[-1],
+        }
+    }

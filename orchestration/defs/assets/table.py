@@ -1,0 +1,260 @@
+"""The target table as an asset: what other teams depend on, with the pipeline's card."""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+import dagster as dg
+
+from orchestration.defs.assets.upstream import upstream_keys
+from orchestration.defs.jobs.restarts import restarts_of_a_day
+from orchestration.defs.keys import (
+    control_name,
+    generation_name,
+    live_key,
+    role_of,
+    table_group,
+    table_key,
+)
+from orchestration.defs.show.failures import failures
+from orchestration.defs.show.metadata import Metadata
+from orchestration.defs.show.ways import in_dagster
+from orchestration.display import moment
+from orchestration.progress.table_facts import TableFacts, table_facts
+from orchestration.supervision.card import Card, card
+from orchestration.supervision.status import status
+from sources.common.positions import now_ms
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.transform import SqlTransform
+from sources.planning.topics.followed_columns import followed_columns
+from sources.planning.transform_analysis import read_analysis
+from sources.serving import read_serving, waiting
+from sources.state.generation import read_generation
+
+CODE = "dagster/code_references"
+_LAST_ACTION = "last action"
+
+
+def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
+    """Return the asset of a pipeline's target table, downstream of its last source.
+
+    The chain materializes it at its end, unless it computed a candidate, which readers do not see;
+    afterwards the supervision reports new versions of the table and how the pipeline is. It may be
+    materialized alone at any time, to look now.
+    """
+    about = loaded.pipeline.about
+    key = table_key(loaded)
+    policy = None
+    if about.fresh_within is not None:
+        policy = dg.FreshnessPolicy.time_window(fail_window=about.fresh_within)
+
+    @dg.asset(
+        key=key,
+        deps=[live_key(loaded)],
+        group_name=table_group(loaded),
+        kinds={"deltalake"},
+        description=_description(loaded),
+        owners=about.owners,
+        tags=about.tags,
+        metadata=_definition_metadata(loaded),
+        freshness_policy=policy,
+        output_required=False,
+    )
+    def table(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            seen, facts = look(fresh)
+            context.log.info(seen.text)
+            if (candidate := waiting(fresh)) is not None:
+                context.log.info(f"Nothing changed for readers: {role_of(fresh, candidate)}.")
+            first = now(seen, restarts_of_a_day(context.instance, fresh)) | last_day(seen)
+            first |= kept_action(context.instance, fresh)
+            if facts is None:
+                yield dg.AssetObservation(key, metadata=first)
+                return
+            yield dg.MaterializeResult(
+                metadata={**first, **table_metadata(fresh, facts)},
+                data_version=dg.DataVersion(str(facts.version)),
+            )
+
+    return table
+
+
+def look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
+    """Return a pipeline's card, and what the log of the table says that readers see.
+
+    Raises:
+        StateError: The state can't be read.
+        InputError: The table can't be read.
+    """
+    facts = table_facts(loaded)
+    seen = card(loaded, status(loaded), facts)
+    told = {
+        name: in_dagster(text, loaded)
+        for name, text in (
+            ("text", seen.text),
+            ("reason", seen.reason),
+            ("markdown", seen.markdown),
+        )
+    }
+    return seen.model_copy(update=told), facts
+
+
+def now(seen: Card, restarts: str | None = None) -> Metadata:
+    """Return the metadata of a card, which pages show in full.
+
+    Args:
+        seen: The card.
+        restarts: How often the live run was restarted automatically; None if it was not.
+    """
+    again = {} if restarts is None else {"restarts": restarts}
+    return {"now": dg.MetadataValue.md(seen.markdown), **again}
+
+
+def last_action(what: str) -> Metadata:
+    """Return the metadata of what a job has just done to the table, with the time.
+
+    Args:
+        what: What was done, in a sentence.
+    """
+    return {_LAST_ACTION: f"{moment(now_ms())} UTC: {what}"}
+
+
+def kept_action(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> Metadata:
+    """Return the metadata of the last action, as the page shows it now; empty if there is none.
+
+    Pages show the last materialization only, so each later event has to repeat it.
+    """
+    key = table_key(loaded)
+    records = [
+        *instance.fetch_materializations(key, limit=1).records,
+        *instance.fetch_observations(key, limit=1).records,
+    ]
+    for record in sorted(records, key=lambda each: each.timestamp, reverse=True):
+        found = record.asset_materialization or record.event_log_entry.asset_observation
+        if found is not None and (kept := found.metadata.get(_LAST_ACTION)) is not None:
+            return {_LAST_ACTION: kept}
+    return {}
+
+
+def last_day(seen: Card) -> Metadata:
+    """Return the metadata of a card's plots, which pages show in full; empty without any."""
+    return {} if seen.plots is None else {"last 24 h (UTC)": dg.MetadataValue.md(seen.plots)}
+
+
+def table_metadata(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
+    """Return the metadata of a version of the table: rows, size, columns, generation.
+
+    Args:
+        loaded: The pipeline.
+        facts: What the table's log says.
+    """
+    texts = loaded.pipeline.about.columns
+    columns = [
+        dg.TableColumn(name, kind, description=texts.get(name))
+        for name, kind in facts.columns.items()
+    ]
+    shown: Metadata = {
+        "generation": read_serving(loaded).generation,
+        "version of the table": str(facts.version),
+        "files": str(facts.files),
+        "size (MB)": round(facts.bytes / 1e6, 3),
+        "dagster/column_schema": dg.TableSchema(columns),
+    }
+    if facts.rows is not None:
+        shown["dagster/row_count"] = facts.rows
+    if followed := _followed(loaded):
+        shown["followed columns"] = dg.MetadataValue.md(followed)
+    if (lineage := _lineage(loaded)) is not None:
+        shown["dagster/column_lineage"] = lineage
+    return shown
+
+
+def _followed(loaded: LoadedPipeline) -> str:
+    """Return the changes of the captured table's columns that were followed, as a list."""
+    generation = read_generation(loaded.state, read_serving(loaded).generation)
+    return "\n".join(f"- {change}" for change in followed_columns(generation))
+
+
+def _lineage(loaded: LoadedPipeline) -> dg.TableColumnLineage | None:
+    """Return which columns of the sources each column is computed from; None if that is unknown."""
+    generation = loaded.open_generation(create=False)
+    analysis = None if generation is None else read_analysis(generation)
+    if analysis is None or analysis.columns is None:
+        return None
+    keys = [key for source in loaded.pipeline.sources for key in upstream_keys(loaded, source.name)]
+    return dg.TableColumnLineage(
+        {
+            column.name: [
+                dg.TableColumnDep(asset_key=key, column_name=name)
+                for name in column.inputs
+                for key in keys
+            ]
+            for column in analysis.columns
+            if column.inputs
+        }
+    )
+
+
+def _description(loaded: LoadedPipeline) -> str:
+    pipeline = loaded.pipeline
+    sink = pipeline.sink
+    # Dagster's tooltips show Markdown as it is: the first paragraphs have none.
+    key = ", ".join(sink.key)
+    is_merged = sink.mode == "merge"
+    rows = f"Rows are {'updated' if is_merged else 'added once each, identified'} by {key}."
+    sources = ", then ".join(f"{source.name} ({source.type})" for source in pipeline.sources)
+    told = [
+        pipeline.about.description,
+        f"Delta table, filled from {sources}. {rows}",
+        f"The job `{pipeline.name}` fills it; `{control_name(loaded)}` pauses and resumes its "
+        "stream, and proves by AUDIT that the table is right; "
+        f"`{generation_name(loaded)}` replaces it by a new version.",
+        "[How it is now](?view=checks&checkDetail=healthy): the check `healthy`, with the time "
+        "of its last look. The card `now`, in the metadata below the columns, is as of the last "
+        "change.",
+    ]
+    return "\n\n".join(filter(None, told))
+
+
+def _definition_metadata(loaded: LoadedPipeline) -> Metadata:
+    sink = loaded.pipeline.sink
+    return {
+        "dagster/table_name": sink.table or loaded.pipeline.name,
+        "dagster/uri": loaded.locate(sink.path),
+        CODE: _code(loaded),
+    }
+
+
+def _code(loaded: LoadedPipeline) -> dg.CodeReferencesMetadataValue:
+    """Return where the pipeline is declared, and where its transform is."""
+    transform = loaded.pipeline.transform
+    places = {"declaration": (loaded.path, 1)}
+    if isinstance(transform, SqlTransform):
+        places["transform"] = (loaded.folder / transform.sql, 1)
+    else:
+        file = loaded.folder / f"{transform.module.replace('.', '/')}.py"
+        if file.is_file():
+            places["transform"] = (file, _line_of(file.read_text(), transform.attribute))
+    with catch_warnings():
+        # Dagster's links to code are beta, which it would say at each load.
+        simplefilter("ignore", dg.BetaWarning)
+        return dg.CodeReferencesMetadataValue(
+            code_references=[
+                dg.LocalFileCodeReference(file_path=str(path), line_number=line, label=label)
+                for label, (path, line) in places.items()
+            ]
+        )
+
+
+def _line_of(text: str, function: str) -> int:
+    """Return the line in which a function is defined; 1 if the text does not define it."""
+    try:
+        body = ast.parse(text).body
+    except SyntaxError:
+        return 1
+    lines = [
+        each.lineno for each in body if isinstance(each, ast.FunctionDef) and each.name == function
+    ]
+    return lines[0] if lines else 1

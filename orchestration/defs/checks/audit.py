@@ -1,0 +1,92 @@
+"""The verdict of the last audit as a check of the table."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import dagster as dg
+
+from orchestration.audit.kept_audit import KeptAudit, read_audit
+from orchestration.audit.report import AuditReport
+from orchestration.defs.keys import control_name, table_key
+from orchestration.defs.show.failures import failures
+from orchestration.defs.show.metadata import audit_counts, table
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.serving import newest, read_serving
+from sources.state.generation import read_generation
+
+AUDITED = "audited"
+"""Name of the check."""
+_NEVER = "Never audited."
+
+
+def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
+    """Return the check of the last audit's verdict; run by hand it shows that verdict again.
+
+    Args:
+        loaded: The pipeline.
+    """
+
+    @dg.asset_check(
+        name=AUDITED,
+        asset=table_key(loaded),
+        description=(
+            "The table was proved right by the last audit. Evaluated by AUDIT of the job "
+            f"`{control_name(loaded)}` and after `hybrid audit`; one that failed stays until "
+            "another passes, or somebody accepts it."
+        ),
+    )
+    def audited() -> dg.AssetCheckResult:
+        with failures(loaded):
+            kept = last_audit(load_pipeline(loaded.path))
+        if kept is None:
+            severity = dg.AssetCheckSeverity.WARN
+            return dg.AssetCheckResult(passed=False, severity=severity, description=_NEVER)
+        return dg.AssetCheckResult(**_shown(kept))
+
+    return audited
+
+
+def last_audit(loaded: LoadedPipeline) -> KeptAudit | None:
+    """Return the last audit of the generation that readers see; None if there was none.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    if newest(loaded) is None:
+        return None
+    return read_audit(read_generation(loaded.state, read_serving(loaded).generation))
+
+
+def audit_evaluation(
+    loaded: LoadedPipeline, kept: KeptAudit, report: AuditReport | None = None
+) -> dg.AssetCheckEvaluation:
+    """Return a verdict as it is reported outside of a run that evaluates the check.
+
+    Args:
+        loaded: The pipeline.
+        kept: The audit.
+        report: The same with examples, of which keys and columns are shown; none are kept.
+    """
+    shown = _shown(kept)
+    examples = {} if report is None else report.examples
+    rows = [
+        {"kind": kind, "key": json.dumps(each.key, default=str), "column": each.column or ""}
+        for kind, found in examples.items()
+        for each in found
+    ]
+    if rows:
+        shown["metadata"]["examples"] = table(rows)
+    return dg.AssetCheckEvaluation(asset_key=table_key(loaded), check_name=AUDITED, **shown)
+
+
+def _shown(kept: KeptAudit) -> dict[str, Any]:
+    """Verdict, numbers and notes: red if it failed, a warning if that is accepted or unknown."""
+    severity = dg.AssetCheckSeverity.ERROR if kept.is_wrong else dg.AssetCheckSeverity.WARN
+    return {
+        "passed": kept.outcome == "passed",
+        "severity": severity,
+        "description": "\n\n".join([kept.text, *kept.remarks]),
+        "metadata": {**audit_counts(kept), "seconds": kept.seconds},
+    }

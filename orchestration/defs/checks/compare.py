@@ -1,0 +1,97 @@
+"""The comparison with a captured database in Dagster: an action, its schedule, and a check."""
+
+from typing import Any
+
+import dagster as dg
+
+from orchestration.audit.database.compare_ranges import compare_ranges
+from orchestration.databases.compared_ranges import KeptCompare
+from orchestration.defs.jobs.schedules import schedule
+from orchestration.defs.keys import ACTION_TAG, control_name, table_key
+from orchestration.defs.show.failures import failures
+from orchestration.supervision.live_run import look_at_run
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.generations import acting_on
+
+EQUALS = "equals_database"
+"""Name of the check that says whether the table has the rows of the database table."""
+ACTION = "COMPARE"
+
+
+def compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:
+    """Compare further ranges of the table, and evaluate the check."""
+    kept = _compare(loaded, context.log.info)
+    found = _result(kept)
+    context.instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(
+            asset_key=table_key(loaded),
+            check_name=EQUALS,
+            passed=found.passed,
+            severity=found.severity,
+            description=found.description,
+            metadata=dict(found.metadata or {}),
+        )
+    )
+    context.log.info(kept.text)
+
+
+def compare_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
+    """Return the check of a table that is compared by schedule; empty without one."""
+    if loaded.pipeline.compare is None:
+        return []
+
+    @dg.asset_check(
+        name=EQUALS,
+        asset=table_key(loaded),
+        description=(
+            "The table has the rows of the database table that it captures, by the latest "
+            "comparison of each range. A failure stays until the same range is equal. It warns if "
+            "the table was not compared as a whole yet, or could not be this time. Evaluated "
+            f"by COMPARE of the job `{control_name(loaded)}`, or by hand: it reads both tables."
+        ),
+    )
+    def equals_database() -> dg.AssetCheckResult:
+        with failures(loaded):
+            return _result(_compare(load_pipeline(loaded.path), lambda _: None))
+
+    return [equals_database]
+
+
+def compare_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
+    """Return the schedule that ``compare`` declares; empty without one.
+
+    Args:
+        loaded: The pipeline.
+        job: The job ``<name>_control``.
+    """
+    declared = loaded.pipeline.compare
+    if declared is None:
+        return []
+    form = {"ops": {f"do_{control_name(loaded)}": {"config": {"action": ACTION}}}}
+    tags = {ACTION_TAG: ACTION}
+    request = {"run_config": form, "tags": tags}
+    return [schedule(loaded, declared, job, lambda: request, job.name, tags)]
+
+
+def _compare(loaded: LoadedPipeline, say: Any) -> KeptCompare:
+    acting = acting_on(loaded, None)
+    return compare_ranges(acting, acting.require_generation(), lambda: look_at_run(acting), say)
+
+
+def _result(kept: KeptCompare) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        passed=kept.is_answered and not kept.differing,
+        severity=dg.AssetCheckSeverity.ERROR if kept.differing else dg.AssetCheckSeverity.WARN,
+        description=kept.text,
+        metadata={
+            "differing keys": kept.differing,
+            "examples": dg.MetadataValue.md("\n".join(f"- `{each}`" for each in kept.examples)),
+            "ranges": len(kept.ranges),
+            "rows": sum(each.rows for each in kept.ranges),
+            "last whole comparison": (
+                dg.MetadataValue.timestamp(kept.finished_ms / 1000)
+                if kept.finished_ms is not None
+                else "none"
+            ),
+        },
+    )

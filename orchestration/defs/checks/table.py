@@ -1,0 +1,137 @@
+"""Checks of the target table: how the pipeline is, and how a candidate differs."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from orchestration.audit.compare_generations import compare_generations
+from orchestration.defs.assets.table import last_action, last_day, look, now, table_metadata
+from orchestration.defs.checks.audit import audit_evaluation, audited_check, last_audit
+from orchestration.defs.keys import generation_name, table_key
+from orchestration.defs.show import generation_metadata
+from orchestration.defs.show.failures import failures
+from orchestration.supervision.card import STARTING, Card
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.serving import waiting
+
+HEALTHY = "healthy"
+"""Name of the check that says how the pipeline is."""
+COMPARED = "same_rows"
+"""Name of the check that compares the candidate's rows with those that readers see."""
+_NO_CANDIDATE = "Nothing was compared: there is no candidate."
+
+
+def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of a pipeline's table.
+
+    The supervision evaluates the first one, the job ``<name>_generation`` the second one, and an
+    audit the third one; all can be run by hand.
+    """
+    key = table_key(loaded)
+
+    @dg.asset_check(
+        name=HEALTHY,
+        asset=key,
+        description=(
+            "The table is complete, or its live run is up and commits what arrives. Not evaluated "
+            "while it starts or reads history."
+        ),
+    )
+    def healthy() -> dg.AssetCheckResult:
+        with failures(loaded):
+            seen, _ = look(load_pipeline(loaded.path))
+        return dg.AssetCheckResult(
+            passed=seen.is_well, severity=_severity(seen), description=_told(seen)
+        )
+
+    @dg.asset_check(
+        name=COMPARED,
+        asset=key,
+        description=(
+            "The candidate has all rows that readers see, with the same values. Evaluated by "
+            f"COMPARE of the job `{generation_name(loaded)}`, or by hand: it reads both tables."
+        ),
+    )
+    def same_rows() -> dg.AssetCheckResult:
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            if waiting(fresh) is None:
+                warn = dg.AssetCheckSeverity.WARN
+                return dg.AssetCheckResult(passed=False, severity=warn, description=_NO_CANDIDATE)
+            return generation_metadata.compared(compare_generations(fresh))
+
+    return [healthy, same_rows, audited_check(loaded)]
+
+
+def report_table(
+    context: dg.OpExecutionContext,
+    loaded: LoadedPipeline,
+    what: str,
+) -> None:
+    """Show on the table's page what a job has done; nothing before there is a table.
+
+    Dagster shows a check as not evaluated after each materialization, so those that need no reading
+    of rows come with it.
+
+    Args:
+        context: The job's Dagster run.
+        loaded: The pipeline.
+        what: What was done, in a sentence.
+
+    Raises:
+        StateError: The state can't be read.
+        InputError: The table can't be read.
+    """
+    seen, facts = look(loaded)
+    if facts is None:
+        return
+    shown = {
+        **last_action(what),
+        **now(seen),
+        **last_day(seen),
+        **table_metadata(loaded, facts),
+    }
+    context.log_event(dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown))
+    kept = last_audit(loaded)
+    audited = None if kept is None else audit_evaluation(loaded, kept)
+    for each in (health_evaluation(loaded, seen, None), audited):
+        if each is not None:
+            # A job without assets may evaluate no check itself.
+            context.instance.report_runless_asset_event(each)
+
+
+def health_evaluation(
+    loaded: LoadedPipeline, seen: Card, was_well: bool | None
+) -> dg.AssetCheckEvaluation | None:
+    """Return how a pipeline is as its check, as a sensor reports it outside of any Dagster run.
+
+    What a person has paused or stopped warns. What starts or reads history is neither well nor a
+    failure: the check then keeps its result, or has none yet. Only after a failure it warns that
+    the pipeline is on its way, as reading history may take long.
+
+    Args:
+        loaded: The pipeline.
+        seen: Its card.
+        was_well: Whether the check passed when it was reported last; None if it never was.
+
+    Returns:
+        The evaluation; None if the check keeps its result.
+    """
+    if seen.is_under_way and (was_well is not False or seen.headline == STARTING):
+        return None
+    return dg.AssetCheckEvaluation(
+        asset_key=table_key(loaded),
+        check_name=HEALTHY,
+        passed=seen.is_well,
+        severity=_severity(seen),
+        description=_told(seen),
+        metadata={},
+    )
+
+
+def _severity(seen: Card) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.ERROR if seen.is_failing else dg.AssetCheckSeverity.WARN
+
+
+def _told(seen: Card) -> str:
+    return f"{seen.text}\n\n{seen.reason}" if seen.reason else seen.text

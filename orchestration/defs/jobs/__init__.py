@@ -1,0 +1,1 @@
+"""Jobs of a pipeline in Dagster, their forms and schedules."""

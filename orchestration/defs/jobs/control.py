@@ -1,0 +1,244 @@
+"""The job `<pipeline>_control`: show, pause, resume, stop, drain, limit, try, by one form."""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+import dagster as dg
+from pydantic import Field, create_model
+
+from orchestration import operations
+from orchestration.attribution import acting_user
+from orchestration.audit.kept_audit import keep_audit
+from orchestration.audit.run import audit
+from orchestration.defs.assets.chain import live_metadata
+from orchestration.defs.assets.table import last_action, last_day, look, now
+from orchestration.defs.checks.audit import audit_evaluation
+from orchestration.defs.checks.compare import ACTION as COMPARE
+from orchestration.defs.checks.compare import compare
+from orchestration.defs.jobs import job_texts
+from orchestration.defs.jobs.form import job_of
+from orchestration.defs.jobs.job_texts import actions_in_words
+from orchestration.defs.jobs.sample import try_on_sample
+from orchestration.defs.jobs.upkeep import compact, delete_unneeded
+from orchestration.defs.keys import (
+    ACTION_TAG,
+    APPROVED,
+    GENERATION_TAG,
+    control_name,
+    live_key,
+    note_on_run,
+    plan_key,
+    table_key,
+)
+from orchestration.defs.show import metadata
+from orchestration.defs.show.failures import failures
+from orchestration.supervision import controls
+from sources.common.counting import counted
+from sources.common.fields import parse_duration
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.rate_limit import parse_limit
+from sources.errors import InputError
+from sources.generations import acting_on
+from sources.hybrid import Boundedness
+from sources.planning.approval import approve
+from sources.serving import described
+
+_REPORT_EVERY = 20
+"""Looks between two log lines of a drain: one for each would fill Dagster's event log."""
+
+
+class ControlConfig(dg.Config):
+    """Launch form of the control job; each field but ``action`` belongs to some of the actions."""
+
+    generation: str = Field(
+        default="", description="Name of the generation, such as g2; else the one that serves."
+    )
+    by: str = Field(
+        default="",
+        description="Your name, which is kept and shown. APPROVE, if it is listed, needs it.",
+    )
+    why: str = Field(default="", description="PAUSE: the reason, shown as long as it is paused.")
+    within: str = Field(
+        default="1 h",
+        description="DRAIN: longest time to wait, such as 10 min. Then the job fails.",
+    )
+    # Numbers are validated by `parse_limit`: Pydantic's refusals show as a stack trace.
+    bytes: str = Field(default="", description="RATE: bytes of files per second: 50MiB.")
+    files: int | None = Field(default=None, description="RATE: files per second.")
+    rows: int | None = Field(
+        default=None, description="RATE: rows of Parquet, Delta or ORC files per second."
+    )
+    offsets: int | None = Field(default=None, description="RATE: offsets of topics per second.")
+    keys: str = Field(default="", description="TRY: which part of the keys to read, such as 1%.")
+    key_columns: list[str] = Field(
+        default=[], description="TRY: columns whose values are the keys; else the pipeline's `key`."
+    )
+    since: str = Field(
+        default="", description="TRY: first event time, a date or a time with a zone."
+    )
+    until: str = Field(default="", description="TRY: first event time after the sample.")
+
+
+Act = Callable[[dg.OpExecutionContext, LoadedPipeline, Any], None]
+
+
+def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
+    """Return the job that controls a pipeline's runs; its form names the action.
+
+    A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
+    plan needs an approval has ``APPROVE``, one with ``compare`` has ``COMPARE``; all have ``STOP``,
+    ``RATE``, ``AUDIT``, ``TRY``, ``COMPACT``, ``VACUUM`` and ``STATUS``, which is the default and
+    changes nothing. Each does what the command of the same name does, and reads the pipeline's file
+    again. Those that act on runs do so on the generation that serves, unless the form names another
+    one.
+    """
+    acts = _acts(loaded)
+
+    def control(context: dg.OpExecutionContext, config: Any) -> None:
+        action = config.action.value
+        note_on_run(context, {ACTION_TAG: action})
+        with failures(loaded):
+            acts[action](context, load_pipeline(loaded.path), config)
+
+    # Dagster takes the form from the annotation.
+    control.__annotations__["config"] = _form(loaded, list(acts))
+    return job_of(control_name(loaded), control, job_texts.control(loaded, list(acts)))
+
+
+def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
+    """Return what a pipeline's runs can be asked for, the form's default first."""
+    found: dict[str, Act] = {"STATUS": _status}
+    if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+        found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
+    found |= {"STOP": _stop, "RATE": _rate, "AUDIT": _audit, "TRY": try_on_sample}
+    found |= {"COMPACT": compact, "VACUUM": delete_unneeded}
+    if loaded.pipeline.compare is not None:
+        found |= {COMPARE: compare}
+    if loaded.pipeline.approve:
+        found |= {"APPROVE": _approve}
+    return found
+
+
+def _form(loaded: LoadedPipeline, actions: list[str]) -> type[ControlConfig]:
+    """Return the launch form, with the pipeline's actions and sources to choose from."""
+    chosen = Enum("Action", {each: each for each in actions})  # type: ignore[misc]
+    names = [source.name for source in loaded.pipeline.sources]
+    sources = Enum("Source", {name: name for name in names})  # type: ignore[misc]
+    made: type[ControlConfig] = create_model(
+        "ControlConfig",
+        __base__=ControlConfig,
+        action=(chosen, Field(default=chosen[actions[0]], description=actions_in_words(actions))),
+        source=(
+            sources,
+            Field(default=sources[names[-1]], description="RATE: " + ", ".join(names)),
+        ),
+    )
+    return made
+
+
+def _acting(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> LoadedPipeline:
+    acting = acting_on(loaded, config.generation, as_kept=True)
+    note_on_run(context, {GENERATION_TAG: acting.require_generation().name})
+    return acting
+
+
+def _status(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:
+    seen, _facts = look(loaded)
+    context.add_output_metadata(now(seen) | last_day(seen))
+    context.log.info(" ".join(filter(None, (seen.text, seen.reason))))
+
+
+def _audit(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    acting = _acting(context, loaded, config)
+    found = audit(acting)
+    kept = keep_audit(acting, found)
+    shown = metadata.audited(kept)
+    text = kept.text
+    context.add_output_metadata(shown)
+    # An observation: the table is as it was, and nothing downstream has to follow.
+    observed = {**last_action(f"AUDIT: {text}"), **shown}
+    context.log_event(dg.AssetObservation(table_key(loaded), description=text, metadata=observed))
+    # A job without assets may evaluate no check itself.
+    context.instance.report_runless_asset_event(audit_evaluation(loaded, kept, found))
+    if found.outcome == "failed":
+        more = (
+            "Look at examples with `hybrid audit P`. While a stream runs, rows on their way count. "
+            "The table stays red until another audit passes, or somebody accepts this one with "
+            "`hybrid audit P --accept 'the reason'`."
+        )
+        raise InputError(text, more, pipeline=loaded.pipeline.name)
+    context.log.info(text)
+
+
+def _pause(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    acting = _acting(context, loaded, config)
+    was_there = controls.pause(acting, config.why, acting_user(context.run.tags, config.by))
+    what = "Paused" if was_there else "Paused; nothing was running"
+    context.log.info(
+        f"{what} (generation {described(acting)}). To go on, launch this job with RESUME."
+    )
+
+
+def _resume(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    acting = acting_on(loaded, config.generation)
+    was_live = operations.is_live(acting)
+    beat = controls.resume(acting, acting_user(context.run.tags, config.by))
+    if was_live:
+        context.log.info(f"Already running (generation {described(acting)}); nothing was started.")
+        return
+    shown = live_metadata(context, acting, beat)
+    context.log_event(dg.AssetMaterialization(live_key(loaded), metadata=shown))
+
+
+def _drain(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    looks = 0
+
+    def report(left: int) -> None:
+        nonlocal looks
+        if looks % _REPORT_EVERY == 0 or left == 0:
+            context.log.info(f"{counted(left, 'record')} (of a folder: files or splits) left.")
+        looks += 1
+
+    acting = _acting(context, loaded, config)
+    by = acting_user(context.run.tags, config.by)
+    controls.drain(acting, parse_duration(config.within), report, by)
+    context.log.info(f"Drained and stopped (generation {described(acting)}).")
+
+
+def _stop(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    acting = _acting(context, loaded, config)
+    stopped = operations.stop(acting, acting_user(context.run.tags, config.by))
+    others = operations.others_running(acting)
+    what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
+    rest = f" Still running: {', '.join(others)}." if others else ""
+    context.log.info(f"{what} (generation {described(acting)}).{rest}")
+
+
+def _rate(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    limit = parse_limit(
+        config.bytes or None, files=config.files, rows=config.rows, offsets=config.offsets
+    )
+    acting = _acting(context, loaded, config)
+    by = acting_user(context.run.tags, config.by)
+    operations.change_rate(acting, config.source.value, limit, by)
+    given = limit.model_dump(exclude_none=True)
+    of = f"`{config.source.value}` (generation {described(acting)})"
+    context.log.info(f"Rate limit of {of}: {given or 'none'}.")
+
+
+def _approve(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    given = approve(loaded, acting_user(context.run.tags, config.by))
+    found = metadata.approval(loaded, given)
+    # The check is not evaluated again by itself, and would go on to say that approval is due.
+    context.instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(
+            asset_key=plan_key(loaded),
+            check_name=APPROVED,
+            passed=found.passed,
+            severity=found.severity,
+            description=found.description,
+            metadata={},
+        )
+    )
+    context.log.info(f"{found.description} The chain goes on by itself, if its run waits for this.")

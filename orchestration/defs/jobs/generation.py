@@ -1,0 +1,242 @@
+"""The job `<pipeline>_generation`: replace the whole table, by one form; and scheduled reruns."""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.attribution import acting_user
+from orchestration.audit.compare_generations import GenerationComparison, compare_generations
+from orchestration.changed_columns.begin import begin_changed_columns
+from orchestration.defs.checks.table import COMPARED, report_table
+from orchestration.defs.jobs import job_texts
+from orchestration.defs.jobs.form import job_of
+from orchestration.defs.jobs.schedules import schedule
+from orchestration.defs.keys import (
+    ACTION_TAG,
+    GENERATION_TAG,
+    generation_name,
+    note_on_run,
+    table_key,
+)
+from orchestration.defs.show import generation_metadata
+from orchestration.defs.show.failures import failures
+from orchestration.defs.show.ways import say_in
+from orchestration.generations import promotion
+from orchestration.generations.lifecycle import discard, rerun
+from sources.changed_columns.documents import read_changed_columns
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.table.reruns import Rerun
+from sources.generations import begin
+from sources.serving import Serving, waiting
+
+_RERUN = "RERUN"
+_RERUNS = {ACTION_TAG: _RERUN}
+
+
+class GenerationAction(Enum):
+    """Choice of the launch form: what to do, in the usual order."""
+
+    NEW = "NEW"
+    RERUN = "RERUN"
+    COMPARE = "COMPARE"
+    PROMOTE = "PROMOTE"
+    ROLLBACK = "ROLLBACK"
+    DISCARD = "DISCARD"
+    FINISH = "FINISH"
+    ABORT = "ABORT"
+
+
+class Promote(Enum):
+    """Choice of the launch form: whether a rerun is promoted without a person."""
+
+    CHECKS = "checks"
+    NEVER = "never"
+
+
+class GenerationForm(dg.Config):
+    """Launch form of the job for generations."""
+
+    # What changes nothing is the default.
+    action: GenerationAction = Field(
+        default=GenerationAction.COMPARE,
+        description=job_texts.actions_in_words(each.name for each in GenerationAction),
+    )
+    by: str = Field(default="", description="Your name, which is kept with what you do.")
+    promote: Promote = Field(
+        default=Promote.NEVER,
+        description="RERUN: NEVER leaves the promotion to a person; CHECKS promotes once it has "
+        "caught up, is healthy and has enough rows.",
+    )
+    only_changed: bool = Field(
+        default=False,
+        description="NEW: take the serving rows, and compute only the columns that the transform "
+        "changes.",
+    )
+    rows_at_least: float = Field(
+        default=0.99,
+        description="RERUN: fewest rows, as a fraction of those of the serving generation.",
+    )
+
+
+Act = Callable[[dg.OpExecutionContext, LoadedPipeline, GenerationForm], None]
+
+
+def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
+    """Return the job that begins, compares, promotes, rolls back and discards generations."""
+
+    def generation(context: dg.OpExecutionContext, config: GenerationForm) -> None:
+        action = config.action.name
+        note_on_run(context, {ACTION_TAG: action})
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            if (candidate := waiting(fresh)) is not None:
+                note_on_run(context, {GENERATION_TAG: candidate})
+            _ACTS[config.action](context, fresh, config)
+
+    text = job_texts.generation(loaded, [each.name for each in GenerationAction])
+    return job_of(generation_name(loaded), generation, text)
+
+
+def finish_form(loaded: LoadedPipeline) -> dict[str, Any]:
+    """Return the run config with which the supervision completes an interrupted promotion."""
+    return _form(loaded, {"action": GenerationAction.FINISH.name})
+
+
+def rerun_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
+    """Return the schedules that ``generations.reruns`` declares; empty if there are none.
+
+    Each tick recomputes the whole table as a new generation, or resumes one that waits.
+
+    Args:
+        loaded: The pipeline.
+        job: The job ``<name>_generation``.
+    """
+    return [
+        schedule(loaded, each, job, partial(_rerun_request, loaded, each), job.name, _RERUNS)
+        for each in loaded.pipeline.generations.reruns
+    ]
+
+
+def _rerun_request(loaded: LoadedPipeline, declared: Rerun) -> dict[str, Any]:
+    fields = {
+        "action": _RERUN,
+        "promote": declared.promote.upper(),
+        "rows_at_least": declared.rows_at_least,
+    }
+    return {"run_config": _form(loaded, fields), "tags": _RERUNS}
+
+
+def _form(loaded: LoadedPipeline, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"ops": {f"do_{generation_name(loaded)}": {"config": dict(fields)}}}
+
+
+def _new(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
+    by = acting_user(context.run.tags, form.by)
+    made = begin_changed_columns(loaded, by) if form.only_changed else begin(loaded, by)
+    columns = read_changed_columns(made)
+    what = "" if columns is None else f": {columns.in_words}"
+    name = loaded.pipeline.name
+    context.log.info(
+        f"Generation {made.name} has begun{what}. Materialize the job `{name}` to compute its "
+        f"table; then launch this job with COMPARE, and with PROMOTE."
+    )
+
+
+def _compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
+    found = compare_generations(loaded)
+    context.add_output_metadata(generation_metadata.comparison(found))
+    context.log.info(f"{found.text}. {generation_metadata.next_step(found)}")
+    _report_comparison(context, loaded, found)
+
+
+def _report_comparison(
+    context: dg.OpExecutionContext, loaded: LoadedPipeline, found: GenerationComparison
+) -> None:
+    result = generation_metadata.compared(found)
+    context.instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(
+            asset_key=table_key(loaded),
+            check_name=COMPARED,
+            passed=result.passed,
+            severity=result.severity,
+            description=result.description,
+            metadata=result.metadata,
+        )
+    )
+
+
+def _promote(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
+    by = acting_user(context.run.tags, form.by)
+    _switched(context, loaded, promotion.promote(loaded, by=by, say=say_in(context, loaded)))
+
+
+def _roll_back(
+    context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm
+) -> None:
+    by = acting_user(context.run.tags, form.by)
+    _switched(context, loaded, promotion.roll_back(loaded, by=by, say=say_in(context, loaded)))
+
+
+def _finish(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
+    done = promotion.finish(loaded, say=say_in(context, loaded))
+    context.log.info("Completed." if done else "No promotion or rollback was under way.")
+
+
+def _abort(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
+    by = acting_user(context.run.tags, form.by)
+    switch = promotion.abort(loaded, by=by, say=say_in(context, loaded))
+    context.log.info(
+        "No promotion or rollback is under way."
+        if switch is None
+        else f"The {switch.kind} of generation {switch.to} is given up; {switch.past} serves."
+    )
+
+
+def _discard(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
+    by = acting_user(context.run.tags, form.by)
+    text = f"Generation {discard(loaded, by)} was deleted."
+    context.log.info(text)
+    # Dagster shows its comparison as outdated from now on.
+    report_table(context, loaded, text)
+
+
+def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
+    def compared(found: GenerationComparison) -> None:
+        _report_comparison(context, loaded, found)
+        if form.promote is Promote.NEVER:
+            context.log.info(generation_metadata.next_step(found))
+
+    served = rerun(
+        loaded,
+        compared=compared,
+        promote=form.promote is Promote.CHECKS,
+        rows_at_least=form.rows_at_least,
+        by=acting_user(context.run.tags, form.by),
+        say=say_in(context, loaded),
+    )
+    _switched(context, loaded, served)
+
+
+def _switched(context: dg.OpExecutionContext, loaded: LoadedPipeline, serving: Serving) -> None:
+    """Say which generation readers see, in the log and on the table's page."""
+    before = [each.generation for each in serving.before]
+    back = f" A rollback returns to {before[-1]}." if before else ""
+    context.log.info(f"Readers see generation {serving.generation}.{back}")
+    note_on_run(context, {GENERATION_TAG: serving.generation})
+    report_table(context, loaded, f"Readers see generation {serving.generation}.{back}")
+
+
+_ACTS: dict[GenerationAction, Act] = {
+    GenerationAction.NEW: _new,
+    GenerationAction.RERUN: _rerun,
+    GenerationAction.COMPARE: _compare,
+    GenerationAction.PROMOTE: _promote,
+    GenerationAction.ROLLBACK: _roll_back,
+    GenerationAction.DISCARD: _discard,
+    GenerationAction.FINISH: _finish,
+    GenerationAction.ABORT: _abort,
+}

@@ -1,0 +1,142 @@
+"""Descriptions of a pipeline's jobs in Markdown, made from its declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sources.config.loader import LoadedPipeline
+from sources.config.source.kafka_source import KafkaSource
+from sources.hybrid import Boundedness
+
+_CONTROLS = {
+    "STATUS": "shows how the pipeline is, and changes nothing",
+    "PAUSE": "ends the stream at once; it keeps its place, and is shown as paused until RESUME",
+    "RESUME": "starts the stream where PAUSE, DRAIN or STOP ended it",
+    "DRAIN": "lets the stream commit all that is there now, then ends it, until RESUME",
+    "STOP": "ends whatever runs, also while history is read; launch the job with the pipeline's "
+    "name to continue history, or RESUME the stream",
+    "RATE": "limits how fast a source is read; without a number the limit is removed",
+    "AUDIT": "computes the table from all files and records by DuckDB, without Spark, and compares "
+    "it row by row; changes nothing",
+    "TRY": "runs the pipeline, as its file is now, on a part of its keys, and shows the rows and "
+    "how they compare with DuckDB's and with the table; changes nothing",
+    "COMPACT": "makes few large files of the table's many small ones; the stream goes on, and no "
+    "row changes",
+    "VACUUM": "deletes files of the table that neither readers nor a rollback need",
+    "COMPARE": "compares further ranges of the table with the database, as `compare` declares, and "
+    "evaluates the check `equals_database`; changes nothing",
+    "APPROVE": "approves the plan; a chain that waits for this goes on",
+}
+_GENERATIONS = {
+    "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
+    "pipeline's file as it is now; the job with the pipeline's name computes it",
+    "RERUN": "computes a candidate and compares it; with `promote: CHECKS` it also promotes it, if "
+    "checks hold",
+    "COMPARE": "compares the candidate's rows with those that readers see, and changes nothing",
+    "PROMOTE": "lets readers see the candidate, in one commit",
+    "ROLLBACK": "lets readers see the generation before again",
+    "DISCARD": "stops and deletes the candidate",
+    "FINISH": "completes a promotion or rollback that was interrupted",
+    "ABORT": "gives up a promotion or rollback before its commit",
+}
+
+
+def build(loaded: LoadedPipeline) -> str:
+    """Return the description of the job that runs the whole chain."""
+    pipeline = loaded.pipeline
+    steps = [f"1. {_source(loaded, source.name)}" for source in pipeline.sources]
+    table = pipeline.sink.table or pipeline.sink.path
+    key = ", ".join(f"`{name}`" for name in pipeline.sink.key)
+    how = "updates rows by" if pipeline.sink.mode == "merge" else "adds rows, each once, by"
+    lines = [
+        "**Start here.** Builds the table, and keeps it up to date. Reads, in this order:",
+        "\n".join(steps),
+        f"Writes to the Delta table `{table}`: {how} {key}.",
+    ]
+    last = pipeline.sources[-1]
+    if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+        lines.append(
+            f"**The stream `{last.name}` keeps running** after this job has ended, watched by the "
+            f"sensor `{pipeline.name}_supervision`. Pause or stop it with the job "
+            f"`{pipeline.name}_control`."
+        )
+    if pipeline.approve:
+        lines.append(
+            "The run ends after the plan, until a person approves the plan with the job "
+            f"`{pipeline.name}_control`; then it goes on by itself."
+        )
+    lines.append(
+        "Safe to run again: what is done is not done again. To see the plan only, materialize the "
+        "asset `plan` by itself."
+    )
+    return "\n\n".join(lines)
+
+
+def control(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
+    """Return the description of the control job.
+
+    Args:
+        loaded: The pipeline.
+        actions: The actions of its form.
+    """
+    name = loaded.pipeline.name
+    first = (
+        f"For a pipeline that was started by `{name}`: shows and controls its runs. Choose the "
+        "`action` in the Launchpad:"
+    )
+    return f"{first}\n\n{_list(_CONTROLS, actions)}"
+
+
+def actions_in_words(actions: Iterable[str]) -> str:
+    """Return what each action of a form does in one line, for the form's field.
+
+    Args:
+        actions: Actions of the control job, or of the job for generations.
+    """
+    texts = {**_CONTROLS, **_GENERATIONS}
+    return " ".join(f"{each} {texts[each]}." for each in actions)
+
+
+def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
+    """Return the description of the job for generations.
+
+    Args:
+        loaded: The pipeline.
+        actions: The actions of its form.
+    """
+    first = (
+        f"For later: replaces the whole table of `{loaded.pipeline.name}` in one commit, such as "
+        "after a change of its transform. A *generation* is one computation of the table, a "
+        "*candidate* one that readers do not see yet. The usual order: `RERUN`, which "
+        "computes a candidate and compares it; `PROMOTE`; and `ROLLBACK` to go back. Choose the "
+        "`action` in the Launchpad:"
+    )
+    return f"{first}\n\n{_list(_GENERATIONS, actions)}"
+
+
+def backfill(loaded: LoadedPipeline) -> str:
+    """Return the description of the job that recomputes ranges."""
+    return (
+        f"For later: recomputes a range of event times of `{loaded.pipeline.name}` from its files, "
+        "such as after files were corrected. Rows that the live stream wrote are kept, and the "
+        "stream goes on. Only times that files have delivered can be recomputed, not those that "
+        "came from the stream."
+    )
+
+
+def _list(texts: dict[str, str], actions: Iterable[str]) -> str:
+    return "\n".join(f"- `{each}` {texts[each]}." for each in actions)
+
+
+def _source(loaded: LoadedPipeline, name: str) -> str:
+    source = loaded.pipeline.source(name)
+    if isinstance(source, KafkaSource):
+        what = f"topic {', '.join(f'`{each}`' for each in source.topics) or source.topic_pattern}"
+        servers = source.bootstrap_servers
+        where = "the local broker" if servers == "local" else f"`{servers}`"
+        what = f"{what} at {where}"
+    else:
+        kind = "files" if source.table is None else "table"
+        what = f"{kind} {', '.join(f'`{each}`' for each in source.shown_place.split(', '))}"
+    is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    return f"`{name}`: {what}{', without end' if is_live else ''}"

@@ -1,0 +1,1 @@
+"""What Dagster shows: metadata, cards, errors and hints."""

@@ -1,0 +1,92 @@
+"""Metadata of generations and recomputed ranges in Dagster's UI."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from orchestration.audit.compare_generations import GenerationComparison
+from orchestration.defs.show.metadata import Metadata, table
+from orchestration.display import second, size
+from orchestration.generations.ranges import RangeLook, RangeResult
+from sources.common.positions import to_ms
+
+
+def comparison(found: GenerationComparison) -> Metadata:
+    """Return the metadata of a comparison: a line, counts, examples, and what to do next."""
+    examples = [
+        {
+            "difference": kind,
+            "key": str(each.key),
+            "column": each.column or "",
+            found.serving: str(each.expected),
+            found.candidate: str(each.found),
+        }
+        for kind, rows in found.examples.items()
+        for each in rows
+    ]
+    return {
+        "comparison": found.text,
+        **found.numbers,
+        **({"examples": table(examples)} if examples else {}),
+        "next": next_step(found),
+    }
+
+
+def next_step(found: GenerationComparison) -> str:
+    """Return what people may do after a comparison: the job, and its actions."""
+    return (
+        f"To let readers see {found.candidate}, launch the job `{found.pipeline}_generation` with "
+        f"the action PROMOTE; to delete {found.candidate}, with DISCARD."
+    )
+
+
+def compared(found: GenerationComparison) -> dg.AssetCheckResult:
+    """Return a comparison as the result of a check; a difference warns, as it may be the aim."""
+    return dg.AssetCheckResult(
+        passed=found.passed,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=found.text,
+        metadata=comparison(found),
+    )
+
+
+def looked(found: RangeLook, rows: int | None) -> Metadata:
+    """Return the metadata of a dry run: what recomputing a range would read and replace.
+
+    Args:
+        found: What it would read.
+        rows: Rows that the table has in the range; None if it can't be counted.
+    """
+    known = {} if rows is None else {"rows in the range now": rows}
+    why = {} if found.scope.why is None else {"reads": found.scope.why}
+    return {**_range(found), "splits": found.splits, "size": size(found.bytes), **known, **why}
+
+
+def replaced(found: RangeResult) -> Metadata:
+    """Return the metadata of a range that was recomputed: rows written, replaced and kept."""
+    return {
+        **_range(found),
+        "rows written": found.replaced.written,
+        "rows replaced": found.replaced.removed,
+        "live rows kept": found.replaced.kept_live,
+    }
+
+
+def _range(found: RangeLook | RangeResult) -> Metadata:
+    return {
+        "generation": found.generation,
+        "since": f"{second(to_ms(found.scope.since))} UTC",
+        "until": f"{second(to_ms(found.scope.until))} UTC",
+    }
+
+
+def filled(generation: str, by: str, rows: int | None) -> Metadata:
+    """Return the metadata of a range of the table that needs no recomputation.
+
+    Args:
+        generation: Generation that readers see.
+        by: What delivered its rows, such as ``history``.
+        rows: Number of its rows; None if they are not counted.
+    """
+    counted = {} if rows is None else {"dagster/row_count": rows}
+    return {"generation": generation, "delivered by": by, **counted}

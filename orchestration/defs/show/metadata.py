@@ -1,0 +1,364 @@
+"""Metadata that assets and checks show in Dagster's UI; its shapes are defined here only."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from orchestration.audit.kept_audit import KeptAudit
+from orchestration.audit.report import in_words
+from orchestration.databases.snapshots import TakenSnapshot
+from orchestration.defs.keys import APPROVED
+from orchestration.defs.show.ways import in_dagster
+from orchestration.display import readable_times, second
+from orchestration.progress.in_words import complete_through
+from orchestration.supervision.rules.verdict import Finding, Verdict
+from sources.common.counting import counted
+from sources.common.positions import EndPosition, Evidence, TopicPartition, nest
+from sources.config.loader import LoadedPipeline
+from sources.config.source.bad_records import BadRecordCount
+from sources.hand_over_checks import Check
+from sources.kafka.start.offsets import GapError
+from sources.ledger import Ledger, LedgerEntry, SeamCount
+from sources.planning.approval import Approval, how_to_approve
+from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.late_rows import LateRows
+
+Metadata = dict[str, Any]
+_PLOTS = {
+    "lag": "records waiting",
+    "waiting_s": "waiting (s)",
+    "processed_rows_per_s": "rows/s (last micro-batch)",
+    "event_time_lag_s": "newest row's age (s)",
+    "late_rows": "late rows",
+}
+"""The figures of a verdict that Dagster plots over time, and their titles there."""
+_FOR_PROGRAMS = {"input_rows_per_s"}
+"""Figures for programs, which people would take for another one: arrivals, not what was done."""
+
+
+def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
+    """Return the metadata of database tables that were copied: rows, chunks, time, log position."""
+    return {
+        "dagster/row_count": sum(each.document["rows"] for each in taken),
+        "snapshots": table(
+            [
+                {
+                    "table": each.document["table"],
+                    "rows": each.document["rows"],
+                    "chunks": each.document["chunks"],
+                    "taken": second(each.document["taken_ms"]),
+                    **each.position,
+                }
+                for each in taken
+            ]
+        ),
+    }
+
+
+def end(
+    position: EndPosition, bad: BadRecordCount | None, late: LateRows | None = None
+) -> Metadata:
+    """Return the metadata of a bounded source's end position, its bad records and its late rows.
+
+    Args:
+        position: Where the source ended: event time, and offsets where history knows them.
+        bad: Count of bad records; None if the source doesn't count them.
+        late: Count of rows dropped behind the watermark; None if the query has none.
+    """
+    shown: Metadata = {
+        "end": second(position.event_time_ms),
+        "complete through": complete_through(position),
+        "event times": position.event_times,
+        "decided by": decided_by(position.evidence),
+        "splits": position.splits,
+    }
+    if position.rows is not None:
+        shown["dagster/row_count"] = position.rows
+    if bad is not None:
+        shown["bad records"] = bad.total
+        shown["records outside of event-time bounds"] = bad.outside
+        shown |= broken_rules(bad.broken)
+    if late is not None:
+        shown["late rows"] = late.dropped
+        if late.unknown_batches:
+            shown["micro-batches with unknown late rows"] = late.unknown_batches
+    if position.sequence is not None:
+        shown["sequence"] = position.sequence
+    if position.snapshot is not None:
+        shown["snapshot taken"] = second(position.snapshot.taken_ms)
+        shown |= position.snapshot.summary()
+    if position.offsets is not None:
+        shown["offsets in history"] = table(
+            [
+                {
+                    "topic": at.topic,
+                    "partition": at.partition,
+                    "up to": following - 1,
+                    "holes": len(position.offsets.holes.get(at, [])),
+                }
+                for at, following in sorted(position.offsets.next.items())
+            ]
+        )
+    return shown
+
+
+def broken_rules(counts: Mapping[str, int]) -> Metadata:
+    """Return the metadata of records that were left out by a rule.
+
+    Args:
+        counts: Numbers of such records, by name of the rule.
+    """
+    return {f"records that break {name}": count for name, count in counts.items()}
+
+
+def decided_by(evidence: Evidence) -> str:
+    """Return in words what a position was decided by, such as ``event time`` or ``offsets``."""
+    return "event time" if evidence == "timestamp" else evidence
+
+
+def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
+    """Return the metadata of a hand-over's ledger: for each partition, its start and the reason.
+
+    Args:
+        made: The ledger.
+        count: Rows in the seam (the offsets in which history and topic may overlap) and rows
+            removed there as duplicates; None until the run has passed the seam.
+    """
+    shown: Metadata = {
+        "decided by": decided_by(made.decided_by),
+        "duplicates removed by": made.rule,
+        "ledger": table([_entry(entry, count) for entry in made.entries]),
+    }
+    if made.previous is not None:
+        shown["history complete through"] = complete_through(made.previous)
+    return shown
+
+
+def removed(count: SeamCount | None) -> Metadata:
+    """Return how many rows of a seam were duplicates; empty until the stream has passed the seam.
+
+    Args:
+        count: Rows in the seam (the offsets in which history and topic may overlap) and rows
+            removed there as duplicates.
+    """
+    if count is None:
+        return {}
+    rows, dropped = (sum(of.values()) for of in (count.rows, count.removed))
+    return {"duplicates removed at the hand-over": f"{dropped:,} of {counted(rows, 'row')}"}
+
+
+def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:
+    at = TopicPartition(entry.topic, entry.partition)
+    counts = {} if count is None else {"rows": count.rows, "removed": count.removed}
+    return {
+        "topic": entry.topic,
+        "partition": entry.partition,
+        "start": entry.start,
+        "why": readable_times(entry.why),
+        "log start": entry.log_start,
+        "first record": "none yet" if entry.first_offset is None else entry.first_offset,
+        "first timestamp": "" if entry.first_ms is None else second(entry.first_ms),
+        "seam end": entry.seam_end,
+        "overlap (offsets)": entry.overlap,
+        "gap": entry.gap or "none",
+        **{f"{name} in the seam": by.get(at, 0) for name, by in counts.items()},
+    }
+
+
+def check(found: Check) -> dg.AssetCheckResult:
+    """Return a check of a hand-over for Dagster; a failure that the pipeline accepts only warns."""
+    severity = dg.AssetCheckSeverity.WARN if found.accepted else dg.AssetCheckSeverity.ERROR
+    return dg.AssetCheckResult(
+        check_name=found.name,
+        passed=found.passed,
+        severity=severity,
+        description=found.text,
+        metadata=dict(found.numbers),
+    )
+
+
+def approval(loaded: LoadedPipeline, given: Approval | None) -> dg.AssetCheckResult:
+    """Return the check of a plan's approval: by whom and when, or how to approve the plan.
+
+    Args:
+        loaded: The pipeline.
+        given: The approval; None if the plan is not approved, which is no error, but a pause.
+    """
+    how = in_dagster(how_to_approve(loaded.pipeline.name), loaded)
+    text = f"Waiting for approval. {how}"
+    if given is not None:
+        text = f"Approved by {given.by} at {second(given.at_ms)}."
+    return dg.AssetCheckResult(
+        check_name=APPROVED,
+        passed=given is not None,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=text,
+    )
+
+
+def gaps(error: GapError, loaded: LoadedPipeline) -> dg.AssetCheckResult:
+    """Return the failed check ``no_gap`` of a hand-over that is refused, with a row for each gap.
+
+    A gap is a range of records that are in neither history nor Kafka's log.
+    """
+    rows: list[dict[str, str | int]] = [
+        {
+            "topic": gap.topic,
+            "partition": gap.partition,
+            "from": _known(gap.from_ms, gap.from_offset),
+            "to": _known(gap.to_ms, gap.to_offset),
+            "why": gap.why,
+        }
+        for gap in error.gaps
+    ]
+    return dg.AssetCheckResult(
+        check_name="no_gap",
+        passed=False,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=in_dagster(str(error), loaded),
+        metadata={"gaps": table(rows)},
+    )
+
+
+def _known(time_ms: int | None, offset: int | None) -> str:
+    parts = [
+        "" if offset is None else f"offset {offset}",
+        "" if time_ms is None else second(time_ms),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
+    """Return the metadata of the unbounded run when its first batch was committed.
+
+    Args:
+        beat: The run's heartbeat.
+        log: The driver's log file.
+        target: Path or URL of the target table.
+    """
+    shown: Metadata = {
+        "driver pid": beat.pid,
+        "batch": beat.batch_id if beat.batch_id is not None else "waiting for data",
+        "log": dg.MetadataValue.path(str(log)),
+        "dagster/uri": target,
+    }
+    if beat.offsets is not None:
+        shown["read up to"] = dg.MetadataValue.json(nest(beat.offsets))
+    if beat.splits_total is not None:
+        shown["splits read"] = f"{beat.splits_done or 0:,} of {beat.splits_total:,}"
+    if beat.bad_records:
+        shown["bad records"] = beat.bad_records
+    if beat.outside_records:
+        shown["records outside of event-time bounds"] = beat.outside_records
+    shown |= broken_rules(beat.broken_rules)
+    if beat.late_rows is not None:
+        shown["late rows"] = beat.late_rows
+    if beat.ui_url is not None:
+        shown["Spark UI"] = dg.MetadataValue.url(beat.ui_url)
+    return shown
+
+
+def transform(changed: str | None) -> Metadata:
+    """Return the warning about a transform that changed under the checkpoint.
+
+    Args:
+        changed: The warning; None if no transform did, so that there is no metadata.
+    """
+    return {} if changed is None else {"transform changed": changed}
+
+
+def finding(found: Finding) -> dg.AssetCheckResult:
+    """Return one expectation of the live run as the result of a check; a pending one only warns."""
+    return dg.AssetCheckResult(
+        check_name=found.name,
+        passed=found.passed,
+        severity=_severity(found),
+        description=found.text,
+        metadata=_measured(found),
+    )
+
+
+def evaluation(key: dg.AssetKey, found: Finding) -> dg.AssetCheckEvaluation:
+    """Return one expectation of the live run as a sensor reports it, outside any Dagster run.
+
+    Args:
+        key: The asset of the live run.
+        found: The expectation, and whether it holds; a pending one only warns.
+    """
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=found.name,
+        passed=found.passed,
+        severity=_severity(found),
+        description=found.text,
+        metadata=_measured(found),
+    )
+
+
+def _measured(found: Finding) -> Metadata:
+    """Return value and limit of an expectation as plain numbers, which Dagster plots."""
+    shown: Metadata = {"value": found.value, "limit": found.limit, "unit": found.unit or None}
+    return {name: each for name, each in shown.items() if each is not None}
+
+
+def _severity(found: Finding) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.WARN if found.is_pending else dg.AssetCheckSeverity.ERROR
+
+
+def observation(verdict: Verdict) -> Metadata:
+    """Return the metadata of an observation of the live run.
+
+    Dagster plots each plain number, so only those of :data:`_PLOTS` are; others are in ``details``.
+    """
+    numbers = verdict.numbers
+    shown_elsewhere = _PLOTS.keys() | _FOR_PROGRAMS
+    details = {name: number for name, number in numbers.items() if name not in shown_elsewhere}
+    shown: Metadata = {
+        "health": verdict.health,
+        "reason": verdict.reason,
+        **{title: round(numbers[name], 1) for name, title in _PLOTS.items() if name in numbers},
+        "details": dg.MetadataValue.json({"red": verdict.is_red, **details}),
+    }
+    if (watermark := numbers.get("watermark_ms")) is not None:
+        shown["watermark"] = second(int(watermark))
+    if verdict.error is not None:
+        shown["last error"] = verdict.error
+    return shown
+
+
+def audited(kept: KeptAudit) -> Metadata:
+    """Return the metadata of an audit: its result in words, counts of rows, and what it notes."""
+    notes = [{"note": note} for note in kept.remarks]
+    return {
+        "audit": in_words(kept.outcome, kept.expected),
+        **audit_counts(kept),
+        **({"notes": table(notes)} if notes else {}),
+    }
+
+
+def audit_counts(kept: KeptAudit) -> Metadata:
+    """Return the numbers of rows that an audit has counted."""
+    return {
+        "rows expected": kept.expected,
+        "rows found": kept.found,
+        "missing": kept.missing_rows,
+        "duplicated": kept.duplicated,
+        "different": kept.different,
+        "unexpected": kept.unexpected,
+        "ambiguous keys": kept.ambiguous,
+    }
+
+
+def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:
+    """Return a PNG as Markdown, which the UI shows as a picture."""
+    return dg.MetadataValue.md(f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})")
+
+
+def table(rows: Sequence[Mapping[str, str | int]]) -> dg.TableMetadataValue:
+    """Return a table of rows that have the same columns."""
+    return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows])

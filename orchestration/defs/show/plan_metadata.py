@@ -1,0 +1,49 @@
+"""Metadata of the plan's asset in Dagster's UI, in the order in which the UI shows it."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from orchestration.defs.show.metadata import Metadata, table
+from orchestration.display import readable_times
+from orchestration.progress.plan_preview import Preview
+from orchestration.progress.plan_tables import plan_tables
+from sources.planning.plan import Plan
+
+_HOUR_MS = 3_600_000
+PREVIEW = (
+    "Materializing `plan` alone is a preview: no data is loaded, and the target is not touched."
+)
+"""What people should know before they press the button; also part of the asset's description."""
+
+
+def plan(name: str, made: Plan, seen: Preview) -> Metadata:
+    """Return the metadata of a plan: its summary, tables of its details, numbers to be plotted.
+
+    Args:
+        name: Name of the pipeline, and so of the job that carries the plan out.
+        made: The plan.
+        seen: Its summary and estimate, its columns, and what differs from the previous
+            generation's plan.
+    """
+    how = f"{PREVIEW} To carry out the plan, launch the job `{name}` with *Materialize all*."
+    shown: Metadata = {"summary": dg.MetadataValue.md(f"{seen.summary}\n\n{how}")}
+    if made.warnings:
+        # As a table: the UI hides a long Markdown text behind a link.
+        shown["warnings"] = table([{"warning": readable_times(text)} for text in made.warnings])
+    shown |= {found.title: table(found.rows) for found in plan_tables(made, seen)}
+    if seen.previous is not None and not seen.changes:
+        shown[f"changes since {seen.previous}"] = "none"
+    return shown | _numbers(made)
+
+
+def _numbers(made: Plan) -> Metadata:
+    """Return the plain numbers, of which Dagster draws a plot over all materializations.
+
+    None of them is in the summary: size, rows and time are told there, once.
+    """
+    shown: Metadata = {"warnings (number)": len(made.warnings)}
+    rooms = [room.left_ms for topic in made.topics for room in topic.headroom[:1]]
+    if rooms:
+        shown["retention headroom (h)"] = round(min(rooms) / _HOUR_MS, 1)
+    return shown

@@ -1,0 +1,230 @@
+"""What the supervision shows in Dagster after a look: the table's card, checks, plotted numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import dagster as dg
+from pydantic import BaseModel, Field
+
+from orchestration.defs.assets.range_partitions import filled_ranges
+from orchestration.defs.assets.table import kept_action, last_day, look, now, table_metadata
+from orchestration.defs.checks.audit import audit_evaluation, last_audit
+from orchestration.defs.checks.table import health_evaluation
+from orchestration.defs.jobs.restarts import restarts_of_a_day
+from orchestration.defs.keys import live_key, role_of, table_key
+from orchestration.defs.show import metadata
+from orchestration.defs.show.ways import in_dagster, verdict_in_dagster
+from orchestration.display import shortened
+from orchestration.progress.table_facts import TableFacts
+from orchestration.supervision.card import Card
+from orchestration.supervision.rules.verdict import FINDINGS, Finding
+from orchestration.supervision.supervisor import Tick
+from sources.common.positions import now_ms
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError
+from sources.ledger import read_ledger
+from sources.serving import read_serving
+from spark_jobs.launch.record import last_launch_id
+from spark_jobs.run_state.heartbeat import read_heartbeat
+
+REPORT_MS = 60_000
+"""Time between two equal reports: one for each look would fill Dagster's event log."""
+_MOVING_MS = 20_000
+_RANGES_MS = 3_600_000
+_SHOWN = 900
+
+Event = dg.AssetObservation | dg.AssetMaterialization | dg.AssetCheckEvaluation
+
+
+class Cursor(BaseModel):
+    """What the sensor remembers from one look to the next, as Dagster keeps it for it.
+
+    Attributes:
+        at_ms: When it last reported; times are in ms since 1970.
+        seen: What it reported then, in short.
+        is_moving: Whether that was about to change, such as the progress of history.
+        version, headline: Version of the table, and headline of its card, at the last report.
+        was_well: Whether the check of its health passed then; None if it was never evaluated.
+        ranges_ms: When it last looked for ranges that were filled.
+        audited: The last audit that it reported: when it was made, and whether it is accepted.
+    """
+
+    at_ms: int = 0
+    seen: list[Any] = Field(default_factory=list)
+    is_moving: bool = False
+    version: int | None = None
+    headline: str = ""
+    was_well: bool | None = None
+    ranges_ms: int = 0
+    audited: list[int] = Field(default_factory=list)
+
+
+class Reports(NamedTuple):
+    """What is to be shown after a look.
+
+    Attributes:
+        events: Materializations, observations and evaluations of checks; often none.
+        cursor: What to remember.
+        text: How the pipeline is, in a line, or why nothing is reported.
+    """
+
+    events: list[Event]
+    cursor: Cursor
+    text: str
+
+
+def reports(
+    instance: dg.DagsterInstance,
+    loaded: LoadedPipeline,
+    found: Sequence[tuple[LoadedPipeline, Tick]],
+    cursor: Cursor,
+) -> Reports:
+    """Return what to show: at once if something changed, else once a minute.
+
+    A new version of the table that readers see is a materialization of the table's asset, at most
+    one a minute, so that what depends on the table is notified; so is another headline of its card,
+    as pages show the last materialization. Everything else is an observation.
+
+    Args:
+        instance: Dagster's instance, which knows the marked ranges.
+        loaded: The pipeline.
+        found: The live runs in service with the outcome of this look at each, the newest
+            generation first.
+        cursor: What was remembered.
+
+    Raises:
+        StateError: The state can't be read.
+        InputError: The table can't be read.
+    """
+    found = [
+        (each, tick._replace(verdict=verdict_in_dagster(tick.verdict, loaded)))
+        for each, tick in found
+    ]
+    generation = loaded.open_generation(create=False)
+    if generation is None or not (found or generation.exists("plan.json")):
+        return Reports([], cursor, "Nothing was planned yet, so there is nothing to watch.")
+    # Until it has shown itself, a run has neither met what is expected of it nor failed.
+    known = [each for each in found if each[1].verdict.health != "starting"]
+    findings = _together([(_name(each), tick.verdict.findings) for each, tick in known])
+    healths = [tick.verdict.health for _, tick in found]
+    serving = read_serving(loaded).generation
+    beats = [read_heartbeat(generation, source.name) for source in loaded.pipeline.sources]
+    seen = [
+        [generation.name, serving, last_launch_id(generation)],
+        [None if beat is None else beat.state for beat in beats],
+        healths,
+        *([each.passed, each.is_pending] for each in findings),
+    ]
+    at_ms = now_ms()
+    audit = last_audit(loaded)
+    audited = [] if audit is None else [audit.at_ms, int(audit.accepted is not None)]
+    is_same = (cursor.seen, cursor.audited) == (seen, audited)
+    if is_same and at_ms - cursor.at_ms < _wait_ms(cursor, is_live=bool(found)):
+        return Reports([], cursor, "Nothing changed since the last report.")
+    card, facts = _look(loaded)
+    version = cursor.version if facts is None else facts.version
+    # Dagster's overview of an asset shows its last materialization, whatever was observed since.
+    # Of a plan, which changes no table, there is nothing that was materialized.
+    is_new = (version, card.headline) != (cursor.version, cursor.headline) and bool(found or facts)
+    kind = dg.AssetMaterialization if is_new else dg.AssetObservation
+    tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
+    first = now(card, restarts_of_a_day(instance, loaded))
+    of_table = {} if facts is None else table_metadata(loaded, facts)
+    told = {**first, **kept_action(instance, loaded), **last_day(card), **of_table}
+    events: list[Event] = []
+    # One entry, of the stream that readers depend on: a candidate is a line of it.
+    for each, tick in found[-1:]:
+        shown = {
+            **first,
+            "generation": role_of(loaded, _name(each)),
+            **_candidate(found),
+            **metadata.observation(tick.verdict),
+            **_removed(each),
+        }
+        events.append(kind(live_key(loaded), metadata=shown))
+    # After the live run, which is upstream of it: otherwise Dagster marks the table as out of date.
+    events.append(kind(table_key(loaded), description=card.text, metadata=told, tags=tags))
+    events += [metadata.evaluation(live_key(loaded), each) for each in findings]
+    evaluated = health_evaluation(loaded, card, cursor.was_well)
+    events += [] if evaluated is None else [evaluated]
+    # Dagster shows a check as not evaluated after each materialization.
+    if audit is not None and (is_new or audited != cursor.audited):
+        events.append(audit_evaluation(loaded, audit))
+    ranges_ms = cursor.ranges_ms
+    if at_ms - ranges_ms >= _RANGES_MS:
+        events += filled_ranges(loaded, serving, instance)
+        ranges_ms = at_ms
+    after = Cursor(
+        at_ms=at_ms,
+        seen=seen,
+        is_moving=card.is_moving,
+        version=version,
+        headline=card.headline,
+        was_well=cursor.was_well if evaluated is None else card.is_well,
+        ranges_ms=ranges_ms,
+        audited=audited,
+    )
+    return Reports(events, after, card.text)
+
+
+def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
+    """Look at the table; one that can't be read must not hide the verdict on the live run."""
+    try:
+        return look(loaded)
+    except HybridError as error:
+        told = in_dagster(str(error), loaded)
+        text = f"**The table can't be looked at.** {shortened(told, _SHOWN)}"
+        card = Card(
+            headline="Unknown",
+            text=text,
+            reason="",
+            markdown=text,
+            plots=None,
+            is_moving=False,
+            is_well=False,
+            is_failing=True,
+        )
+        return card, None
+
+
+def _wait_ms(cursor: Cursor, *, is_live: bool) -> float:
+    """Return how long a report stands while nothing changes."""
+    if cursor.is_moving:
+        return _MOVING_MS
+    return REPORT_MS if is_live else math.inf
+
+
+def _candidate(found: Sequence[tuple[LoadedPipeline, Tick]]) -> dict[str, str]:
+    """Return how the candidate's live run is, in a line; empty without one."""
+    if len(found) < 2:
+        return {}
+    loaded, tick = found[0]
+    return {"candidate": f"{_name(loaded)}: {tick.verdict.health}. {tick.verdict.reason}"}
+
+
+def _removed(loaded: LoadedPipeline) -> metadata.Metadata:
+    """Return how many duplicates were removed at the last hand-over; empty if that is unknown."""
+    _, count = read_ledger(loaded.require_generation(), loaded.pipeline.sources[-1].name)
+    return metadata.removed(count)
+
+
+def _name(loaded: LoadedPipeline) -> str:
+    return loaded.require_generation().name
+
+
+def _together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
+    """Merge the findings of a pipeline's live runs, which share an asset: the worst one counts."""
+    if len(found) < 2:
+        return [each for _, findings in found for each in findings]
+    joined = []
+    for name in FINDINGS:
+        parts = [(who, each) for who, findings in found for each in findings if each.name == name]
+        if not parts:
+            continue
+        worst = min((each for _, each in parts), key=lambda each: (each.passed, each.is_pending))
+        text = " ".join(f"{who}: {each.text}" for who, each in parts)
+        joined.append(worst.model_copy(update={"text": text}))
+    return joined

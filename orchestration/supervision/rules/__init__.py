@@ -1,0 +1,1 @@
+"""Rules by which a live run is judged: pure functions."""

@@ -1,0 +1,1 @@
+"""Login and TLS of Kafka clients."""

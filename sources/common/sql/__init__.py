@@ -1,0 +1,1 @@
+"""SQL on the columns of one row, and names in SQL."""

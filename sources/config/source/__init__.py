@@ -1,0 +1,1 @@
+"""Declaration of a source: files or topics, event time, bad records, rate."""

@@ -1,0 +1,166 @@
+"""What every source's declaration can answer without looking at data or at a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol, Self
+
+from sources.common.sql.select import Selection
+from sources.config.source.event_time import EventTime
+from sources.config.source.rate_limit import RateLimit
+from sources.config.source.snapshot import SnapshotOptions
+from sources.config.table.sink import Sink
+from sources.decoding.changes.declared_table import DeclaredTable
+from sources.decoding.record_columns import EnvelopePart
+from sources.hybrid import Source
+
+LagUnit = Literal["records", "files"]
+
+
+class Chain(Protocol):
+    """The pipeline as its sources' checks see it: event time, log position and target."""
+
+    @property
+    def event_time(self) -> EventTime:
+        """Column with the event time of a row, and the times that count."""
+
+    @property
+    def sequence(self) -> str | None:
+        """Column with the log position of each row (``sequence``); None if none is declared."""
+
+    @property
+    def sink(self) -> Sink:
+        """Declaration of the target table."""
+
+
+class DeclaredSource(Source, Protocol):
+    """A source as it is declared, whatever its kind.
+
+    Code that does not read the source itself asks these questions instead of asking which kind it
+    has. A new kind of source implements them, and joins :data:`sources.config.pipeline.SourceSpec`.
+    """
+
+    @property
+    def type(self) -> str:
+        """Kind of the source as in YAML: ``files`` or ``kafka``."""
+
+    @property
+    def asset(self) -> str | None:
+        """Key of the Dagster asset that the data is, as declared; None for a key by its address."""
+
+    @property
+    def rate(self) -> RateLimit:
+        """Declared rate limit per second; without values if reading is not limited."""
+
+    @property
+    def on_bad_record(self) -> Literal["fail", "drop", "quarantine"]:
+        """Declared treatment of a record that can't be read.
+
+        ``fail`` ends the run, ``drop`` skips the record, ``quarantine`` writes it to a table.
+        """
+
+    @property
+    def select(self) -> Mapping[str, str]:
+        """Output columns as Spark SQL expressions; empty if all columns are kept as they are."""
+
+    @property
+    def selection(self) -> Selection:
+        """Expressions of ``select`` and their types; made at each access, without reading data."""
+
+    @property
+    def column_names(self) -> list[str] | None:
+        """Declared names of the output columns; None if the data or the source before has them."""
+
+    @property
+    def patterns(self) -> Sequence[str]:
+        """Globs of the files that are read; empty for a topic."""
+
+    @property
+    def snapshot(self) -> SnapshotOptions | None:
+        """Options of the copy of a database table into its files; None if it needs no copy."""
+
+    @property
+    def functions(self) -> Mapping[str, str]:
+        """User functions that the declaration names: ``module:function`` by field; or empty."""
+
+    @property
+    def extras(self) -> Sequence[tuple[str, str]]:
+        """Extras of this project that reading needs, each with what needs it, for messages."""
+
+    @property
+    def lag_unit(self) -> LagUnit:
+        """Unit in which the lag of a live run is counted: ``records`` or ``files``."""
+
+    @property
+    def has_hand_over(self) -> bool:
+        """Whether a hand-over decides its start, once the sources before it have finished.
+
+        True for a topic, which is read from explicit offsets on. Files have none: the plan lists
+        what is read.
+        """
+
+    @property
+    def changes(self) -> DeclaredTable | None:
+        """The database table that its records are changes of (Debezium); None if they are rows."""
+
+    def envelope_column(self, part: EnvelopePart, /) -> str | None:
+        """Return the output column that holds a part of a change event's envelope.
+
+        Args:
+            part: Part of the envelope, such as ``committed_at``.
+
+        Returns:
+            Name of the column; None if no column holds it, or the source holds no changes.
+        """
+
+    def located(self, locate: Callable[[str], str], absolute_url: Callable[[str], str], /) -> Self:
+        """Return a copy of the source with its paths made absolute where they have to be.
+
+        Args:
+            locate: Makes a path that is relative to the pipeline's file absolute.
+            absolute_url: Adds the namenode to ``hdfs:///…``; leaves other paths as they are.
+
+        Raises:
+            ValueError: A path is ``hdfs:///…`` and no namenode is declared.
+        """
+
+    def contract(self) -> dict[str, object]:
+        """Return the declared values that may not change while a checkpoint is in use.
+
+        Their digests are kept in the state; a run is refused after one of them was changed.
+
+        Returns:
+            Value by name of the field or group of fields, such as ``sources.history.read``.
+        """
+
+    def check_rate(self, limit: RateLimit) -> None:
+        """Refuse a rate limit of quantities that this source does not have.
+
+        Args:
+            limit: Rate limit per second.
+
+        Raises:
+            InputError: Such as ``offsets`` of files; names the quantity and those that are allowed.
+        """
+
+    def check_after(self, before: DeclaredSource | None) -> None:
+        """Refuse this source if it can't follow the source before it, or can't be the first.
+
+        Args:
+            before: The source right before it; None if it is the first.
+
+        Raises:
+            ValueError: It can't follow that source, or can't be the first.
+        """
+
+    def check_before(self, after: DeclaredSource | None, chain: Chain) -> None:
+        """Refuse declared fields that the source after it, or the pipeline, does not fit.
+
+        Args:
+            after: The source right after it; None if it is the last.
+            chain: The pipeline.
+
+        Raises:
+            ValueError: A declared field needs another source after it, or a field of the pipeline
+                that is not declared; names both.
+        """

@@ -1,0 +1,278 @@
+"""Checks of a file source's declaration that concern several fields, or the source after it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from sources.config.source.declared_source import Chain, DeclaredSource
+from sources.config.source.file_options import ArrivalOrder, OffsetColumns, SchemaDrift
+from sources.config.source.snapshot import SnapshotOptions
+
+_ALLOWED_WITH_SNAPSHOT = {"batch", "name", "path", "rate", "snapshot", "type"}
+_BY_EVENT_TIME = {
+    "batch": "an interval of arrival is one micro-batch",
+    "converge": "files that are found later may hold rows that arrived earlier",
+    "discovery_interval": "files that are found later may hold rows that arrived earlier",
+    "schema_drift": "the files are not read by Spark itself",
+    "snapshot": "the rows of a snapshot did not arrive one after the other",
+    "time_range": "a live run would have read the other rows, too",
+}
+_NEEDS_AN_END = {"complete_through", "converge", "offsets", "sequence", "time_range"}
+
+
+def check_bad_rows(form: str, on_bad_record: str, *, multiline: bool) -> None:
+    """Refuse to drop or quarantine bad rows of files whose rows can't be read one by one.
+
+    Args:
+        form: Format of the files.
+        on_bad_record: The policy, other than ``fail``.
+        multiline: Whether values of CSV files may contain line breaks.
+
+    Raises:
+        ValueError: The format is neither ``json`` nor ``csv``, or it is CSV with line breaks
+            inside values.
+    """
+    asked = f"`on_bad_record: {on_bad_record}`"
+    if form == "text":
+        message = (
+            f"{asked} has no meaning with `format: text`, where every line is a valid row. Remove "
+            "`on_bad_record`."
+        )
+        raise ValueError(message)
+    if form not in ("json", "csv"):
+        message = (
+            f"{asked} works only with `format: json` and `format: csv`, whose lines are read one "
+            f"by one; here it is `format: {form}`, where a file that can't be read is damaged as a "
+            "whole. Remove `on_bad_record`."
+        )
+        raise ValueError(message)
+    if form == "csv" and multiline:
+        message = (
+            f"{asked} can't be combined with `csv.multiline`: the end of a row that can't be read "
+            "is unknown. Remove `on_bad_record`, or `csv.multiline` if no value contains a line "
+            "break."
+        )
+        raise ValueError(message)
+
+
+def check_drift(form: str, drift: SchemaDrift, offsets: object) -> None:
+    """Refuse declared differences between files that can't have any, or in their offsets' columns.
+
+    Args:
+        form: Format of the files.
+        drift: The declared differences.
+        offsets: Declaration of where the files hold Kafka offsets.
+
+    Raises:
+        ValueError: Files of the format have no columns of their own, or are a table's; or a column
+            of ``offsets`` is renamed or has a default.
+    """
+    if form not in ("parquet", "avro", "orc"):
+        message = (
+            f"`schema_drift` has no meaning with `format: {form}`; only Parquet, Avro and ORC "
+            "files of different columns are read as one. Remove `schema_drift`."
+        )
+        raise ValueError(message)
+    if not isinstance(offsets, OffsetColumns):
+        return
+    touched = {*drift.renamed, *drift.renamed.values(), *drift.defaults}
+    if both := touched & {offsets.partition, offsets.offset}:
+        message = (
+            f"column `{min(both)}` is in `offsets` and in `schema_drift`: each file has to hold "
+            "the offsets of its own rows, under one name. Remove it from `schema_drift`, or remove "
+            "`offsets`."
+        )
+        raise ValueError(message)
+
+
+def check_endless(form: str, interval: timedelta, given: Collection[str]) -> None:
+    """Refuse fields that need an end, for a folder that is listed again and read without end.
+
+    Args:
+        form: Format of the files.
+        interval: ``discovery_interval``: time between two listings.
+        given: Names of the fields that the source declares.
+
+    Raises:
+        ValueError: The interval is not above 0, the format is ``delta``, or a field describes an
+            end of history: ``complete_through``, ``converge``, ``offsets``, ``sequence`` or
+            ``time_range``.
+    """
+    if interval <= timedelta(0):
+        message = (
+            f"`discovery_interval` is {interval.total_seconds():g} s; it must be longer than 0 s. "
+            "Write the time between two listings of the folder, such as `10 s`, or remove the "
+            "field to read only the files that exist."
+        )
+        raise ValueError(message)
+    if form in ("delta", "iceberg"):
+        message = (
+            f"`discovery_interval` has no meaning with `format: {form}`: a table is read at one "
+            "version. Remove `discovery_interval`."
+        )
+        raise ValueError(message)
+    if ends := _NEEDS_AN_END & set(given):
+        message = (
+            f"`{min(ends)}` has no meaning with `discovery_interval`, by which the folder is read "
+            f"without end. Remove `{min(ends)}`, or remove `discovery_interval` to read only the "
+            "files that exist."
+        )
+        raise ValueError(message)
+
+
+def check_arrival(form: str, given: Collection[str]) -> None:
+    """Refuse an order of arrival of files whose rows can't be read in it.
+
+    Args:
+        form: Format of the files.
+        given: Names of the fields that the source declares.
+
+    Raises:
+        ValueError: The format is not Parquet, or a field has no meaning in this order.
+    """
+    if form != "parquet":
+        message = (
+            f"`order` by arrival needs `format: parquet`, of which single columns can be read; "
+            f"here it is `format: {form}`. Rewrite the files as Parquet, or remove `order`."
+        )
+        raise ValueError(message)
+    for name, why in _BY_EVENT_TIME.items():
+        if name in given:
+            message = (
+                f"`{name}` can't be combined with `order` by arrival: {why}. Remove one of the two."
+            )
+            raise ValueError(message)
+
+
+def check_arrival_offsets(order: ArrivalOrder, offsets: object) -> None:
+    """Refuse an order by offsets of a column that is not declared to hold them.
+
+    Args:
+        order: The declared order of arrival.
+        offsets: Declaration of where the files hold Kafka offsets.
+
+    Raises:
+        ValueError: ``offsets`` does not name the column.
+    """
+    has_column = isinstance(offsets, OffsetColumns) and offsets.offset == order.arrival
+    if order.is_by_offset and not has_column:
+        message = (
+            f"`order.every: {order.every}` counts offsets, but `{order.arrival}` is not declared "
+            f"to hold them. Declare `offsets: {{partition: …, offset: {order.arrival}}}`; or, if "
+            "it is a time, a duration such as `every: 10 min`."
+        )
+        raise ValueError(message)
+
+
+def check_snapshot(form: str, patterns: Sequence[str], given: Collection[str]) -> None:
+    """Refuse fields that contradict the files that ``hybrid snapshot`` writes.
+
+    Args:
+        form: Format of the files.
+        patterns: Globs of the files.
+        given: Names of the fields that the source declares.
+
+    Raises:
+        ValueError: The format is not Parquet, a further field describes the files, or the path is
+            not ``<folder>/*.parquet`` with one folder.
+    """
+    others = set(given) - _ALLOWED_WITH_SNAPSHOT
+    if form != "parquet" or (others := others - {"format"}):
+        name = min(others, default="format")
+        advice = "Declare `format: parquet`" if name == "format" else f"Remove `{name}`"
+        message = (
+            f"`{name}` can't be chosen with `snapshot`: `hybrid snapshot` writes Parquet files "
+            f"with the columns of the topic. {advice}, or remove `snapshot`."
+        )
+        raise ValueError(message)
+    if len(patterns) != 1 or not patterns[0].endswith("/*.parquet"):
+        message = (
+            f"`path: {', '.join(patterns)}` can't hold a `snapshot`, which needs one folder of its "
+            "own. Write `path: <folder>/*.parquet`, with a folder that nothing else writes to."
+        )
+        raise ValueError(message)
+    if "*" in patterns[0].removesuffix("*.parquet"):
+        message = (
+            f"`path: {patterns[0]}` can't hold a `snapshot`, which is written to one folder. Write "
+            "`path: <folder>/*.parquet`, without `*` in the folder."
+        )
+        raise ValueError(message)
+
+
+def check_snapshot_changes(
+    name: str, options: SnapshotOptions, after: DeclaredSource | None, chain: Chain
+) -> None:
+    """Refuse a snapshot whose topic of changes lacks what the hand-over to it is decided by.
+
+    Args:
+        name: Name of the source with the snapshot.
+        options: The declared snapshot.
+        after: Source right after it in the chain; None if there is none.
+        chain: The pipeline.
+
+    Raises:
+        ValueError: The next source is not a Debezium topic without ``select``, it does not
+            ``include`` the parts of a change that the hand-over is decided by, or ``event_time`` is
+            not the column with the commit time.
+    """
+    if after is None or after.changes is None or after.select:
+        message = (
+            f"source `{name}` has a `snapshot`, so the source after it must be a topic with "
+            "`format: debezium` and without `select`; "
+            f"{'there is no source after it' if after is None else f'`{after.name}` is not'}. "
+            "Declare such a topic right after it, or remove `snapshot`."
+        )
+        raise ValueError(message)
+    for part in options.parts:
+        if after.envelope_column(part) is None:
+            message = (
+                f"source `{after.name}` has no column for the `{part}` of a change, by which the "
+                f"hand-over from the snapshot `{name}` is decided. Add "
+                f"`include: {{<column>: {part}}}` to `{after.name}`."
+            )
+            raise ValueError(message)
+    if chain.event_time.column != after.envelope_column("committed_at"):
+        message = (
+            f"`event_time: {chain.event_time.column}` is not the time of the commit, which it must "
+            "be in a pipeline with a `snapshot`. Write "
+            f"`event_time: {after.envelope_column('committed_at')}`."
+        )
+        raise ValueError(message)
+
+
+def check_sequence(name: str, after: DeclaredSource | None, chain: Chain) -> None:
+    """Refuse a declared log position (``sequence``) that later rows can't be compared with.
+
+    Args:
+        name: Name of the source that declares the log position of its database snapshot.
+        after: Source right after it in the chain; None if there is none.
+        chain: The pipeline.
+
+    Raises:
+        ValueError: No topic follows, the pipeline names no column with a row's log position, or
+            changes are not merged by ``sink.sequence``.
+    """
+    if after is None or not after.has_hand_over:
+        message = (
+            f"source `{name}` declares a `sequence`, but the source after it is no topic whose "
+            "changes could be compared with this log position. Remove `sequence`, or put a source "
+            f"with `type: kafka` right after `{name}`."
+        )
+        raise ValueError(message)
+    if after.changes is not None and not chain.sink.sequence:
+        message = (
+            f"source `{name}` declares the `sequence` of a database snapshot. Transactions that "
+            "were in flight when the snapshot was taken have changes before this log position; "
+            "these changes would be missing from the table. Declare `mode: merge` and `sequence` "
+            "in `sink`, or replace `sequence` by `snapshot` and let `hybrid snapshot` copy the "
+            "table."
+        )
+        raise ValueError(message)
+    if chain.sequence is None:
+        message = (
+            f"source `{name}` declares a `sequence`, but the pipeline does not name the column "
+            "that holds the log position of each row. Add `sequence: <column>` to the pipeline, "
+            f"or remove `sequence` from `{name}`."
+        )
+        raise ValueError(message)

@@ -1,0 +1,471 @@
+"""Declaration of a file source: the files that exist, or a folder that keeps growing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, NonNegativeInt, PrivateAttr, model_validator
+
+from sources.common.fields import AssetName, Columns, Duration, Instant, Name, Sequence
+from sources.common.sql.select import EventColumn, Selection
+from sources.config.source.bad_records import BadRecords
+from sources.config.source.declared_source import Chain, DeclaredSource, LagUnit
+from sources.config.source.file_checks import (
+    check_arrival,
+    check_arrival_offsets,
+    check_bad_rows,
+    check_drift,
+    check_endless,
+    check_sequence,
+    check_snapshot,
+    check_snapshot_changes,
+)
+from sources.config.source.file_options import (
+    ArrivalOrder,
+    Converge,
+    DeclaredOrder,
+    FileBatch,
+    OffsetColumns,
+    SchemaDrift,
+    TimeRange,
+)
+from sources.config.source.rate_limit import RateLimit, require_meaning
+from sources.config.source.snapshot import SnapshotOptions
+from sources.decoding.record_columns import EnvelopePart
+from sources.formats.csv.options import CsvOptions
+from sources.hybrid import Boundedness
+from sources.storage.partitions import FolderTime
+
+
+def _folder_time(pattern: str) -> str:
+    FolderTime(pattern)
+    return pattern
+
+
+_EXTRAS = {"avro": "avro", "iceberg": "lake"}
+_DELTA_PARTS = 2  # of a table's name
+
+
+class FileSource(BadRecords):
+    """Files: those that exist when the plan is made or, with an interval, also later ones.
+
+    Attributes:
+        type: Always ``files``.
+        name: Name of the source and of its asset: lower case letters, digits and underscores.
+        asset: Key of the Dagster asset that this data is, such as ``raw/orders``; by default a key
+            made of its address.
+        path: Glob or list of globs; ``**`` matches any number of folders. Relative to the
+            pipeline's file, or ``s3://bucket/…``, ``hdfs://namenode/…``, ``gs://bucket/…``, or
+            ``abfss://container@account.dfs.core.windows.net/…``. Names that begin with ``_`` or
+            ``.`` are ignored. Required, except for a table with a name.
+        format: File format. ``json`` means JSON lines; ``text`` gives one column, ``value``;
+            ``delta`` reads a Delta table, whose folder ``path`` then is; ``iceberg`` an Iceberg
+            table, whose metadata file (``….metadata.json``), or folder with a
+            ``metadata/version-hint.text``, ``path`` is.
+        table: Name of a table, instead of ``path``. Delta: ``schema.table`` in the catalog of
+            Spark's session. Iceberg: ``catalog.namespace.table``, the catalog as PyIceberg is
+            configured. The plan looks up its place; runs go by that.
+        version: Delta: version of the table; Iceberg: id of a snapshot. By default the newest one
+            at planning time.
+        columns: Column names and Spark SQL types. Required for JSON and CSV; other formats carry
+            their own.
+        csv: CSV dialect.
+        partitions: Partition columns and their Spark SQL types: columns whose values are only in
+            folder names, such as ``day=2024-01-01``.
+        schema_drift: Parquet, Avro and ORC: files whose columns differ are read as one, where no
+            value loses anything; without it, or a ``schema`` for Avro, they are refused.
+        folder_time: Format of folder names that tell the event times inside of them, in UTC, such
+            as ``dt=%Y-%m-%d/hour=%H``.
+        time_range: Event times to read. Files outside of it are not opened.
+        select: Output columns as Spark SQL expressions of the columns of the files; all columns
+            unchanged by default. ``CAST(… AS <type>)`` around an expression declares its type.
+        order: Order in which the rows are read: ``event_time`` reads each file as a whole, by its
+            lowest event time; ``{arrival: COLUMN, every: 10 min}`` reads Parquet files as a live
+            run would have, so that rows that came late are late.
+        batch: Size limits of one micro-batch; with ``order: event_time`` only.
+        rate: Rate limit per second: ``bytes``, ``files`` and, for Parquet, ORC and Delta,
+            ``rows``.
+        complete_through: Time up to which the files hold every row. By default their highest
+            event time minus ``allowed_lateness``.
+        offsets: Where the files hold the Kafka offsets of their rows: ``names`` for file names as
+            Kafka Connect writes them (``topic+partition+start[+end].ext``), or two columns of
+            Parquet files.
+        sequence: Log position of the database snapshot that the files are (PostgreSQL: an LSN,
+            such as ``16/B374D848``); changes at or before it are dropped.
+        snapshot: The files are a snapshot of the table whose changes the next source holds;
+            ``hybrid snapshot`` takes it.
+        converge: For a folder that grows while it is read: further rounds before the hand-over.
+        discovery_interval: Time between two listings of a folder that is read without end
+            (FLIP-27: ``FileSource.monitorContinuously``). Without it the source is bounded.
+
+    """
+
+    type: Literal["files"]
+    name: Name
+    asset: AssetName | None = None
+    path: str | list[str] | None = None
+    format: Literal["parquet", "json", "csv", "avro", "orc", "text", "delta", "iceberg"]
+    table: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")] | None = None
+    version: NonNegativeInt | None = None
+    columns: Columns | None = Field(default=None, alias="schema")
+    csv: CsvOptions = CsvOptions()
+    partitions: Columns = Field(default_factory=dict)
+    schema_drift: SchemaDrift | None = None
+    folder_time: Annotated[str, AfterValidator(_folder_time)] | None = None
+    time_range: TimeRange = TimeRange()
+    select: dict[str, str] = Field(default_factory=dict)
+    order: DeclaredOrder = "event_time"
+    batch: FileBatch = FileBatch()
+    rate: RateLimit = RateLimit()
+    complete_through: Instant | None = None
+    offsets: Literal["names"] | OffsetColumns | None = None
+    sequence: Sequence | None = None
+    snapshot: SnapshotOptions | None = None
+    converge: Converge | None = None
+    discovery_interval: Duration | None = None
+    _is_parsed: bool = PrivateAttr(default=False)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """``BOUNDED``, or ``CONTINUOUS_UNBOUNDED`` if ``discovery_interval`` is declared."""
+        is_bounded = self.discovery_interval is None
+        return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def patterns(self) -> list[str]:
+        """Declared globs of the files, as a list even if ``path`` is a single one.
+
+        Of a table that is declared by its name, its folder; empty until a plan knows it
+        (:mod:`sources.planning.files.table_places`).
+        """
+        return [self.path] if isinstance(self.path, str) else self.path or []
+
+    @property
+    def shown_place(self) -> str:
+        """What is read, for people: the name of the table, or the globs."""
+        return self.table or ", ".join(self.patterns)
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the data files are Parquet: ``format`` is that, or a table's."""
+        return self.format == "parquet" or self.is_table
+
+    @property
+    def is_table(self) -> bool:
+        """Whether one version of a table is read: ``format`` is ``delta`` or ``iceberg``."""
+        return self.format in ("delta", "iceberg")
+
+    @property
+    def arrival(self) -> ArrivalOrder | None:
+        """The order of arrival, if the rows are read in it; None if they are by event time."""
+        return self.order if isinstance(self.order, ArrivalOrder) else None
+
+    @property
+    def is_read_by_spark(self) -> bool:
+        """Whether Spark itself reads the files, each as a whole: Parquet by event time.
+
+        Others are read split by split, by this project's tasks.
+        """
+        return self.is_parquet and self.arrival is None and not self._is_parsed
+
+    def parsed(self) -> FileSource:
+        """Return a copy whose Parquet files tasks of this project read, as Spark's reader can't."""
+        copy = self.model_copy()
+        copy._is_parsed = True
+        return copy
+
+    @property
+    def drift(self) -> SchemaDrift | None:
+        """How files whose columns differ are read as one; None if they have to be the same.
+
+        Of Avro files a declared ``schema`` says it, too: each is read by its own schema.
+        """
+        if self.schema_drift is None and self.format == "avro" and self.columns:
+            return SchemaDrift()
+        return self.schema_drift
+
+    @property
+    def names_inside(self) -> list[str] | None:
+        """Names that declared columns may have in a file; None if the files decide."""
+        if self.columns is None:
+            return None
+        drift = self.schema_drift or SchemaDrift()
+        others = (old for old, new in drift.renamed.items() if new in self.columns)
+        return [*self.columns, *others, *self.partitions]
+
+    @property
+    def column_names(self) -> list[str] | None:
+        """Declared names of the output columns; None if only the files contain them."""
+        if self.select:
+            return list(self.select)
+        return [*self.columns, *self.partitions] if self.columns else None
+
+    @property
+    def selection(self) -> Selection:
+        """Expressions of ``select`` and their types; made at each access, without reading data."""
+        return Selection(self.name, self.select)
+
+    def event_column(self, event_time: str) -> EventColumn | None:
+        """Return the files' column that the event time is read from, with its other names.
+
+        Args:
+            event_time: Event-time column of the output.
+
+        Returns:
+            The column; None if the event time is computed otherwise than
+            :meth:`sources.common.sql.select.Selection.event_column` says.
+
+        Raises:
+            InputError: An expression of ``select`` is not SQL.
+        """
+        event = self.selection.event_column(event_time)
+        if event is None or self.schema_drift is None:
+            return event
+        return event._replace(others=self.schema_drift.other_names(event.name))
+
+    @property
+    def functions(self) -> dict[str, str]:
+        """Empty: a file source declares no user functions."""
+        return {}
+
+    @property
+    def extras(self) -> list[tuple[str, str]]:
+        """Extras of this project that reading needs, each with what needs it, for messages."""
+        found = (
+            [(_EXTRAS[self.format], f"`format: {self.format}`")] if self.format in _EXTRAS else []
+        )
+        if any(pattern.startswith("hdfs://") for pattern in self.patterns):
+            found.append(("hdfs", "an `hdfs://` path"))
+        return [*found, (self.snapshot.kind, "`snapshot`")] if self.snapshot else found
+
+    @property
+    def lag_unit(self) -> LagUnit:
+        """``files``: lag counts files that have arrived and are not read."""
+        return "files"
+
+    @property
+    def has_hand_over(self) -> bool:
+        """False: the plan lists the files, so no start position is decided for them."""
+        return False
+
+    @property
+    def changes(self) -> None:
+        """None: files hold rows, not changes of a database table."""
+        return
+
+    def envelope_column(self, _part: EnvelopePart) -> str | None:
+        """Return None, whatever the part: files hold no changes, so there is no envelope."""
+        return None
+
+    def located(
+        self, locate: Callable[[str], str], absolute_url: Callable[[str], str]
+    ) -> FileSource:
+        """Return a copy with the namenode in ``hdfs:///…`` and an absolute quarantine path.
+
+        Globs of local files stay relative to the pipeline's file.
+
+        Args:
+            locate: Makes a path that is relative to the pipeline's file absolute.
+            absolute_url: Adds the namenode to ``hdfs:///…``; leaves other paths as they are.
+
+        Raises:
+            ValueError: A path is ``hdfs:///…`` and no namenode is declared.
+        """
+        paths = [absolute_url(pattern) for pattern in self.patterns] or None
+        return self.model_copy(update={**self.quarantine_located(locate), "path": paths})
+
+    def contract(self) -> dict[str, object]:
+        """Return the declared values that may not change while a checkpoint is in use.
+
+        Returns:
+            Value by name of the field or group of fields, such as ``sources.NAME.end``.
+        """
+        end = self.model_dump(mode="json", include={"complete_through", "offsets", "sequence"})
+        if self.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+            end["boundedness"] = self.boundedness.value
+        read = {"partitions", "select", "time_range", "version"}
+        place = f"sources.{self.name}"
+        contract: dict[str, object] = {
+            place: [self.type, self.format, self.table or self.patterns, self.columns],
+            f"{place}.end": end,
+            f"{place}.read": {
+                **self.model_dump(mode="json", include=read),
+                "csv": self.csv.contract(),
+            },
+        }
+        if self.arrival is not None:
+            contract[f"{place}.order"] = self.arrival.model_dump(mode="json")
+        if self.schema_drift is not None:
+            contract[f"{place}.schema_drift"] = self.schema_drift.model_dump(mode="json")
+        return contract if self.snapshot is None else {**contract, f"{place}.snapshot": True}
+
+    def check_rate(self, limit: RateLimit) -> None:
+        """Refuse limits that files do not have.
+
+        ``bytes`` and ``files`` are allowed; ``rows`` too for Parquet, ORC and Delta, which record
+        how many rows a file holds.
+
+        Args:
+            limit: Rate limit per second.
+
+        Raises:
+            InputError: The limit has ``offsets``, or ``rows`` for another format.
+        """
+        if self.is_parquet or self.format == "orc":
+            require_meaning(self.name, "a file source", limit, ["bytes", "files", "rows"])
+        else:
+            kind = f"whose {self.format} files do not record how many rows they hold"
+            kind = kind if limit.rows is not None else "a file source"
+            require_meaning(self.name, kind, limit, ["bytes", "files"])
+
+    def check_after(self, before: DeclaredSource | None) -> None:
+        """Refuse files right after a topic, as rows that are in both could not be recognized.
+
+        Args:
+            before: The source right before this one; None if this is the first.
+
+        Raises:
+            ValueError: The source before reads a topic.
+        """
+        if before is not None and before.has_hand_over:
+            message = (
+                f"source `{self.name}`: files can't come after the topics of source "
+                f"`{before.name}`, as rows that are in both could not be recognized. Move "
+                f"`{self.name}` before `{before.name}`."
+            )
+            raise ValueError(message)
+
+    def check_before(self, after: DeclaredSource | None, chain: Chain) -> None:
+        """Refuse ``snapshot``, ``converge`` or ``sequence`` if the next source does not fit.
+
+        Args:
+            after: The source right after this one; None if this is the last.
+            chain: The pipeline.
+
+        Raises:
+            ValueError: A declared one of the three needs another source after it, or fields of the
+                pipeline that are not declared.
+        """
+        if self.snapshot is not None:
+            check_snapshot_changes(self.name, self.snapshot, after, chain)
+        if self.converge is not None and (after is None or not after.has_hand_over):
+            message = (
+                f"source `{self.name}` can't `converge`: no topic comes after it. Remove "
+                f"`converge`, or put a source with `type: kafka` right after `{self.name}`."
+            )
+            raise ValueError(message)
+        if self.sequence is not None:
+            check_sequence(self.name, after, chain)
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> FileSource:
+        if self.on_bad_record != "fail":
+            check_bad_rows(self.format, self.on_bad_record, multiline=self.csv.multiline)
+        self.check_rate(self.rate)
+        self._check_place()
+        self._check_format()
+        self._check_offsets()
+        if self.discovery_interval is not None:
+            check_endless(self.format, self.discovery_interval, self.model_fields_set)
+        if self.schema_drift is not None:
+            check_drift(self.format, self.schema_drift, self.offsets)
+        if self.arrival is not None:
+            check_arrival(self.format, self.model_fields_set)
+            check_arrival_offsets(self.arrival, self.offsets)
+        if self.snapshot is not None:
+            check_snapshot(self.format, self.patterns, self.model_fields_set)
+        return self
+
+    def _check_place(self) -> None:
+        if (self.table is None) == (self.path is None):
+            message = (
+                "either `path` or `table` is needed. Declare the files' glob, or the table's "
+                "folder or metadata file, as `path`; or its name in the catalog as `table`."
+            )
+            raise ValueError(message)
+        if self.table is None:
+            return
+        if not self.is_table:
+            message = (
+                f"`table` has no meaning with `format: {self.format}`; only Delta and Iceberg "
+                "tables are read by their names. Declare `format: delta` or `iceberg`, or `path` "
+                "instead of `table`."
+            )
+            raise ValueError(message)
+        parts = self.table.count(".") + 1
+        if (parts != _DELTA_PARTS) if self.format == "delta" else (parts <= _DELTA_PARTS):
+            wanted = "schema.table" if self.format == "delta" else "catalog.namespace.table"
+            message = (
+                f"`table: {self.table}` has {parts} parts; with `format: {self.format}` it is "
+                f"`{wanted}`."
+            )
+            raise ValueError(message)
+
+    def _check_format(self) -> None:
+        if self.format != "csv" and self.csv != CsvOptions():
+            message = (
+                f"`csv` has no meaning with `format: {self.format}`. Remove it, or declare "
+                "`format: csv`."
+            )
+            raise ValueError(message)
+        if self.format in ("json", "csv") and not self.columns:
+            message = (
+                f"`schema` is needed: {self.format} files do not carry their column types. Declare "
+                "each column and its Spark SQL type, such as `schema: {id: bigint, at: timestamp}`."
+            )
+            raise ValueError(message)
+        if self.format == "text" and self.columns:
+            message = (
+                "`schema` has no meaning with `format: text`, whose only column is `value`. Remove "
+                "`schema`."
+            )
+            raise ValueError(message)
+        if self.is_table and len(self.patterns) > 1:
+            message = (
+                f"`path` names {len(self.patterns)} tables; a source reads one. Declare a source "
+                "for each table."
+            )
+            raise ValueError(message)
+        if self.is_table and (self.partitions or self.offsets == "names" or self.converge):
+            message = (
+                "`partitions`, `offsets: names` and `converge` have no meaning with "
+                f"`format: {self.format}`: the table knows its partitions, its file names carry no "
+                "offsets, and it is read at one version. Remove those of them that are declared."
+            )
+            raise ValueError(message)
+        if not self.is_table and self.version is not None:
+            message = (
+                f"`version` has no meaning with `format: {self.format}`; only a Delta table has "
+                "versions, and an Iceberg table snapshots. Remove `version`, or declare "
+                "`format: delta` or `iceberg`."
+            )
+            raise ValueError(message)
+        if doubled := set(self.partitions) & set(self.columns or {}):
+            message = (
+                f"column `{min(doubled)}` is in `schema` and in `partitions`. Keep it in "
+                "`partitions` if its values are only in folder names, else in `schema`."
+            )
+            raise ValueError(message)
+
+    def _check_offsets(self) -> None:
+        if self.format == "iceberg" and self.offsets is not None:
+            message = (
+                "`offsets` has no meaning with `format: iceberg`: columns are found by field id "
+                "in its files. Remove `offsets`; the topic's start is found by event time."
+            )
+            raise ValueError(message)
+        if not self.is_parquet and isinstance(self.offsets, OffsetColumns):
+            message = (
+                "`offsets` by columns needs `format: parquet` or `delta`; with "
+                f"`format: {self.format}` every byte would be read twice. Use `offsets: names` if "
+                "the file names contain offsets, else remove `offsets`."
+            )
+            raise ValueError(message)
+        if self.offsets is not None and self.time_range != TimeRange():
+            message = (
+                "`offsets` can't be combined with `time_range`: only some rows of a file are read, "
+                "so the files do not tell which offsets were read. Remove `offsets`, or remove "
+                "`time_range`."
+            )
+            raise ValueError(message)

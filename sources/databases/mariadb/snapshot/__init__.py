@@ -1,0 +1,1 @@
+"""Snapshots of MariaDB and MySQL tables: checks, locks, division into chunks."""

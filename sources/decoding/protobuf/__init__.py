@@ -1,0 +1,1 @@
+"""Protocol Buffers values of records."""

@@ -1,0 +1,1 @@
+"""Files whose columns differ from those that they are read as."""

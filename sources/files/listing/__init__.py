@@ -1,0 +1,1 @@
+"""Which files and splits a source has, and what a sample of them shows."""

@@ -1,0 +1,69 @@
+"""Files that arrived since a listing, recognized by path: a new file may have an old time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from sources.common.schema import differences, parse_schema
+from sources.config.loader import LoadedPipeline
+from sources.config.source.file_source import FileSource
+from sources.errors import InputError
+from sources.files.listing.split_table import FileListing
+from sources.files.listing.splits import list_source
+
+
+def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
+    """Return the paths of all files in some tables of splits, once for each split.
+
+    Args:
+        tables: Tables of schema :data:`sources.files.listing.split_table.SPLITS`.
+    """
+    chunks = [chunk for splits in tables for chunk in splits["path"].chunks]
+    return pa.chunked_array(chunks, pa.string())
+
+
+def list_arrived(
+    loaded: LoadedPipeline,
+    source: FileSource,
+    known: pa.ChunkedArray,
+    read: Mapping[str, str],
+    columns: Mapping[str, str],
+) -> FileListing | None:
+    """List a source's folder again, and return the splits of files that are new.
+
+    Args:
+        loaded: The pipeline.
+        source: One of its file sources.
+        known: Paths of the files that are not new.
+        read: Planned columns of the files, partition columns included: names and Spark SQL types.
+        columns: Planned output columns: names and Spark SQL types.
+
+    Returns:
+        The splits of the new files; None if there is no new file.
+
+    Raises:
+        InputError: A new file can't be read, or has other columns than planned; or the storage
+            refuses.
+        UnavailableError: The storage does not answer.
+        StateError: The files are a database snapshot that is not complete.
+    """
+    inside = {name: kind for name, kind in read.items() if name not in source.partitions}
+    listing = list_source(loaded, source, known, planned=parse_schema(inside))
+    if listing is None:
+        return None
+    if rows := differences(parse_schema(columns), listing.columns):
+        name, planned, present = rows[0]
+        message = (
+            f"Source `{source.name}`: column `{name}` of the files that arrived is {present}, "
+            f"in the plan it is {planned}."
+        )
+        file = str(listing.splits["path"][0])
+        hint = (
+            f"Rewrite the new files, such as {file}, with the planned column, or move "
+            " them out of the source's folder (their rows will then be missing from the "
+            "table); then repeat the command that failed."
+        )
+        raise InputError(message, hint, source=source.name, file=file, column=name)
+    return listing

@@ -1,0 +1,244 @@
+"""Table of splits: one row for each file, or region of a large file, that a plan reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.common.schema import (
+    MOST_DIGITS,
+    alike_names,
+    check_event_time,
+    is_open,
+    leaves,
+    parse_schema,
+)
+from sources.common.widening import without_nulls
+from sources.config.source.file_source import FileSource
+from sources.errors import InputError
+from sources.files.columns.layouts import Layout
+from sources.files.columns.mapped_columns import MappedColumns
+from sources.formats.event_times import EVERY_TIME, TimeLimits
+from sources.storage.base import FILES
+from sources.storage.stores import Stores
+
+# Columns of the table of splits, in reading order; each row is a split.
+SPLITS = pa.schema(
+    [
+        *FILES,
+        ("offset", pa.int64()),  # first byte
+        ("length", pa.int64()),  # bytes
+        ("partition", pa.string()),  # values of partition columns, as in the folder's name
+        ("layout", pa.int64()),  # of the file's columns; null unless `schema_drift` is declared
+        ("deleted", pa.binary()),  # deletion vector of the file; null without deleted rows
+        ("arrived_from", pa.int64()),  # start of the interval; null unless by arrival
+        ("rows", pa.int64()),  # null where the format does not record it
+        ("event_min_us", pa.int64()),  # of the rows that count; null where there is none
+        ("event_max_us", pa.int64()),
+        ("nulls", pa.int64()),  # rows without an event time; null where not known
+        ("outside", pa.int64()),  # rows whose event time does not count, among those looked at
+        ("outside_min_us", pa.int64()),  # of these rows; null where there is none
+        ("outside_max_us", pa.int64()),
+    ]
+)
+# Columns that not all files have a value of, in this order; plans of older versions lack them.
+_LATER = ("layout", "deleted", "arrived_from")
+RANGE_COLUMNS = SPLITS.names[SPLITS.names.index("rows") :]
+"""Columns of the table of splits that an ``EventTimeRange`` holds, in the order of its fields."""
+READING_ORDER = [(name, "ascending") for name in ("event_min_us", "event_max_us", "path", "offset")]
+
+
+@dataclass(frozen=True)
+class FileListing:
+    """All splits of one file source, by one listing of its folder or table.
+
+    Attributes:
+        splits: A table of schema :data:`SPLITS`, ordered by event time.
+        read: Columns of the files before ``select``, partition columns included.
+        columns: Output columns of the source's ``select``.
+        partitions: Names of the columns that no file holds.
+        exact: Whether event times come from all rows, not from a sample.
+        warnings: Warnings that the plan shows: sentences.
+        limits: Limits within which event times count and are read.
+        layouts: How the columns of the files differ from ``read``; empty unless ``schema_drift`` is
+            declared. A split's ``layout`` is its index in it.
+        mapping: Names of the columns inside the files of a table; None if they are the same.
+        parsed: Path of the first Parquet file that Spark's own reader does not take, so that tasks
+            of this project parse all of them; None if there is none.
+    """
+
+    splits: pa.Table
+    read: pa.Schema
+    columns: pa.Schema
+    partitions: list[str]
+    exact: bool
+    warnings: list[str] = field(default_factory=list)
+    limits: TimeLimits = EVERY_TIME
+    layouts: list[Layout] = field(default_factory=list)
+    mapping: MappedColumns | None = None
+    parsed: str | None = None
+
+
+def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
+    """Join files or regions with their rows and event times to a table of schema :data:`SPLITS`.
+
+    Args:
+        regions: Files (:data:`sources.storage.base.FILES`) with their ``partition``, and their
+            ``layout`` and ``deleted`` if they have any; with ``offset`` and ``length`` in bytes if
+            they are regions, otherwise a file is one split.
+        ranges: Number of rows and event times (microseconds) of each region, in the same order, as
+            ``sources.formats.event_times.table_of_ranges`` returns them.
+    """
+    if "offset" not in regions.column_names:
+        zeros = pa.array(np.zeros(len(regions), np.int64))
+        regions = regions.append_column("offset", zeros).append_column("length", regions["size"])
+    columns = {name: regions[name] for name in regions.column_names}
+    for name in _LATER:
+        columns.setdefault(name, pa.nulls(len(regions), SPLITS.field(name).type))
+    columns |= dict(zip(RANGE_COLUMNS, ranges.columns, strict=True))
+    return pa.table([columns[name] for name in SPLITS.names], schema=SPLITS)
+
+
+def with_later_columns(splits: pa.Table) -> pa.Table:
+    """Return a table of splits with those columns, all null, that older plans do not have.
+
+    Args:
+        splits: The table, as a plan holds it.
+    """
+    for name in _LATER:
+        if name not in splits.column_names:
+            at = SPLITS.names.index(name)
+            nulls = pa.nulls(len(splits), SPLITS.field(at).type)
+            splits = splits.add_column(at, SPLITS.field(at), nulls)
+    return splits
+
+
+def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
+    """Return all columns of a source's files, and its output columns, after ``select``.
+
+    Args:
+        source: Declaration of the source.
+        event_time: Name of the event-time column among the output columns.
+        inside: Columns inside the files, without partition columns.
+
+    Raises:
+        InputError: The event-time column is missing or no timestamp, an expression of ``select``
+            does not fit the columns, or the names of two columns differ only in case.
+    """
+    read = pa.schema([*inside, *parse_schema(source.partitions)])
+    if (alike := alike_names(read.names)) is not None:
+        one, other = alike
+        message = (
+            f"Source `{source.name}`: columns `{one}` and `{other}` of its files differ only in "
+            "upper and lower case, which Spark does not tell apart."
+        )
+        hint = (
+            f"If they are one column of different files, declare `schema_drift: {{renamed: "
+            f"{{{other}: {one}}}}}`; otherwise declare a `schema` without one of them, or write "
+            "the files again with other names."
+        )
+        raise InputError(message, hint, source=source.name, column=other)
+    columns = source.selection.columns(read)
+    check_event_time(columns, event_time, f"source `{source.name}`")
+    return read, columns
+
+
+def settled(source: str, columns: pa.Schema, file: str) -> pa.Schema:
+    """Return the common columns of a source's files, with int for those that are null throughout.
+
+    Args:
+        source: Name of the source.
+        columns: The columns, of which some may be open (:func:`sources.common.schema.is_open`).
+        file: Path of one of the files.
+
+    Raises:
+        InputError: A column is a decimal of more digits than Spark has.
+    """
+    for each in columns:
+        wide = [leaf for leaf in leaves(each.type) if pa.types.is_decimal(leaf) and is_open(leaf)]
+        if wide:
+            message = (
+                f"Source `{source}`: column `{each.name}` is a decimal of up to "
+                f"{wide[0].precision} digits, such as in {file}; Spark has at most {MOST_DIGITS}."
+            )
+            kind = f"decimal({MOST_DIGITS},{wide[0].scale})"
+            hint = (
+                f"Declare all columns in `schema`, this one as `{each.name}: {kind}`: a value "
+                "that does not fit is refused then. Or leave it out of `schema`."
+            )
+            raise InputError(message, hint, source=source, file=file, column=each.name)
+    return pa.schema([(each.name, without_nulls(each.type)) for each in columns])
+
+
+def pairs(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Return an iterator over the rows of a table: tuples with the values of some columns.
+
+    Args:
+        table: The table.
+        names: Columns, in the order of the tuples.
+
+    Raises:
+        KeyError: The table has no such column.
+    """
+    return zip(*(table[name].to_pylist() for name in names), strict=True)
+
+
+def columns_differ(
+    source: str, first: str, other: str, rows: list[tuple[str, str, str]]
+) -> InputError:
+    """Return the error to raise for two files of a source with different columns.
+
+    Args:
+        source: Name of the source.
+        first: Path of one file.
+        other: Path of the other file.
+        rows: Differences, at least one: column, type in the first file, type in the other one, as
+            :func:`sources.common.schema.differences` returns them.
+    """
+    lines = [f"    {name}: {left} | {right}" for name, left, right in rows]
+    head = f"Source `{source}`: files differ in their columns.\n    {first} | {other}"
+    hint = (
+        "If they are the same columns over time, declare `schema_drift: {}` for the source: files "
+        "are then read as one where no value loses anything. Otherwise rewrite one of them, or "
+        "declare a source with a `select` for each kind of file."
+    )
+    return InputError("\n".join([head, *lines]), hint, source=source, file=other, column=rows[0][0])
+
+
+def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:
+    """Return which planned files are missing or were rewritten since they were listed.
+
+    A file was rewritten if its size differs, or its ETag (modification time, without one). Of a
+    file that a Delta log lists only the size is compared, since such a file is never rewritten.
+
+    Args:
+        splits: Planned splits: a table of schema :data:`SPLITS`.
+        stores: Storages of the pipeline.
+
+    Returns:
+        ``<path> is missing`` or ``<path> was rewritten`` for each such file; an empty list if none
+        has changed.
+
+    Raises:
+        UnavailableError: A storage does not answer.
+        InputError: A storage refuses.
+    """
+    first = splits.filter(pc.equal(splits["offset"], 0))
+    paths = first["path"].to_pylist()
+    changed = []
+    planned = pairs(first, *FILES.names)
+    for was, file in zip(planned, stores.stat(paths), strict=True):
+        path, size, modified_ns, etag = was
+        if file is None:
+            changed.append(f"{path} is missing")
+        elif file.size != size or (
+            # Files in the log of a Delta table are never rewritten.
+            modified_ns is not None and (file.etag or file.modified_ns) != (etag or modified_ns)
+        ):
+            changed.append(f"{path} was rewritten")
+    return changed

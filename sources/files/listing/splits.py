@@ -1,0 +1,413 @@
+"""Listing of a file source: which splits exist, how big they are, and their event times.
+
+A plan is made from one listing; what is read never depends on a later one (FLIP-27: the split
+enumerator).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.common.positions import now_ms
+from sources.common.schema import check_event_time, differences, parse_schema
+from sources.common.sql.select import EventColumn
+from sources.common.widening import filled_schema
+from sources.config.loader import LoadedPipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.snapshot import folder_of, require_snapshot
+from sources.errors import InputError
+from sources.files.arrival import in_order_of_arrival
+from sources.files.columns.layouts import Layout, with_files
+from sources.files.columns.partition_columns import without_partitions
+from sources.files.columns.schema_drift import Unified, check_names, unify
+from sources.files.listing.sampled_splits import sampled_splits
+from sources.files.listing.sampler import Sampler
+from sources.files.listing.split_table import (
+    READING_ORDER,
+    SPLITS,
+    FileListing,
+    assemble,
+    columns_differ,
+    pairs,
+    selected,
+    settled,
+)
+from sources.files.tables.delta_table import list_table
+from sources.files.tables.table_files import TableFiles, require_declared, require_names
+from sources.files.tables.table_times import times_within
+from sources.files.time_range import in_range, in_range_by_folder, time_limits, within_limits
+from sources.formats.event_times import (
+    EVERY_TIME,
+    TimeLimits,
+    table_of_ranges,
+)
+from sources.formats.parquet.footers import Footers, read_footers
+from sources.formats.regions import Region
+from sources.formats.text import TEXT_COLUMNS
+from sources.storage.base import table_of
+from sources.storage.listing import find_files, match_files, require_no_table_above
+from sources.storage.partitions import by_folder, check_partitions, partition_of
+from sources.storage.stores import Stores
+
+_REGION = ("path", "offset", "length", "size")
+
+
+@overload
+def list_source(
+    loaded: LoadedPipeline, source: FileSource, *, clock_ms: int | None = None
+) -> FileListing: ...
+
+
+@overload
+def list_source(
+    loaded: LoadedPipeline,
+    source: FileSource,
+    known: pa.ChunkedArray,
+    *,
+    clock_ms: int | None = None,
+    planned: pa.Schema | None = None,
+) -> FileListing | None: ...
+
+
+def list_source(
+    loaded: LoadedPipeline,
+    source: FileSource,
+    known: pa.ChunkedArray | None = None,
+    *,
+    clock_ms: int | None = None,
+    planned: pa.Schema | None = None,
+) -> FileListing | None:
+    """List a source's files, and read their columns and event times.
+
+    Args:
+        loaded: The pipeline.
+        source: One of its file sources.
+        known: Paths of files that are left out; all files are listed without it.
+        clock_ms: The clock at which the bounds of event times are measured, in Unix milliseconds;
+            that of this machine without it.
+        planned: Columns inside the files that the plan has; with ``schema_drift`` files that
+            arrived later are read as these.
+
+    Returns:
+        The splits; None if ``known`` is given and no other file exists. A Delta table never has
+        others, as its version never changes.
+
+    Raises:
+        InputError: Without ``known`` no file matches; a file can't be read; columns differ between
+            files; the event-time column is missing or no timestamp; no file is in the time range;
+            or a storage refuses.
+        UnavailableError: A storage does not answer.
+        StateError: The files are a database snapshot that is not complete.
+    """
+    pipeline = loaded.pipeline
+    stores = pipeline.stores
+    limits = time_limits(
+        pipeline.event_time, source.time_range, now_ms() if clock_ms is None else clock_ms
+    )
+    if source.snapshot is not None:
+        require_snapshot(loaded.place(folder_of(source.patterns)), pipeline.name)
+    if source.is_table:
+        # A version of a table never grows.
+        return None if known is not None else _list_table(loaded, source, limits)
+    if known is None:
+        files = find_files(source.name, source.patterns, loaded.folder, stores)
+    else:
+        files = new_files(loaded, source, known)
+        if not files.num_rows:
+            return None
+        require_no_table_above(source.name, files, source.patterns, loaded.folder, stores)
+    return list_splits(source, pipeline.event_time.column, files, stores, limits, planned)
+
+
+def new_files(loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray) -> pa.Table:
+    """List a source's files, and return those whose paths are not known yet; none is opened.
+
+    Args:
+        loaded: The pipeline.
+        source: One of its file sources.
+        known: Paths of files that are left out.
+
+    Returns:
+        A table of schema :data:`sources.storage.base.FILES`, which may have no rows.
+
+    Raises:
+        InputError: A storage refuses.
+        UnavailableError: A storage does not answer.
+    """
+    files = match_files(source.name, source.patterns, loaded.folder, loaded.pipeline.stores)
+    return files.filter(pc.invert(pc.is_in(files["path"], known)))
+
+
+def list_splits(
+    source: FileSource,
+    event_time: str,
+    files: pa.Table,
+    stores: Stores,
+    limits: TimeLimits = EVERY_TIME,
+    planned: pa.Schema | None = None,
+) -> FileListing:
+    """Read columns and event times of a source's files, and return them as splits.
+
+    From Parquet footers and all rows of ORC files; of other formats from a sample of rows. The
+    ranges are those of the rows that count and are read: the event-time column of a Parquet file
+    is read if its footer says that some rows do not, or are after ``time_range.until``.
+
+    Args:
+        source: Declaration of the source, of any format but Delta.
+        event_time: Name of the event-time column, after ``select``.
+        files: The files, as :func:`sources.storage.listing.find_files` returns them.
+        stores: Storages of the pipeline.
+        limits: Limits within which event times count and are read.
+        planned: Columns inside the files that the plan has already, if it is made.
+
+    Raises:
+        InputError: A file can't be read, columns differ between files, the event-time column is
+            missing or no timestamp, a folder's name has no partition value or time as declared, or
+            no file is in the time range.
+        UnavailableError: A storage does not answer.
+    """
+    _require_inside(source, event_time)
+    files = _with_partitions(source, in_range_by_folder(source, files))
+    declared = parse_schema(source.columns) if source.columns else None
+    if declared is not None:
+        # Before any file is opened.
+        selected(source, event_time, declared)
+    warnings: list[str] = []
+    exact = source.format in ("parquet", "orc")
+    # Files are chosen by all their rows; the range of rows that count is found after that.
+    first = limits._replace(first=EVERY_TIME.first, last=EVERY_TIME.last) if exact else limits
+    layouts: list[Layout] = []
+    parsed: str | None = None
+    if source.format == "parquet" and source.schema_drift is not None:
+        splits, unified, parsed = _drifted_splits(source, event_time, files, stores, planned)
+        inside, layouts, warnings = unified
+    elif source.format == "parquet":
+        splits, inside, parsed = _parquet_splits(source, event_time, files, stores, planned)
+    else:
+        splits, unified = sampled_splits(source, event_time, files, stores, first, planned)
+        inside, layouts, warnings = unified
+    splits = in_range(source, splits, exact=exact)
+    if source.format == "parquet":
+        event = _event_column(source, event_time)
+        read_times = partial(
+            times_within, partition=None, event=event, limits=limits, stores=stores
+        )
+        splits = within_limits(source, splits, limits, read_times)
+    elif exact:
+        sampler = Sampler(source, inside, event_time, stores, limits)
+        splits = within_limits(
+            source,
+            splits,
+            limits,
+            lambda cut: [sampler.ends(Region(*row)) for row in pairs(cut, *_REGION)],
+        )
+    read, columns = selected(source, event_time, inside)
+    partitions = list(source.partitions)
+    if source.arrival is not None:
+        event = _event_column(source, event_time)
+        ordered, warnings = in_order_of_arrival(
+            source.name, source.arrival, splits, event, limits, stores
+        )
+    else:
+        ordered = splits.sort_by(READING_ORDER)
+    layouts = with_files(layouts, ordered)
+    return FileListing(
+        ordered, read, columns, partitions, exact, warnings, limits, layouts, parsed=parsed
+    )
+
+
+def nothing_yet(
+    source: FileSource, event_time: str, common: pa.Schema | None, limits: TimeLimits
+) -> FileListing:
+    """Return the listing, without splits, of a growing folder that has no files yet.
+
+    Args:
+        source: Declaration of the source.
+        event_time: Name of the event-time column, after ``select``.
+        common: Columns of the sources before it, if there are any; used if the source declares
+            neither ``schema`` nor ``select``.
+        limits: Limits within which event times count and are read.
+
+    Raises:
+        InputError: The source declares no ``schema``, and its columns are not known otherwise; the
+            event-time column is missing or no timestamp; or ``schema_drift`` names a column that
+            does not exist.
+    """
+    inside = parse_schema(source.columns) if source.columns else None
+    if source.format == "text":
+        inside = TEXT_COLUMNS
+    elif inside is None and common is not None and not source.select:
+        inside = pa.schema([field for field in common if field.name not in source.partitions])
+    if inside is None:
+        message = f"Source `{source.name}` has no file yet, and so its columns are not known."
+        hint = (
+            "Declare the source's `schema` (column names and types), or put a first file into its "
+            "folder; then plan again."
+        )
+        raise InputError(message, hint, source=source.name, field="schema")
+    if source.schema_drift is not None:
+        check_names(source.name, inside, source.schema_drift)
+    read, columns = selected(source, event_time, inside)
+    partitions = list(source.partitions)
+    # Nothing is known of the files to come, so that tasks parse them, whoever writes them.
+    parsed = source.patterns[0] if source.format == "parquet" else None
+    none = SPLITS.empty_table()
+    return FileListing(none, read, columns, partitions, exact=True, limits=limits, parsed=parsed)
+
+
+def _parquet_splits(
+    source: FileSource,
+    event_time: str,
+    files: pa.Table,
+    stores: Stores,
+    planned: pa.Schema | None,
+) -> tuple[pa.Table, pa.Schema, str | None]:
+    declared = parse_schema(source.columns) if source.columns else None
+    columns, first = declared, files["path"][0].as_py()
+    event = _event_column(source, event_time)
+    chunks = []
+    parsed: str | None = None
+    for footers in _footers(source, event, files, stores):
+        for path, schema in footers.schemas:
+            columns = schema if columns is None else filled_schema(columns, schema)
+            if rows := differences(columns, filled_schema(schema, columns)):
+                raise columns_differ(source.name, first, path, rows)
+        chunks.append(footers.ranges)
+        parsed = parsed or footers.parsed
+    columns = filled_schema(columns or pa.schema([]), planned or pa.schema([]))
+    found = settled(source.name, columns, first)
+    return assemble(files, pa.concat_tables(chunks)), found, parsed
+
+
+def _drifted_splits(
+    source: FileSource,
+    event_time: str,
+    files: pa.Table,
+    stores: Stores,
+    planned: pa.Schema | None,
+) -> tuple[pa.Table, Unified, str | None]:
+    """Return the splits of Parquet files whose columns may differ, and their common columns.
+
+    And the path of the first file that Spark's own reader does not take, if there is one.
+    """
+    event = _event_column(source, event_time)
+    schemas: list[tuple[str, pa.Schema]] = []
+    chunks, layout_of = [], []
+    parsed: str | None = None
+    for footers in _footers(source, event, files, stores):
+        known = [schema for _, schema in schemas]
+        new = [each for each in footers.schemas if each[1] not in known]
+        schemas += new
+        known += [schema for _, schema in new]
+        own = [known.index(schema) for _, schema in footers.schemas]
+        layout_of += [own[index] for index in footers.schema_of]
+        chunks.append(footers.ranges)
+        parsed = parsed or footers.parsed
+    counts = np.bincount(layout_of, minlength=len(schemas)).tolist()
+    unified = unify(source, schemas, counts, planned)
+    files = files.append_column("layout", pa.array(layout_of, pa.int64()))
+    return assemble(files, pa.concat_tables(chunks)), unified, parsed
+
+
+def _footers(
+    source: FileSource, event: EventColumn, files: pa.Table, stores: Stores
+) -> Iterator[Footers]:
+    """Yield what the footers of Parquet files say, without partition columns that they hold."""
+    paths = files["path"].to_pylist()
+    first = 0
+    is_growing = source.discovery_interval is not None
+    for footers in read_footers(paths, event, source.names_inside, stores, is_growing=is_growing):
+        own = paths[first : first + len(footers.schema_of)]
+        first += len(own)
+        yield without_partitions(footers, own, parse_schema(source.partitions), stores)
+
+
+def _require_inside(source: FileSource, event_time: str) -> None:
+    """Refuse an event time that is, or is computed from, a column that only folder names hold."""
+    if source.select and event_time not in source.select:
+        return
+    used = source.selection.inputs(event_time) & set(source.partitions)
+    if not used:
+        return
+    message = (
+        f"Source `{source.name}`: the event time `{event_time}` is read from the partition column "
+        f"`{min(used)}`, whose values are in folder names; the plan needs one for each row."
+    )
+    hint = (
+        "Name a column of the files as `event_time`, or compute it from one in `select`. If the "
+        f"files hold `{min(used)}` themselves, remove it from `partitions`."
+    )
+    raise InputError(message, hint, source=source.name, column=min(used), field="event_time")
+
+
+def _event_column(source: FileSource, event_time: str) -> EventColumn:
+    event = source.event_column(event_time)
+    if event is None:
+        text = source.select.get(event_time, "")
+        message = (
+            f"Source `{source.name}`: the statistics of Parquet files can't be used for "
+            f"`select.{event_time}: {text}`."
+        )
+        hint = (
+            f"Let `select.{event_time}` be a plain column, or a conversion of one such as "
+            "timestamp_millis(<column>); compute anything else in the function that `transform` "
+            "names."
+        )
+        raise InputError(message, hint, source=source.name, field=f"select.{event_time}")
+    return event
+
+
+def _tables(source: FileSource) -> Callable[[FileSource, str, EventColumn, Stores], TableFiles]:
+    """Return what lists a table of the source's format."""
+    if source.format == "delta":
+        return list_table
+    # PyIceberg takes half a second to import.
+    from sources.files.tables.iceberg.listing import list_iceberg  # noqa: PLC0415
+
+    return list_iceberg
+
+
+def _list_table(loaded: LoadedPipeline, source: FileSource, limits: TimeLimits) -> FileListing:
+    """Return the splits of a version of a table."""
+    pipeline = loaded.pipeline
+    event = _event_column(source, pipeline.event_time.column)
+    table = _tables(source)(source, loaded.locate(source.patterns[0]), event, pipeline.stores)
+    files = table_of(table.files)
+    files = files.append_column("partition", pa.array(table.partitions, pa.string()))
+    files = files.append_column("deleted", pa.array(table.deleted, pa.binary()))
+    splits = in_range_by_folder(source, assemble(files, table_of_ranges(table.ranges)))
+    splits = in_range(source, splits, exact=True)
+    is_partition = event.name in table.partition_columns
+    read_times = partial(
+        times_within,
+        partition=table.columns.field(event.name) if is_partition else None,
+        event=table.event,
+        limits=limits,
+        stores=pipeline.stores,
+    )
+    splits = within_limits(source, splits, limits, read_times)
+    names = list(source.columns) if source.columns else table.columns.names
+    require_declared(source, table.columns)
+    read = pa.schema([field for field in table.columns if field.name in names])
+    require_names(source.name, read)
+    columns = source.selection.columns(read)
+    check_event_time(columns, pipeline.event_time.column, f"source `{source.name}`")
+    inside = [name for name in table.partition_columns if name in names]
+    ordered = splits.sort_by(READING_ORDER)
+    mapping = table.mapping
+    return FileListing(ordered, read, columns, inside, True, limits=limits, mapping=mapping)
+
+
+def _with_partitions(source: FileSource, files: pa.Table) -> pa.Table:
+    names = list(source.partitions)
+    if not names:
+        return files.append_column("partition", pa.repeat(pa.scalar(""), len(files)))
+    values = by_folder(files, lambda folder: partition_of(folder, names), pa.string())
+    check_partitions(pc.unique(values).to_pylist(), source.partitions)
+    return files.append_column("partition", values)

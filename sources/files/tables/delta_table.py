@@ -1,0 +1,211 @@
+"""Delta table as history: one version of it, read in the order of event times.
+
+Files, rows and ranges come from the table's log; only files without statistics are opened
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from sources.common.schema import normalize_schema
+from sources.common.sql.select import EventColumn
+from sources.config.source.file_source import FileSource
+from sources.errors import InputError
+from sources.files.columns.mapped_columns import MappedColumns
+from sources.files.tables.table_files import TableFiles
+from sources.files.tables.table_times import FilesOfVersion
+from sources.formats.deleted_rows import deletion_vector
+from sources.formats.event_times import EventTimeRange
+from sources.formats.parquet.footers import check_event_column
+from sources.storage.base import File
+from sources.storage.partitions import partition_from
+from sources.storage.stores import Stores
+from sources.storage.tables.delta import delta_table
+
+# Statistics of timestamps are rounded down to milliseconds, the highest values too.
+_LOST_US = 999
+# Reader features that do not change how the files are read.
+_HARMLESS = {
+    *("timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),
+    # Spark's reader widens the values of older files.
+    *("typeWidening", "typeWidening-preview"),
+}
+# Schemes of Hadoop that the project's storages name otherwise.
+_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_VECTORS, _MAPPING = "deletionVectors", "columnMapping"
+
+
+def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores) -> TableFiles:
+    """Return the data files of a Delta table at the declared version, or at the newest one.
+
+    Args:
+        source: Declaration of the source.
+        path: Folder of the table, absolute.
+        event: Column that holds the event time.
+        stores: Storages of the pipeline.
+
+    Raises:
+        InputError: There is no such table or version, its event-time column is missing or of a
+            wrong type, or it uses a feature with which its files can't be read; a file without
+            statistics can't be read; or the storage refuses.
+        UnavailableError: The storage does not answer.
+    """
+    try:
+        table = delta_table(stores.folder(path), source.version)
+        actions = pa.table(table.get_add_actions(flatten=True))
+    except (DeltaError, OSError) as error:
+        stores.require_answer(path)
+        version = "newest version" if source.version is None else f"version {source.version}"
+        reason = str(error).strip().removesuffix(".")
+        message = (
+            f"Source `{source.name}`: {path} can't be read as a Delta table ({version}): {reason}."
+        )
+        hint = (
+            "Correct `path`, which has to be the table's folder (with `_delta_log` in it), or "
+            "`version`, which has to be one that the table still has."
+        )
+        raise InputError(message, hint, source=source.name, table=path) from None
+    _require_readable(source, table)
+    columns = normalize_schema(pa.schema(table.schema().to_arrow()))
+    check_event_column(columns, event, path)
+    names = table.metadata().partition_columns
+    files, partitions = [], []
+    for row in actions.to_pylist():
+        files.append(File(_located(path, row["path"]), row["size_bytes"], None, None))
+        partitions.append(partition_from({name: row[f"partition.{name}"] for name in names}))
+    mapping = _mapping(table)
+    deleted = _deleted(source, table, path, [file.path for file in files])
+    if source.offsets is not None and (mapping is not None or any(deleted)):
+        message = (
+            f"Source `{source.name}`: offsets can't be read from the files of its Delta table, "
+            "which has columns of other names in its files, or deleted rows in them."
+        )
+        hint = "Remove `offsets`: the start of the topic is then found by event time."
+        raise InputError(message, hint, source=source.name, field="offsets")
+    inside = event._replace(may_lack=True)
+    if mapping is not None and event.name not in names:
+        inside = inside._replace(
+            name=mapping.physical(event.name), number=mapping.number(event.name)
+        )
+    paths = [file.path for file in files]
+    found = FilesOfVersion(paths, partitions, deleted, actions["num_records"].to_pylist())
+    if event.name in names:
+        ranges = found.times_of_partitions(columns.field(event.name), event, stores)
+    else:
+        ranges = found.times(_known(actions, inside), inside, stores)
+    return TableFiles(files, partitions, names, columns, ranges, deleted, mapping, inside)
+
+
+def _require_readable(source: FileSource, table: DeltaTable) -> None:
+    features = set(table.protocol().reader_features or ()) - _HARMLESS - {_VECTORS, _MAPPING}
+    if features:
+        message = (
+            f"Source `{source.name}`: the files of its Delta table can't be read, as the table "
+            f"uses {', '.join(sorted(features))}."
+        )
+        hint = (
+            "Drop the feature from the table (ALTER TABLE … DROP FEATURE), or copy the rows to a "
+            "table without it and name that one under `path`."
+        )
+        raise InputError(message, hint, source=source.name, field="path")
+    for field in json.loads(table.schema().to_json())["fields"]:
+        if source.columns and field["name"] not in source.columns:
+            continue
+        changes = field["metadata"].get("delta.typeChanges", [])
+        # Timestamps without a time zone are read as UTC, and Spark reads no date as such a one.
+        if any(change["toType"] == "timestamp_ntz" for change in changes):
+            message = (
+                f"Source `{source.name}`: column `{field['name']}` of its Delta table was of the "
+                "type date before it became timestamp_ntz, and older files still hold dates."
+            )
+            hint = (
+                "Rewrite the files (`ALTER TABLE … DROP FEATURE 'typeWidening'` in Spark does), or "
+                "declare `schema` with the other columns alone."
+            )
+            raise InputError(message, hint, source=source.name, column=field["name"])
+
+
+def _mapping(table: DeltaTable) -> MappedColumns | None:
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    if mode not in ("name", "id"):
+        return None
+    fields = json.loads(table.schema().to_json())["fields"]
+    return MappedColumns(mode=mode, fields={field["name"]: field for field in fields})
+
+
+def _deleted(
+    source: FileSource, table: DeltaTable, folder: str, paths: Sequence[str]
+) -> list[bytes | None]:
+    """Return the deletion vector of each file; None for a file without deleted rows."""
+    found: dict[str, bytes | None] = {}
+    if _VECTORS in (table.protocol().reader_features or ()):
+        try:
+            batches = list(table.deletion_vectors())
+        except (DeltaError, OSError) as error:
+            message = (
+                f"Source `{source.name}`: deleted rows of the Delta table {folder} can't be told "
+                f"from the others, as a deletion vector can't be read: "
+                f"{str(error).strip().removesuffix('.')}."
+            )
+            hint = (
+                "Restore the file, or declare a `version` of the table that does not need it; then "
+                "plan again."
+            )
+            raise InputError(message, hint, source=source.name, table=folder) from None
+        for batch in batches:
+            names, kept = (pa.chunked_array([batch[at]]) for at in (0, 1))
+            for name, mask in zip(names.to_pylist(), kept.combine_chunks(), strict=True):
+                values = mask.values.to_numpy(zero_copy_only=False)
+                found[_located(folder, name)] = deletion_vector(np.flatnonzero(~values))
+    if others := found.keys() - set(paths):
+        message = f"{folder} has deletion vectors of files that are not in its log: {min(others)}."
+        raise InputError(message, "Check the table, then plan again.", file=min(others))
+    return [found.get(path) for path in paths]
+
+
+def _located(table: str, path: str) -> str:
+    """Return the path of a file; the log has it as a URI, relative if it is in the folder."""
+    plain = unquote(path)
+    if "://" in plain:
+        scheme, _, rest = plain.partition("://")
+        return rest if scheme == "file" else f"{_SCHEMES.get(scheme, scheme)}://{rest}"
+    return plain if plain.startswith("/") else f"{table.rstrip('/')}/{plain}"
+
+
+def _known(actions: pa.Table, event: EventColumn) -> list[EventTimeRange | None]:
+    """Return rows and event times by the statistics of each file; None where there are none."""
+    columns = [
+        _numbers(actions, name, event)
+        for name in (f"min.{event.name}", f"max.{event.name}", f"null_count.{event.name}")
+    ]
+    ranges: list[EventTimeRange | None] = []
+    for rows, low, high, nulls in zip(actions["num_records"].to_pylist(), *columns, strict=True):
+        if rows is None or nulls is None or (low is None and nulls != rows):
+            ranges.append(None)
+        elif low is None:
+            ranges.append(EventTimeRange(rows, None, None, nulls))
+        else:
+            ranges.append(EventTimeRange(rows, low, high, nulls))
+    return ranges
+
+
+def _numbers(actions: pa.Table, name: str, event: EventColumn) -> list[int | None]:
+    """Return a statistic of each file: a count, or an event time in microseconds."""
+    if name not in actions.column_names:
+        return [None] * len(actions)
+    values = actions[name]
+    if pa.types.is_timestamp(values.type):
+        # One without a time zone is taken as UTC.
+        micros = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+        lost = _LOST_US if name.startswith("max.") else 0
+        return [None if value is None else value + lost for value in micros.to_pylist()]
+    unit_us = 1 if name.startswith("null_count.") else event.unit_us or 1
+    return [None if value is None else value * unit_us for value in values.to_pylist()]

@@ -1,0 +1,146 @@
+"""Columns of an Iceberg table, which its files hold by field id under any name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from sources.config.source.file_source import FileSource
+from sources.errors import InputError
+from sources.files.columns.mapped_columns import MappedColumns, mapped_field
+
+# Types of Iceberg and of Delta, which Spark reads alike.
+_TYPES: dict[type[IcebergType], str] = {
+    BinaryType: "binary",
+    BooleanType: "boolean",
+    DateType: "date",
+    DoubleType: "double",
+    FixedType: "binary",
+    FloatType: "float",
+    IntegerType: "integer",
+    LongType: "long",
+    StringType: "string",
+    TimestampType: "timestamp",
+    TimestamptzType: "timestamp",
+}
+
+# How a copy gets the text of a column.
+_TEXT_OF = {
+    "time": "PyIceberg reads it, and Arrow casts it",
+    "uuid": "`CAST(… AS string)` in Spark with Iceberg",
+    "variant": "`to_json(…)` in Spark with Iceberg",
+}
+
+
+def require_readable(source: FileSource, schema: Schema, unknown: Mapping[str, str]) -> None:
+    """Refuse a column to read whose type Spark does not have.
+
+    Args:
+        source: Declaration of the source, whose ``schema`` may leave the column out.
+        schema: Columns of the snapshot, of types that PyIceberg knows.
+        unknown: Types of the others, by their names.
+
+    Raises:
+        InputError: Names the column and its type.
+    """
+    for name, kind in unknown.items():
+        if not source.columns or name in source.columns:
+            raise _no_such_type(source.name, name, kind)
+    for field in schema.fields:
+        if not source.columns or field.name in source.columns:
+            _type(source.name, field.field_type, field.name)
+
+
+def children(field: NestedField) -> Sequence[NestedField]:
+    """Return the fields inside a column: of a struct, a list or a map; none of other types."""
+    match field.field_type:
+        case StructType() as kind:
+            return kind.fields
+        case ListType() as kind:
+            return (kind.element_field,)
+        case MapType() as kind:
+            return (kind.key_field, kind.value_field)
+    return ()
+
+
+def all_fields(fields: Iterable[NestedField], above: str = "") -> Iterator[tuple[str, NestedField]]:
+    """Yield columns and all fields inside them, with their full names.
+
+    Args:
+        fields: The columns.
+        above: What the names begin with.
+    """
+    for field in fields:
+        name = f"{above}{field.name}"
+        yield name, field
+        yield from all_fields(children(field), f"{name}.")
+
+
+def mapped_columns(source: str, schema: Schema) -> MappedColumns:
+    """Return how the columns of a table are found in its files.
+
+    Args:
+        source: Name of the source, for messages.
+        schema: The columns to read, of types that Spark has.
+    """
+    fields = {field.name: _field(source, field, field.name) for field in schema.fields}
+    return MappedColumns(mode="id", fields=fields)
+
+
+def _field(source: str, field: NestedField, column: str) -> dict[str, Any]:
+    return mapped_field(field.name, _type(source, field.field_type, column), field.field_id)
+
+
+def _no_such_type(source: str, column: str, kind: str) -> InputError:
+    message = f"Source `{source}`: column `{column}` has the Iceberg type {kind}."
+    way = _TEXT_OF.get(kind, "")
+    hint = (
+        "Spark does not read this type from the table's files. Declare `schema` with the other "
+        f"columns alone{way and ', or copy the table with the column as a string: '}{way}."
+    )
+    return InputError(message, hint, source=source, column=column, value=kind)
+
+
+def _type(source: str, kind: IcebergType, column: str) -> Any:
+    """Return a type as the schema of a Delta log has it; refuse one that Spark does not have."""
+    if (name := _TYPES.get(type(kind))) is not None:
+        return name
+    match kind:
+        case DecimalType():
+            return f"decimal({kind.precision},{kind.scale})"
+        case StructType():
+            fields = [_field(source, each, f"{column}.{each.name}") for each in kind.fields]
+            return {"type": "struct", "fields": fields}
+        case ListType():
+            element = _type(source, kind.element_type, f"{column}.element")
+            return {"type": "array", "elementType": element, "containsNull": True}
+        case MapType():
+            key, value = kind.key_type, kind.value_type
+            return {
+                "type": "map",
+                "keyType": _type(source, key, f"{column}.key"),
+                "valueType": _type(source, value, f"{column}.value"),
+                "valueContainsNull": True,
+            }
+    raise _no_such_type(source, column, str(kind))

@@ -1,0 +1,114 @@
+"""Event times of a table's files: by its log, by a partition, or by the files themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from sources.common.sql.select import EventColumn
+from sources.files.listing.split_table import pairs
+from sources.formats.deleted_rows import count_deleted
+from sources.formats.event_times import EVERY_TIME, EventTimeRange, TimeLimits, column_range
+from sources.formats.parquet.footer import read_footer
+from sources.formats.parquet.ranges import read_event_times, with_unknown_ranges
+from sources.storage.partitions import typed, values_of
+from sources.storage.stores import Stores
+
+
+class FilesOfVersion(NamedTuple):
+    """Data files of one version of a table, before their event times are known.
+
+    Attributes:
+        paths: Paths of the files.
+        partitions: Partition of each, as :func:`sources.storage.partitions.values_of` reads it.
+        deleted: Deletion vector of each; None without deleted rows.
+        rows: Number of rows of each, deleted ones too; None where the log does not tell.
+    """
+
+    paths: Sequence[str]
+    partitions: Sequence[str]
+    deleted: Sequence[bytes | None]
+    rows: Sequence[int | None]
+
+    def times(
+        self, known: Sequence[EventTimeRange | None], event: EventColumn, stores: Stores
+    ) -> list[EventTimeRange]:
+        """Return rows and event times of each file; files are opened where the log has none.
+
+        Args:
+            known: What the log tells; None where it tells nothing. Files with deleted rows, which
+                statistics count, are opened, too.
+            event: Column of the event time inside the files.
+            stores: Storages that the files may be in.
+
+        Raises:
+            InputError: A file can't be read.
+        """
+        ranges = [
+            None if vector is not None else found
+            for found, vector in zip(known, self.deleted, strict=True)
+        ]
+        return with_unknown_ranges(
+            ranges, list(zip(self.paths, self.deleted, strict=True)), event, stores
+        )
+
+    def times_of_partitions(
+        self, column: pa.Field, event: EventColumn, stores: Stores
+    ) -> list[EventTimeRange]:
+        """Return rows and event times of each file, where its partition is the event time.
+
+        Args:
+            column: The partition column.
+            event: The same, as the event time.
+            stores: Storages that the files may be in.
+
+        Raises:
+            InputError: The number of a file's rows is not known, and the file can't be read.
+        """
+        found = []
+        for path, partition, deleted, known in zip(*self, strict=True):
+            rows = read_footer(path, stores).num_rows if known is None else known
+            left = rows - (0 if deleted is None else count_deleted(deleted))
+            found.append(_of_partition(partition, left, column, event, EVERY_TIME))
+        return found
+
+
+def times_within(
+    splits: pa.Table,
+    partition: pa.Field | None,
+    event: EventColumn,
+    limits: TimeLimits,
+    stores: Stores,
+) -> list[EventTimeRange]:
+    """Return rows and event times of files within limits, by a look at each row.
+
+    Args:
+        splits: A table of schema :data:`sources.files.listing.split_table.SPLITS`: whole files.
+        partition: The partition column that the event time is; None if it is in the files.
+        event: Column of the event time inside the files.
+        limits: Limits within which times count and are read.
+        stores: Storages that the files may be in.
+
+    Raises:
+        InputError: A file can't be read.
+    """
+    if partition is not None:
+        return [
+            _of_partition(values, rows, partition, event, limits)
+            for values, rows in pairs(splits, "partition", "rows")
+        ]
+    paths, deleted = (splits[name].to_pylist() for name in ("path", "deleted"))
+    return read_event_times(paths, event, limits, stores, deleted)
+
+
+def _of_partition(
+    values: str, rows: int, column: pa.Field, event: EventColumn, limits: TimeLimits
+) -> EventTimeRange:
+    value = typed(values_of(values)[column.name], column.type)
+    # All rows have the same time, so that one tells of all.
+    one = pa.chunked_array([pa.repeat(value, min(rows, 1))], column.type)
+    found = column_range(one, event.unit_us, limits)
+    assert found.nulls is not None
+    return found._replace(rows=rows, nulls=found.nulls * rows, outside=found.outside * rows)

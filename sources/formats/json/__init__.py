@@ -1,0 +1,1 @@
+"""JSON lines as files: blocks by Arrow, single objects by Python."""

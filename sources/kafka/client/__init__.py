@@ -1,0 +1,1 @@
+"""Requests to Kafka: look-ups, samples, and what a failed one means."""

@@ -1,0 +1,92 @@
+"""Look-ups by record time that ignore records from the future."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from functools import cached_property
+
+from sources.common.positions import Offsets, TopicPartition, span_ms
+from sources.common.topic_log import Log
+from sources.config.source.event_time import AHEAD
+
+_READ_RECORDS = 10_000
+
+
+def latest_ms(now_ms: int) -> int:
+    """Return the highest record timestamp that may be right, in Unix milliseconds.
+
+    A producer's clock may be ahead by a day at most, as with event times. The bounds that
+    ``event_time`` declares are those of events, not of records, and do not matter here.
+
+    Args:
+        now_ms: Time now, in milliseconds.
+    """
+    return now_ms + span_ms(AHEAD)
+
+
+class RecordTimes:
+    """Look-ups by record time in a range of offsets, which ignore records from the future.
+
+    Kafka answers with the first record that is as new as the time asked for. One record dated 2099
+    therefore answers for all records behind it. In a partition that has one, the timestamps behind
+    it are read, once.
+
+    Args:
+        log: Look-ups on the topics.
+        ends: First offset of each partition that is not read.
+        now_ms: Time now, in milliseconds.
+    """
+
+    def __init__(self, log: Log, ends: Offsets, now_ms: int) -> None:
+        self._log = log
+        self._ends = ends
+        self._latest_ms = latest_ms(now_ms)
+        self._read: dict[TopicPartition, tuple[array[int], array[int]]] = {}
+
+    def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
+        """Return the first offset of each partition whose record is at or after a time.
+
+        Args:
+            time_ms: The time, in Unix milliseconds.
+
+        Returns:
+            The offset by partition; None where no record is that late, the ignored ones aside.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
+        answers = self._log.offsets_for_time(time_ms)
+        for partition, first in self._from_future.items():
+            if answers.get(partition) == first:
+                offsets, highest = self._behind(partition, first)
+                at = bisect_left(highest, time_ms)
+                answers[partition] = offsets[at] if at < len(offsets) else None
+        return answers
+
+    @cached_property
+    def _from_future(self) -> Offsets:
+        """First record of each partition that is from the future, where there is one."""
+        answers = self._log.offsets_for_time(self._latest_ms + 1)
+        return {
+            partition: offset
+            for partition, offset in answers.items()
+            if offset is not None and offset < self._ends.get(partition, 0)
+        }
+
+    def _behind(self, partition: TopicPartition, first: int) -> tuple[array[int], array[int]]:
+        """Return offsets and timestamps of the records that are newer than all before them."""
+        if partition not in self._read:
+            offsets, highest = array("q"), array("q")
+            start = first + 1
+            end = {partition: self._ends[partition]}
+            while records := self._log.read({partition: start}, _READ_RECORDS, end):
+                for record in records:
+                    newest = highest[-1] if highest else -1
+                    if newest < record.timestamp_ms <= self._latest_ms:
+                        offsets.append(record.offset)
+                        highest.append(record.timestamp_ms)
+                start = records[-1].offset + 1
+            self._read[partition] = (offsets, highest)
+        return self._read[partition]

@@ -1,0 +1,174 @@
+"""Event times of a sample of records, decoded without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from sources.common.conversion import BadValue
+from sources.common.positions import Part, iso
+from sources.common.schema import TIMESTAMP, parse_schema
+from sources.common.topic_log import LogRecord
+from sources.config.source.event_time import EventTime
+from sources.config.source.kafka_source import KafkaSource
+from sources.decoding.decoder import RowDecoder
+from sources.decoding.record_columns import RecordPart
+
+_INCLUDED: dict[RecordPart, Callable[[LogRecord], Any]] = {
+    "key": lambda record: record.key,
+    "headers": lambda record: (
+        record.headers and [{"key": key, "value": value} for key, value in record.headers]
+    ),
+    "timestamp": lambda record: record.timestamp_ms * 1000,
+    "topic": lambda record: record.partition.topic,
+    "partition": lambda record: record.partition.partition,
+    "offset": lambda record: record.offset,
+    "tombstone": lambda record: record.value is None,
+}
+
+
+class SampledTimes(Part):
+    """Event times of a sample of a topic's records. All times are in Unix milliseconds.
+
+    A time counts if it is within the bounds of ``event_time``; the others decide about nothing.
+
+    Attributes:
+        records: Number of records of the sample that have an event time.
+        outside: Number of those whose event time does not count.
+        first_outside: Place and event time of the first of them, in words; None without any.
+        lowest_ms, highest_ms: Lowest and highest event time that counts; None without any.
+        ahead_ms: How far event times that count run ahead of record timestamps: the largest
+            difference, 0 if none is ahead.
+    """
+
+    records: int = 0
+    outside: int = 0
+    first_outside: str | None = None
+    lowest_ms: int | None = None
+    highest_ms: int | None = None
+    ahead_ms: int = 0
+
+    def in_words(self) -> str:
+        """Return as one phrase from when to when the sample is, and how much of it is outside."""
+        words = f"{self.records:,} sampled"
+        if self.lowest_ms is not None and self.highest_ms is not None:
+            words = f"{words}, {iso(self.lowest_ms)} to {iso(self.highest_ms)}"
+        if self.outside:
+            words = f"{words}, {self.outside:,} outside of the bounds of `event_time`"
+        return words
+
+
+def sampled_times(
+    source: KafkaSource,
+    read: Mapping[str, str],
+    event_time: EventTime,
+    clock_ms: int,
+    sample: Sequence[LogRecord],
+) -> SampledTimes:
+    """Return the event times of a sample of records.
+
+    A start by time looks up record timestamps: where they are older than the event times by more
+    than ``allowed_lateness``, it may start too late.
+
+    Args:
+        source: Declaration of the source.
+        read: All columns of a row before ``select``: names and Spark SQL types.
+        event_time: The pipeline's event time, with its bounds.
+        clock_ms: The clock at which the bounds are measured, in milliseconds.
+        sample: Records; bad ones, and those without an event time, are skipped.
+
+    Raises:
+        InputError: The expression of ``select`` for the event time can't be evaluated.
+        UnavailableError: The schema registry does not answer.
+    """
+    low_ms, high_ms = event_time.bounds_ms(clock_ms)
+    dated = dated_records(source, read, event_time.column, sample)
+    inside = [(record, ms) for record, ms in dated if low_ms <= ms <= high_ms]
+    first = next(((record, ms) for record, ms in dated if not low_ms <= ms <= high_ms), None)
+    times = [ms for _, ms in inside]
+    return SampledTimes(
+        records=len(dated),
+        outside=len(dated) - len(inside),
+        first_outside=first
+        and f"{first[0].partition}, offset {first[0].offset}, with {iso(first[1])}",
+        lowest_ms=min(times, default=None),
+        highest_ms=max(times, default=None),
+        ahead_ms=max([0, *(ms - record.timestamp_ms for record, ms in inside)]),
+    )
+
+
+def dated_records(
+    source: KafkaSource, read: Mapping[str, str], event_time: str, sample: Sequence[LogRecord]
+) -> list[tuple[LogRecord, int]]:
+    """Return the records of a sample that have an event time, each with it in Unix milliseconds.
+
+    Args:
+        source: Declaration of the source.
+        read: All columns of a row before ``select``: names and Spark SQL types.
+        event_time: Event-time column.
+        sample: Records; bad ones, and those whose event time is null, are left out.
+
+    Raises:
+        InputError: The expression of ``select`` for the event time can't be evaluated.
+        UnavailableError: The schema registry does not answer.
+    """
+    needed = source.selection.inputs(event_time)
+    columns = pa.schema([field for field in parse_schema(read) if field.name in needed])
+    values_of = _row_reader(source, columns)
+    rows: list[list[pa.Array]] = []
+    decoded: list[LogRecord] = []
+    for record in sample:
+        try:
+            values = zip(values_of(record), columns.types, strict=True)
+            rows.append([pa.array([value], kind) for value, kind in values])
+        except (BadValue, pa.ArrowException, ValueError, TypeError, OverflowError):
+            continue
+        decoded.append(record)
+    if not rows or not columns:
+        return []
+    arrays = [pa.concat_arrays(parts) for parts in zip(*rows, strict=True)]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=columns)
+    events = source.selection.evaluate(event_time, batch).cast(TIMESTAMP, safe=False)
+    times_us = events.cast(pa.int64()).to_pylist()
+    pairs = zip(decoded, times_us, strict=True)
+    return [(record, time_us // 1000) for record, time_us in pairs if time_us is not None]
+
+
+def _row_reader(source: KafkaSource, columns: pa.Schema) -> Callable[[LogRecord], list[Any]]:
+    """Return a function from a record to the values of some columns; it raises on bad values."""
+    included = {name: _INCLUDED[what] for name, what in source.record_columns.items()}
+    of_value = pa.schema([field for field in columns if field.name not in included])
+    reader = source.reader()
+    decoder = None if source.value.parser == "json" else RowDecoder(reader, of_value)
+
+    def values(value: bytes | None) -> list[Any]:
+        if decoder is not None:
+            return decoder.decode(value)
+        fields = reader.fields(value or b"")
+        return [_from_json(fields.get(field.name), field.type) for field in of_value]
+
+    def read(record: LogRecord) -> list[Any]:
+        row = dict(zip(of_value.names, values(record.value), strict=True)) if of_value else {}
+        return [row[name] if name in row else included[name](record) for name in columns.names]
+
+    return read
+
+
+def _from_json(value: Any, kind: pa.DataType) -> Any:
+    """Return a member of a JSON object as ``pyarrow.array`` accepts it: times are texts there."""
+    if pa.types.is_timestamp(kind):
+        return value and datetime.fromisoformat(value)
+    if pa.types.is_date(kind):
+        return value and date.fromisoformat(value)
+    if pa.types.is_struct(kind):
+        return value and {
+            field.name: _from_json(value.get(field.name), field.type) for field in kind
+        }
+    if pa.types.is_list(kind):
+        return value and [_from_json(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        return value and [(key, _from_json(item, kind.item_type)) for key, item in value.items()]
+    return value

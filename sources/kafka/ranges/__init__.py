@@ -1,0 +1,1 @@
+"""Ranges of offsets: cut into batches, read by tasks, and their gaps."""

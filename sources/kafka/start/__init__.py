@@ -1,0 +1,1 @@
+"""Where a Kafka source starts, and what that would lose or repeat."""

@@ -1,0 +1,332 @@
+"""Look-ups that turn times and offsets into a start position, and find gaps in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sources.common.positions import (
+    Evidence,
+    Gap,
+    HeldOffsets,
+    PartitionStart,
+    StartPosition,
+    TopicPartition,
+    iso,
+)
+from sources.config.source.kafka_source import KafkaSource
+from sources.errors import SeamError
+from sources.hybrid import SourceSwitchContext
+from sources.kafka.ranges.offset_gaps import gap, holes, in_holes
+from sources.kafka.start.checks import check_in_log, written_offsets
+from sources.kafka.start.gaps import GapFinder
+
+
+@dataclass(frozen=True)
+class Known:
+    """What declaration and plan tell about a hand-over.
+
+    Attributes:
+        listed: Log end of each partition when history was listed; empty if nothing was. A start by
+            time after history is never beyond it: whatever was appended later can't be in the
+            files, however late it is.
+        is_declared: Whether people declared the time up to which history is complete, so that it
+            was not computed from the highest event time of its rows.
+        expected: Start position that the plan expected; None while it is being planned.
+    """
+
+    listed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    is_declared: bool = False
+    expected: StartPosition | None = None
+
+
+class StartLookUp:
+    """One decision about the start offsets of a Kafka source, for each kind of start.
+
+    The Kafka log is asked in an order in which no record can be missed. Every method may raise
+    ``UnavailableError`` if the broker does not answer, and ``InputError`` if it refuses.
+
+    Args:
+        source: Declaration of the source.
+        context: End position of the source before, if there is one, and look-ups on the topics.
+        lateness_ms: How many milliseconds behind the newest record one may still be appended.
+        now_ms: Time now, in milliseconds.
+        known: What declaration and plan tell about the hand-over.
+
+    Attributes:
+        now_ms: The same.
+    """
+
+    def __init__(
+        self,
+        source: KafkaSource,
+        context: SourceSwitchContext,
+        lateness_ms: int,
+        now_ms: int,
+        known: Known,
+    ) -> None:
+        self._source = source
+        self._log = context.log
+        self._previous = context.previous
+        self._known = known
+        self._gaps = GapFinder(
+            context.log, context.previous, lateness_ms, now_ms, is_declared=known.is_declared
+        )
+        self.now_ms = now_ms
+
+    def at_time(self, time_ms: int, evidence: Evidence) -> StartPosition:
+        """Return the start at the first record of each partition at or after a time.
+
+        End offsets are asked for before the time, and a partition without a match starts there,
+        so that a record appended in between is not skipped (as Flink's
+        TimestampOffsetsInitializer). After history, no time starts a partition beyond its log end
+        when history was listed: whatever was appended later is in no file, however old it is.
+
+        Args:
+            time_ms: Record timestamp in milliseconds.
+            evidence: What the time was decided by.
+
+        Returns:
+            The start position; with gaps where deleted or skipped records may be missing.
+
+        Raises:
+            SeamError: The time lies in the future.
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
+        if time_ms > self.now_ms:
+            name = self._source.name
+            message = (
+                f"Source `{name}` would start at {iso(time_ms)}, in the future: it is now "
+                f"{iso(self.now_ms)}."
+            )
+            declared = self._source.start != "previous"
+            raise SeamError(
+                message,
+                self._earlier,
+                source=name,
+                field="start" if declared else "complete_through",
+                value=iso(time_ms),
+            )
+        ends = self._log.log_end()
+        answers = self._log.offsets_for_time(time_ms)
+        starts = self._log.log_start()
+        unanswered = self._gaps.unanswered(answers, starts, time_ms)
+        partitions: dict[TopicPartition, PartitionStart] = {}
+        gaps: list[Gap] = []
+        for partition, offset in answers.items():
+            start, reason = offset or 0, f"first record at or after {iso(time_ms)}"
+            if partition in unanswered:
+                start, reason = starts[partition], f"log start: no answer for {iso(time_ms)}"
+            elif offset is None:
+                start = ends[partition]
+                reason = f"no record at or after {iso(time_ms)}: end offset read before the look-up"
+            listed = self._known.listed.get(partition)
+            if self._previous is not None and listed is not None and listed < start:
+                start = listed
+                reason = "log end when history was listed: nothing later is in the files"
+                if listed < starts[partition]:
+                    why = f"nothing after offset {listed} is in the files; the log starts later"
+                    gaps.append(
+                        gap(partition, why, from_offset=listed, to_offset=starts[partition])
+                    )
+            # Retention may have passed the offset since it was found.
+            start = max(start, starts[partition])
+            partitions[partition] = PartitionStart(
+                start=start,
+                log_start=starts[partition],
+                log_end=max(ends[partition], start),
+                reason=reason,
+            )
+        gaps += self._gaps.deleted(time_ms, starts, ends)
+        if self._previous is not None and time_ms > self._previous.complete_through_ms:
+            gaps += self._gaps.skipped(partitions)
+        gaps = [*self._gaps.behind_end(partitions), *gaps]
+        return self._position(partitions, evidence, time_ms, gaps)
+
+    def after_offsets(self, held: HeldOffsets) -> StartPosition:
+        """Return the start after the last record of each partition that history holds.
+
+        Args:
+            held: Exact offsets that the files of history, or the source before, hold.
+
+        Returns:
+            The start position; with gaps where the log starts later, or where a record of the log
+            is in a hole of history. A partition of which history holds none starts at its log
+            start.
+
+        Raises:
+            SeamError: History holds records of a partition that the source does not read, or ends
+                beyond the log end.
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
+        self._require_own(held)
+        ends, starts = self._log.log_end(), self._log.log_start()
+        partitions, gaps = {}, []
+        for partition in self._log.partitions:
+            following = held.next.get(partition)
+            reason = "history holds none of its records: log start"
+            if following is not None:
+                reason = f"history holds its records up to offset {following - 1}"
+            if (following or 0) < starts[partition]:
+                why = f"{reason}; the log starts at offset {starts[partition]}"
+                gaps.append(
+                    gap(partition, why, from_offset=following or 0, to_offset=starts[partition])
+                )
+            partitions[partition] = PartitionStart(
+                start=max(following or 0, starts[partition]),
+                log_start=starts[partition],
+                log_end=ends[partition],
+                reason=reason,
+            )
+        gaps += holes(self._log, held, starts, ends, self._known.expected)
+        position = self._position(partitions, "offsets", None, gaps)
+        check_in_log(position, starts, ends)
+        return position
+
+    def not_after(self, held: HeldOffsets, position: StartPosition) -> StartPosition:
+        """Return the lower of a start by time and the one that the files' offsets suggest.
+
+        Files that only suggest their offsets can't raise a start: a neighbour of a record may be
+        in a file that has not arrived. They can lower it, for a partition that lags.
+
+        Args:
+            held: Offsets that file names suggest, without their ends.
+            position: Start position by time.
+
+        Raises:
+            SeamError: The files hold records of a partition that the source does not read.
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
+        self._require_own(held)
+        ends, starts = self._log.log_end(), self._log.log_start()
+        missing = in_holes(self._log, held, starts, ends)
+        partitions, gaps = {}, list(position.gaps)
+        for partition, part in position.partitions.items():
+            suggested = missing.get(partition, held.next.get(partition, 0))
+            if suggested >= part.start:
+                partitions[partition] = part
+                continue
+            reason = f"the files suggest that they end before offset {suggested}"
+            if suggested < starts[partition]:
+                why = f"{reason}; the log starts at offset {starts[partition]}"
+                gaps.append(gap(partition, why, from_offset=suggested, to_offset=starts[partition]))
+            update = {"start": max(suggested, starts[partition]), "reason": reason}
+            partitions[partition] = part.model_copy(update=update)
+        return position.model_copy(update={"partitions": partitions, "gaps": gaps})
+
+    def at_log_start(self) -> StartPosition:
+        """Return the start at the first record of each partition that is not deleted.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
+        ends, starts = self._log.log_end(), self._log.log_start()
+        partitions = {
+            partition: PartitionStart(
+                start=first, log_start=first, log_end=ends[partition], reason="log start"
+            )
+            for partition, first in starts.items()
+        }
+        gaps = []
+        if self._previous is not None:
+            gaps = [*self._gaps.behind_end(partitions), *self._gaps.deleted(0, starts, ends)]
+        return self._position(partitions, "fixed", None, gaps)
+
+    def at_log_end(self) -> StartPosition:
+        """Return the start at each partition's log end: only records appended from now on are read.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
+        ends, starts = self._log.log_end(), self._log.log_start()
+        partitions = {
+            partition: PartitionStart(
+                start=end, log_start=starts[partition], log_end=end, reason="log end"
+            )
+            for partition, end in ends.items()
+        }
+        return self._position(partitions, "fixed", None, [])
+
+    def at_offsets(
+        self, declared: Mapping[str, Mapping[int, int]], evidence: Evidence
+    ) -> StartPosition:
+        """Return the start at offsets that were declared, or that the user's factory returned.
+
+        Args:
+            declared: Offsets by topic name (empty text if there is one topic) and partition number.
+            evidence: What the offsets were decided by.
+
+        Raises:
+            SeamError: A partition is left out or does not exist, or an offset is before the log
+                start or beyond the log end.
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
+        offsets = written_offsets(
+            declared, self._log.partitions, f"The start offsets of source `{self._source.name}`"
+        )
+        ends, starts = self._log.log_end(), self._log.log_start()
+        partitions = {
+            partition: PartitionStart(
+                start=offset,
+                log_start=starts[partition],
+                log_end=ends[partition],
+                reason="declared",
+            )
+            for partition, offset in offsets.items()
+        }
+        position = self._position(partitions, evidence, None, [])
+        check_in_log(position, starts, ends)
+        gaps = self._gaps.left_out_by_offsets(partitions, starts, ends)
+        return position.model_copy(update={"gaps": gaps})
+
+    @property
+    def distrusted(self) -> str | None:
+        """Name of the source before if its end proved to be meaningless; None before a decision."""
+        return self._gaps.distrusted
+
+    @property
+    def _earlier(self) -> str:
+        """What to do about a start in the future."""
+        name = self._source.name
+        if self._previous is None or self._source.start != "previous":
+            return f"Declare an earlier time under `start` of source `{name}`."
+        return (
+            "A single row with a wrong clock moves the end of history. Declare `complete_through` "
+            f"for source `{self._previous.source}`, the time up to which its files are complete; "
+            "or leave such rows out: declare `not_after` under the pipeline's `event_time`."
+        )
+
+    def _require_own(self, held: HeldOffsets) -> None:
+        """Refuse a history that holds records of partitions that are not read."""
+        if foreign := sorted(set(held.next) - set(self._log.partitions)):
+            topic, number = foreign[0]
+            name = self._source.name
+            message = (
+                f"The files hold records of {foreign[0]}, which source `{name}` does not read."
+            )
+            hint = (
+                f"Correct `topic` of source `{name}`, or remove `offsets` from the file source: "
+                "the start is then decided by time."
+            )
+            raise SeamError(message, hint, source=name, topic=topic, partition=number)
+
+    def _position(
+        self,
+        partitions: dict[TopicPartition, PartitionStart],
+        evidence: Evidence,
+        time_ms: int | None,
+        gaps: list[Gap],
+    ) -> StartPosition:
+        return StartPosition(
+            source=self._source.name,
+            evidence=evidence,
+            time_ms=time_ms,
+            partitions=partitions,
+            gaps=gaps,
+        )

@@ -1,0 +1,154 @@
+"""Discovery of files in a folder that keeps growing: listed, written to the state, then read.
+
+As in FLIP-27's ``ContinuousFileSplitEnumerator``, the folder is listed at an interval and a file is
+new if its path is not known. Known paths are in the state, so that a file is read once whatever its
+times, however slow a listing is, and whenever the run is stopped.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from sources.common.positions import Record, now_ms, span_ms
+from sources.errors import StateError
+from sources.files.listing.new_files import list_arrived, paths_of
+from sources.files.listing.splits import new_files
+from sources.planning.context import PipelineContext
+from sources.planning.event_times import judge_outside
+from sources.planning.files.file_plan import FoundFiles, found_files, keep_splits, read_splits
+from sources.state.generation import Generation
+
+
+class Discovery(Record):
+    """Files that arrived in a growing folder, found by one listing after the plan's.
+
+    Attributes:
+        number: Number of the discovery, from 1; the listing of the plan comes before.
+        files: The new files; their splits are in a table next to this document.
+    """
+
+    VERSION = 2
+
+    number: int
+    files: FoundFiles
+
+
+def found_so_far(generation: Generation, planned: FoundFiles) -> list[FoundFiles]:
+    """Return all files of a growing folder that the state knows, in the order of their listings.
+
+    Args:
+        generation: State of the generation.
+        planned: Files of the folder that the plan lists.
+
+    Returns:
+        The planned files, then those of each discovery.
+    """
+    parts = [planned]
+    while (known := generation.read(_name(planned.source, len(parts)), Discovery)) is not None:
+        parts.append(known.files)
+    return parts
+
+
+class GrowingFolder:
+    """Folder that a generation's last source reads without end, and its files so far.
+
+    Args:
+        context: The pipeline, whose last source is such a folder, and its state.
+
+    Attributes:
+        parts: Files of the folder that the plan lists, and those of each discovery; in memory.
+        interval_ms: Time between the end of a listing and the start of the next one, in
+            milliseconds.
+
+    Raises:
+        StateError: There is no plan, or the last source of the pipeline or of its plan is not a
+            folder with ``discovery_interval``.
+    """
+
+    def __init__(self, context: PipelineContext) -> None:
+        source, plan = context.pipeline.growing_folder, context.plan
+        if source is None or source.discovery_interval is None or plan.folder is None:
+            name = context.pipeline.name
+            last = context.pipeline.sources[-1].name
+            message = (
+                f"The last source of pipeline `{name}`, `{last}`, is not a folder that keeps "
+                "growing, or was none when the pipeline was planned."
+            )
+            hint = (
+                f"Declare `discovery_interval` for source `{last}` if its folder keeps growing; if "
+                "the pipeline is planned already, begin a new generation then: `hybrid generation "
+                "new PIPELINE`."
+            )
+            raise StateError(
+                message,
+                hint,
+                pipeline=name,
+                source=last,
+                generation=context.generation.info.generation,
+            )
+        self.interval_ms = span_ms(source.discovery_interval)
+        self._loaded = context.loaded
+        self._generation = context.generation
+        self._source = source
+        self.parts = found_so_far(context.generation, plan.folder)
+        every = [*plan.files, *self.parts]
+        self._known = paths_of(read_splits(part, context.generation) for part in every)
+        self._listed_ms = now_ms()
+
+    @property
+    def splits(self) -> int:
+        """Number of splits (files, or regions of large ones) found so far; computed from memory."""
+        return sum(part.splits for part in self.parts)
+
+    @property
+    def due_ms(self) -> int:
+        """When the folder is listed next (Unix ms): ``interval_ms`` after the last listing."""
+        return self._listed_ms + self.interval_ms
+
+    def undiscovered(self) -> set[str]:
+        """List the folder, and return the paths of files that no discovery has recorded yet.
+
+        Nothing is written. Used to tell whether input is waiting.
+
+        Raises:
+            InputError: The storage refuses.
+            UnavailableError: The storage does not answer.
+        """
+        return set(new_files(self._loaded, self._source, self._known)["path"].to_pylist())
+
+    def discover(self) -> FoundFiles | None:
+        """List the folder, and write new files to the state, before anything reads them.
+
+        Returns:
+            The new files; if another process recorded this discovery first, those that it found.
+            None if there are none.
+
+        Raises:
+            InputError: A file can't be read, has other columns than planned, or has rows whose
+                event time does not count and ``event_time.outside`` is ``fail``; or the storage
+                refuses.
+            UnavailableError: The storage does not answer.
+        """
+        planned = self.parts[0]
+        listing = list_arrived(
+            self._loaded, self._source, self._known, planned.read, planned.columns
+        )
+        self._listed_ms = now_ms()
+        if listing is None:
+            return None
+        arrived = found_files(self._source, listing)
+        judge_outside(self._source.name, self._loaded.pipeline.event_time, arrived.times)
+        keep_splits(arrived, listing, self._generation)
+        number = len(self.parts)
+        made = Discovery(number=number, files=arrived)
+        # If two list the folder at once, the first one to write decides.
+        name = _name(self._source.name, number)
+        standing = self._generation.put_if_absent(name, made).files
+        splits = read_splits(standing, self._generation)
+        self._known = pa.chunked_array([*self._known.chunks, *splits["path"].chunks])
+        self.parts.append(standing)
+        return standing
+
+
+def _name(source: str, number: int) -> str:
+    return f"discoveries/{source}-{number}.json"

@@ -1,0 +1,417 @@
+"""Plan of a bounded file source: its splits in reading order, and the expected end position."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from sources.common.counting import counted
+from sources.common.positions import EndPosition, HeldOffsets, Part, iso, seconds, to_ms, to_us
+from sources.common.schema import names_and_types
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
+from sources.config.source.file_options import ArrivalOrder, FileBatch, OffsetColumns
+from sources.config.source.file_source import FileSource
+from sources.config.source.snapshot import folder_of, require_snapshot
+from sources.errors import InputError
+from sources.files.columns.layouts import Layout
+from sources.files.columns.mapped_columns import MappedColumns
+from sources.files.held_offsets import held_by_columns, held_by_names
+from sources.files.listing.split_table import FileListing, with_later_columns
+from sources.planning.absent_names import judge_names_of_files
+from sources.planning.event_times import (
+    EventTimes,
+    event_range_ms,
+    event_times_of,
+    judge_outside,
+    misread_unit,
+)
+from sources.planning.files.copied_files import CopiedFiles
+from sources.state.generation import Generation
+from sources.state.state_table import read_state_table, write_state_table
+
+Ints = npt.NDArray[np.int64]
+MANY_FILES = 10_000
+"""Files of a source from which on the plan warns that most of them are small."""
+_SMALL_BYTES = 1 << 20
+
+
+class FoundFiles(Part):
+    """Files of one listing of a source; their splits are a Parquet table next to this document.
+
+    Attributes:
+        source: Name of the source.
+        format: Format of the files.
+        splits_file: Path of the table of splits, relative to the generation's folder.
+        splits: Number of splits: files, or regions of large ones.
+        bytes: Bytes of all splits.
+        rows: Number of rows; None where the format does not record it.
+        read: Column names and Spark SQL types of the files, partition columns included.
+        columns: Output columns of the source's ``select``.
+        partitions: Partition columns, which no file holds.
+        times: Event times of the files: which count, and how many rows have others.
+        layouts: How the columns of the files differ from ``read``; empty unless ``schema_drift`` is
+            declared. A split's ``layout`` is its index in it.
+        mapping: Names of the columns inside the files of a table; None if they are the same.
+        parsed: Path of the first Parquet file that Spark's own reader does not take, so that tasks
+            of this project parse all of them; of a growing folder without files, its pattern. None
+            if there is none.
+    """
+
+    source: str
+    format: str
+    splits_file: str
+    splits: int
+    bytes: int
+    rows: int | None
+    read: dict[str, str]
+    columns: dict[str, str]
+    partitions: list[str]
+    times: EventTimes
+    layouts: list[Layout] = Field(default_factory=list)
+    mapping: MappedColumns | None = None
+    parsed: str | None = None
+
+
+class FilePlan(FoundFiles):
+    """Plan of a bounded file source.
+
+    Attributes:
+        event_min_ms: Lowest event time that counts, in milliseconds.
+        disorder_ms: Out-of-orderness: how many milliseconds a micro-batch reaches back behind the
+            highest event time read before it; an estimate where event times are sampled.
+        end: End position of the source, expected once all its files are read.
+        table: Folder of a table that is declared by its name; None if a path is declared.
+        order: Declared order of arrival; None if the files are read in order of event time.
+        copied: Which files become files of the target as they are; None unless declared.
+    """
+
+    event_min_ms: int
+    disorder_ms: int
+    end: EndPosition
+    table: str | None = None
+    order: ArrivalOrder | None = None
+    copied: CopiedFiles | None = None
+
+    @property
+    def out_of_orderness(self) -> str:
+        """The out-of-orderness in words; unknown where event times are only sampled."""
+        found = seconds(self.disorder_ms)
+        return found if self.end.event_times == "exact" else f"unknown (in samples: {found})"
+
+
+def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
+    """Return the document that describes a listing of a source, without writing anything.
+
+    Each call names a new file for the table of splits, which :func:`keep_splits` writes.
+
+    Args:
+        source: Declaration of the source.
+        listing: Its splits and columns.
+    """
+    splits = listing.splits
+    return FoundFiles(
+        source=source.name,
+        format=source.format,
+        splits_file=f"splits/{source.name}-{uuid.uuid4().hex[:12]}.parquet",
+        splits=len(splits),
+        bytes=pc.sum(splits["length"], min_count=0).as_py(),
+        rows=None if splits["rows"].null_count else pc.sum(splits["rows"], min_count=0).as_py(),
+        read=names_and_types(listing.read),
+        columns=names_and_types(listing.columns),
+        partitions=listing.partitions,
+        times=event_times_of(listing),
+        layouts=listing.layouts,
+        mapping=listing.mapping,
+        parsed=listing.parsed,
+    )
+
+
+def plan_files(
+    loaded: LoadedPipeline,
+    source: FileSource,
+    listing: FileListing,
+    earlier: Sequence[pa.Table] = (),
+    otherwise_ms: int | None = None,
+) -> tuple[FilePlan, list[str]]:
+    """Return the plan of a bounded source's files, and warnings for people. Nothing is written.
+
+    With ``offsets`` by columns the columns of all files are read; otherwise no file is opened.
+
+    Args:
+        loaded: The pipeline.
+        source: Declaration of the source.
+        listing: Splits of the source.
+        earlier: Tables of splits that were planned before and carry their offsets in the same way:
+            the offsets of the end position include theirs.
+        otherwise_ms: Event time up to which the source was planned before, in milliseconds: that of
+            files without a row that counts. Without it they are refused.
+
+    Raises:
+        InputError: No row has an event time that counts; some have others, and
+            ``event_time.outside`` is ``fail``; or the files do not carry their offsets as declared
+            in ``offsets``, or no single topic follows that offset columns could belong to.
+        UnavailableError: A storage does not answer.
+        StateError: The files are a database snapshot that is not complete.
+    """
+    pipeline = loaded.pipeline
+    name = source.name
+    splits = listing.splits
+    found = found_files(source, listing)
+    outside = judge_outside(name, pipeline.event_time, found.times)
+    names = judge_names_of_files(pipeline, source, listing)
+    times = event_range_ms(splits) or (None if otherwise_ms is None else (otherwise_ms,) * 2)
+    manifest = None
+    if source.snapshot is not None:
+        manifest = require_snapshot(loaded.place(folder_of(source.patterns)), pipeline.name)
+        # A table may well be empty.
+        times = times or (manifest.seen.taken_ms, manifest.seen.taken_ms)
+    if times is None:
+        hold = counted(len(splits), "file holds", "files hold")
+        message = f"Source `{name}`: its {hold} no rows with a time that counts."
+        hint = (
+            f"At least one row needs a value of the event-time column "
+            f"`{pipeline.event_time.column}`: its end decides where the next source starts. "
+            "Correct `path`, or remove the source."
+        )
+        text = " ".join([message, *outside, *listing.warnings])
+        raise InputError(text, hint, source=name, column=pipeline.event_time.column)
+    begin_ms, end_ms = times
+    if source.time_range.since is not None:
+        begin_ms = max(begin_ms, to_ms(source.time_range.since))
+    held, warnings = _held(pipeline, source, pa.concat_tables([*earlier, splits]))
+    if source.arrival is not None and source.arrival.is_by_offset:
+        _require_one_partition(name, source.arrival, held)
+    if manifest is not None:
+        # All changes that the snapshot does not see come after these offsets.
+        held = HeldOffsets(next=manifest.offsets, exact=True, holes={})
+    part = FilePlan(
+        **dict(found),
+        event_min_ms=begin_ms,
+        disorder_ms=_disorder_ms(splits, source),
+        end=EndPosition(
+            source=name,
+            event_time_ms=end_ms,
+            complete_through_ms=_complete_through_ms(pipeline, source, end_ms),
+            event_times="exact" if listing.exact else "sampled",
+            offsets=held,
+            sequence=source.sequence,
+            snapshot=None if manifest is None else manifest.seen,
+            definition=None if manifest is None else manifest.definition,
+            splits=found.splits,
+            rows=_rows_read(pipeline, found),
+        ),
+        table=None if source.table is None else source.patterns[0],
+        order=source.arrival,
+    )
+    warnings += [*outside, *listing.warnings, *names, *suspicions(found, splits)]
+    if part.disorder_ms and source.arrival is None:
+        warnings.append(
+            f"Source `{name}`: event times of micro-batches are out of order by "
+            f"{'up to' if listing.exact else 'at least'} {part.disorder_ms / 1000:,.0f} s; a "
+            "watermark delay has to be longer than that."
+        )
+    return part, warnings
+
+
+def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
+    """Return warnings about a listing whose files or event times look like a mistake.
+
+    Rows without an event time, many small files, and event times in a wrong unit.
+
+    Args:
+        part: Document of the listing.
+        splits: Its table of splits (:data:`sources.files.listing.split_table.SPLITS`).
+
+    Returns:
+        Sentences; an empty list if nothing is suspicious.
+    """
+    warnings = []
+    name = part.source
+    nulls = pc.sum(splits["nulls"]).as_py()
+    if nulls:
+        warnings.append(
+            f"Source `{name}`: {counted(nulls, 'row has', 'rows have')} no event time: read with "
+            "the others, but in no window, and not recognized by a seam by event time."
+        )
+    files = pc.count_distinct(splits["path"]).as_py()
+    if files >= MANY_FILES and part.bytes / files < _SMALL_BYTES:
+        warnings.append(
+            f"Source `{name}`: {counted(files, 'file')} of "
+            f"{part.bytes / files / 1024:,.1f} KiB on average; most of the time is spent "
+            "on opening them. Compact them if possible."
+        )
+    if (times := event_range_ms(splits)) is not None and (unit := misread_unit(*times)):
+        low, high = map(iso, times)
+        warnings.append(
+            f"Source `{name}`: its event times are from {low} to {high}, probably {unit}."
+        )
+    return warnings
+
+
+def plans_alike(
+    pipeline: Pipeline, source: FileSource, before: Sequence[FilePlan]
+) -> list[FilePlan]:
+    """Return the plans of earlier sources whose ``offsets`` are declared like a source's own.
+
+    The files of all of them together show which Kafka offsets history holds.
+
+    Args:
+        pipeline: The pipeline's declaration.
+        source: The source.
+        before: Plans of the file sources before it.
+    """
+    return [part for part in before if pipeline.file_source(part.source).offsets == source.offsets]
+
+
+def _rows_read(pipeline: Pipeline, found: FoundFiles) -> int | None:
+    """Return the number of rows of a listing that are read; None where it is unknown."""
+    if found.rows is None or pipeline.event_time.outside == "keep":
+        return found.rows
+    return found.rows - found.times.outside
+
+
+def _complete_through_ms(pipeline: Pipeline, source: FileSource, end_ms: int) -> int:
+    """Return the time through which history is complete: as declared, or by the highest time read.
+
+    The end of ``time_range`` may lie beyond the data, so it says nothing about completeness.
+    """
+    if source.complete_through is None:
+        return end_ms - pipeline.lateness_ms
+    declared_ms, until = to_ms(source.complete_through), source.time_range.until
+    return declared_ms if until is None else min(declared_ms, (to_us(until) - 1) // 1000)
+
+
+def _held(
+    pipeline: Pipeline, source: FileSource, splits: pa.Table
+) -> tuple[HeldOffsets | None, list[str]]:
+    if source.offsets is None:
+        return None, []
+    if source.arrival is not None:
+        # A file has a split for each interval.
+        splits = splits.group_by("path", use_threads=False).aggregate([("rows", "sum")])
+        splits = splits.rename_columns(["path", "rows"])
+    paths = splits["path"].to_pylist()
+    if isinstance(source.offsets, OffsetColumns):
+        live = pipeline.topic_after(source.name)
+        if live is None or len(live.topics) != 1:
+            name = source.name
+            found = "no Kafka source follows" if live is None else f"it is {live.subscription}"
+            message = (
+                f"Source `{name}`: `offsets` by columns needs a single declared topic after it, "
+                f"to which the offsets belong; {found}."
+            )
+            hint = (
+                "Declare one `topic` for the next Kafka source, or `offsets: names` here if file "
+                "names contain the topic."
+            )
+            raise InputError(message, hint, source=name, field="offsets")
+        columns = source.offsets
+        return held_by_columns(paths, live.topics[0], columns.partition, columns.offset)
+    return held_by_names(paths, splits["rows"].to_pylist())
+
+
+def _require_one_partition(name: str, order: ArrivalOrder, held: HeldOffsets | None) -> None:
+    """Refuse an order by offsets of several partitions, which have none in common."""
+    partitions = sorted(held.next) if held is not None else []
+    if len(partitions) > 1:
+        message = (
+            f"Source `{name}`: `order` goes by the offsets in `{order.arrival}`, but the files "
+            f"hold records of {len(partitions)} partitions, {partitions[0]} and others, whose "
+            "offsets do not say which arrived first."
+        )
+        hint = "Name a column with the time of arrival: `order: {arrival: COLUMN, every: 10 min}`."
+        raise InputError(message, hint, source=name, field="order.arrival")
+
+
+def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
+    """Return how many splits are read by the end of each micro-batch, cumulative.
+
+    A batch takes splits until it has reached one of its limits, as Delta's source does
+    (``AdmissionLimits``).
+
+    Args:
+        lengths: Bytes of each split, in reading order.
+        limit: Limits of a micro-batch: files and bytes.
+
+    Returns:
+        One number for each batch, ascending; the last one is the number of splits. Empty without
+        splits.
+    """
+    ends: list[int] = []
+    first, size = 0, 0
+    for at, length in enumerate(lengths):
+        if at > first and (at - first >= limit.files or size >= limit.bytes):
+            ends.append(at)
+            first, size = at, 0
+        size += length
+    return np.array([*ends, len(lengths)] if lengths else [], np.int64)
+
+
+def micro_batches(splits: pa.Table, source: FileSource) -> Ints:
+    """Return how many splits are read by the end of each micro-batch, cumulative.
+
+    In order of arrival an interval is one micro-batch; otherwise the limits of ``batch`` decide.
+
+    Args:
+        splits: The table of splits, in reading order.
+        source: The declaration.
+    """
+    if source.arrival is None:
+        return batch_ends(splits["length"].to_pylist(), source.batch)
+    arrived = splits["arrived_from"].to_numpy()
+    ends: Ints = np.append(np.flatnonzero(np.diff(arrived)) + 1, len(arrived))
+    return ends if len(arrived) else ends[:0]
+
+
+def _disorder_ms(splits: pa.Table, source: FileSource) -> int:
+    """Return how far a micro-batch reaches back behind the highest event time before it (ms).
+
+    Order within a batch does not matter: Spark's watermark advances between batches.
+    """
+    starts = micro_batches(splits, source)[:-1]
+    if not len(starts):
+        return 0
+    top, bottom = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    lows = splits["event_min_us"].fill_null(top).to_numpy()
+    highs = splits["event_max_us"].fill_null(bottom).to_numpy()
+    before = np.maximum.accumulate(highs)[starts - 1]
+    lowest = np.minimum.reduceat(lows, starts)
+    known = (before > bottom) & (lowest < top)
+    return max(int((before - lowest)[known].max(initial=0)) // 1000, 0)
+
+
+def keep_splits(files: FoundFiles, listing: FileListing, generation: Generation) -> None:
+    """Write the table of splits of a listing to the generation's folder, as Parquet.
+
+    Args:
+        files: Document of the listing, which names the file.
+        listing: The splits.
+        generation: State of the generation.
+
+    Raises:
+        StateError: The file can't be written.
+    """
+    write_state_table(generation, files.splits_file, listing.splits)
+
+
+def read_splits(files: FoundFiles, generation: Generation) -> pa.Table:
+    """Read the table of splits of a listing from the generation's folder.
+
+    Args:
+        files: Document of the listing, which names the file.
+        generation: State of the generation.
+
+    Returns:
+        A table of schema :data:`sources.files.listing.split_table.SPLITS`, in reading order.
+
+    Raises:
+        StateError: The file is missing or can't be read.
+    """
+    return with_later_columns(read_state_table(generation, files.splits_file))

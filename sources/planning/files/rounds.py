@@ -1,0 +1,210 @@
+"""Rounds over history that grows while it is read, until the gap to the topic is small enough.
+
+A round is a plan of the files that arrived since. Like the plan it is written before it is read.
+The source ends when no further round is due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from sources.common.positions import EndPosition, Offsets, Record, StartPosition, span_ms
+from sources.config.loader import LoadedPipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.files.listing.new_files import list_arrived, paths_of
+from sources.hybrid import SourceSwitchContext
+from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.start.offsets import GapError
+from sources.planning.context import PipelineContext
+from sources.planning.event_times import event_range_ms
+from sources.planning.files.file_plan import (
+    FilePlan,
+    keep_splits,
+    plan_files,
+    plans_alike,
+    read_splits,
+)
+from sources.planning.plan import Plan
+from sources.planning.topics.topic_plan import start_factory
+from sources.state.generation import Generation
+
+EXTEND_ROUNDS = 20
+
+
+class Round(Record):
+    """One round of a file source: a further listing of its folder, after the plan was read.
+
+    Attributes:
+        number: Number of the round, from 1.
+        files: Plan of the files that arrived since the last listing.
+        seam_end: High watermark of each partition of the next topic, read right after this listing:
+            nothing appended later is in the files.
+        why: Why the round is due, in words.
+        behind_ms: How far event times of its files reach back behind those that were read before,
+            in milliseconds.
+    """
+
+    VERSION = 2
+
+    number: int
+    files: FilePlan
+    seam_end: Offsets
+    why: str
+    behind_ms: int
+
+
+@dataclass(frozen=True)
+class History:
+    """Everything that is planned of a bounded file source so far.
+
+    Attributes:
+        parts: The plan of the source, and one more for each round (a further listing of its
+            folder).
+        seam_end: High watermark of each partition of the next topic at the last listing; empty if
+            no topic follows.
+    """
+
+    parts: list[FilePlan]
+    seam_end: Offsets
+
+    @property
+    def disorder_ms(self) -> int:
+        """Out-of-orderness of event times, in milliseconds; computed from the plans.
+
+        That is how far a micro-batch or a round reaches back behind those before it.
+        """
+        reached = [part.end.event_time_ms for part in self.parts]
+        back = [max(reached[:at]) - part.event_min_ms for at, part in enumerate(self.parts) if at]
+        return max([*(part.disorder_ms for part in self.parts), *back])
+
+    @property
+    def end(self) -> EndPosition:
+        """End position of the source once all parts are read; computed from the plans."""
+        ends = [part.end for part in self.parts]
+        rows = [end.rows for end in ends if end.rows is not None]
+        sampled = any(end.event_times == "sampled" for end in ends)
+        return EndPosition(
+            source=ends[0].source,
+            event_time_ms=max(end.event_time_ms for end in ends),
+            complete_through_ms=max(end.complete_through_ms for end in ends),
+            event_times="sampled" if sampled else "exact",
+            # The last listing includes the offsets of all files.
+            offsets=ends[-1].offsets,
+            sequence=ends[-1].sequence,
+            snapshot=ends[-1].snapshot,
+            splits=sum(end.splits for end in ends),
+            rows=sum(rows) if len(rows) == len(ends) else None,
+        )
+
+
+def history_of(generation: Generation, plan: Plan, source: str) -> History:
+    """Return everything that is planned of a file source so far: its plan and its rounds.
+
+    Args:
+        generation: State of the generation, which holds the rounds.
+        plan: Plan of the generation.
+        source: Name of the bounded file source.
+
+    Raises:
+        StopIteration: The plan has no such file source.
+    """
+    parts = [plan.files_of(source)]
+    seam_end = plan.topics[0].seam_end if plan.topics else {}
+    while (made := generation.read(_name(source, len(parts)), Round)) is not None:
+        parts.append(made.files)
+        seam_end = made.seam_end
+    return History(parts, seam_end)
+
+
+def next_round(context: PipelineContext, source: FileSource) -> Round | None:
+    """Plan and write another round of a source that was read to the end of its plan, if one is due.
+
+    A round is due if files have arrived, and either the topic is further ahead than the source
+    allows (``converge``) or they may close a gap (``on_gap: extend``).
+
+    Args:
+        context: The pipeline and its state.
+        source: The file source.
+
+    Returns:
+        The round; None if none is due, so that the source has ended.
+
+    Raises:
+        InputError: A new file can't be read, has other columns than planned, or has rows whose
+            event time does not count and ``event_time.outside`` is ``fail``; or a broker or storage
+            refuses.
+        UnavailableError: A broker or storage does not answer.
+        GapError: There is a gap to the next topic, which does not accept it, and no file has
+            arrived that may close it. The source stays unfinished, so that a later run tries again.
+        SeamError: The hand-over could not be made for another reason.
+        StateError: There is no plan, or the state folder can't be written.
+    """
+    loaded, generation, plan = context.loaded, context.generation, context.plan
+    live = loaded.pipeline.next_topic(source.name)
+    if live is None:
+        return None
+    history = history_of(generation, plan, source.name)
+    expected = plan.topic_of(live.name).expected_start
+    why, gap = _due(loaded, source, live, history, expected)
+    earlier = [] if why is None else [read_splits(part, generation) for part in history.parts]
+    listing = None
+    if why is not None:
+        first = history.parts[0]
+        known = paths_of(earlier)
+        listing = list_arrived(loaded, source, known, first.read, first.columns)
+    if listing is not None and event_range_ms(listing.splits) is None:
+        # Files without rows change nothing; rows outside of the bounds are read or counted.
+        listing = listing if pc.sum(listing.splits["outside"]).as_py() else None
+    if why is None or listing is None:
+        if gap is not None:
+            # The source stays unfinished: the next run tries again.
+            raise gap
+        return None
+    others = plans_alike(loaded.pipeline, source, plan.files[:-1])
+    alike = [*(read_splits(part, generation) for part in others), *earlier]
+    part, _ = plan_files(loaded, source, listing, alike, history.end.event_time_ms)
+    keep_splits(part, listing, generation)
+    number = len(history.parts)
+    made = Round(
+        number=number,
+        files=part,
+        # Created after the listing: files may hold a partition that was added in the meantime.
+        seam_end=KafkaLog(live).high_watermark(),
+        why=why,
+        behind_ms=max(history.end.event_time_ms - part.event_min_ms, 0),
+    )
+    return generation.put_if_absent(_name(source.name, number), made)
+
+
+def _due(
+    loaded: LoadedPipeline,
+    source: FileSource,
+    live: KafkaSource,
+    history: History,
+    expected: StartPosition,
+) -> tuple[str | None, GapError | None]:
+    """Return why a round is due, if it is; and the gap that is open, if there is one."""
+    log = KafkaLog(live)
+    done = len(history.parts) - 1
+    gap = None
+    try:
+        factory = start_factory(loaded, live, history.seam_end, expected)
+        factory(SourceSwitchContext(history.end, log))
+    except GapError as error:
+        gap = error
+    if gap is not None and live.on_gap == "extend" and done < EXTEND_ROUNDS:
+        return gap.message, gap
+    if source.converge is not None and done < source.converge.rounds:
+        newest_ms = max((at for at in log.newest_ms().values() if at is not None), default=None)
+        limit_ms = span_ms(source.converge.gap)
+        if newest_ms is not None and newest_ms - history.end.event_time_ms > limit_ms:
+            ahead_s = (newest_ms - history.end.event_time_ms) / 1000
+            return f"the topic is {ahead_s:,.0f} s ahead", gap
+    return None, gap
+
+
+def _name(source: str, number: int) -> str:
+    return f"rounds/{source}-{number}.json"

@@ -1,0 +1,82 @@
+"""Places of history tables that are declared by their name in a catalog.
+
+Only the plan asks the catalog. It keeps the place of each table, and whatever comes after it goes
+by the place: a name that refers to another table later changes nothing in a generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pydantic import BaseModel, ConfigDict
+
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
+from sources.errors import ErrorReport
+from sources.planning.plan import Plan
+from sources.state.generation import Generation
+
+
+class PlacesRequest(BaseModel):
+    """Request to the Spark process that knows the catalog.
+
+    Attributes:
+        tables: Names of tables, ``schema.table``, by name of the source.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    tables: dict[str, str]
+
+
+class PlacesAnswer(BaseModel):
+    """Answer to such a request: either of the two.
+
+    Attributes:
+        places: Folder of each table, absolute or a URL, by name of the source.
+        refusal: Why the first of them can't be read.
+    """
+
+    places: dict[str, str] | None = None
+    refusal: ErrorReport | None = None
+
+
+def tables_by_name(pipeline: Pipeline) -> dict[str, FileSource]:
+    """Return the tables whose places are not known yet: their sources by name."""
+    return {
+        source.name: source
+        for source in pipeline.sources
+        if isinstance(source, FileSource) and source.table is not None and not source.patterns
+    }
+
+
+def with_places(loaded: LoadedPipeline, places: Mapping[str, str]) -> LoadedPipeline:
+    """Return a pipeline whose tables have places.
+
+    Args:
+        loaded: The pipeline.
+        places: Folder or metadata file of a source's table, absolute or a URL, by name of the
+            source.
+    """
+    sources = [
+        source.model_copy(update={"path": places[source.name]}) if source.name in places else source
+        for source in loaded.pipeline.sources
+    ]
+    return replace(loaded, pipeline=loaded.pipeline.model_copy(update={"sources": sources}))
+
+
+def with_planned_places(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeline:
+    """Return a pipeline whose tables have the places that are kept in a generation's plan.
+
+    Only a pipeline with tables by name is looked up; without a plan it stays as it is.
+
+    Raises:
+        StateError: The plan is damaged, or of an unknown version.
+    """
+    if not tables_by_name(loaded.pipeline):
+        return loaded
+    plan = generation.read("plan.json", Plan)
+    parts = [] if plan is None else plan.files
+    return with_places(loaded, {part.source: part.table for part in parts if part.table})

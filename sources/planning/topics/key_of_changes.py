@@ -1,0 +1,119 @@
+"""The columns that identify rows of a captured table, as its snapshot or the first change tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sources.common.positions import EndPosition, Offsets, Record
+from sources.common.topic_log import Log
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.table.sink import Sink
+from sources.decoding.changes.record_keys import RecordKeys
+from sources.state.generation import Generation
+
+
+class KeyOfChanges(Record):
+    """State document of a generation: the key by which changes of a topic are merged.
+
+    Attributes:
+        columns: Names of the columns in the ``schema``, sorted.
+    """
+
+    columns: list[str]
+
+
+class ExpectedKey(NamedTuple):
+    """What is known of the columns that identify rows before a change is read.
+
+    Attributes:
+        at_snapshot: Primary key that the table had at its snapshot; empty if that is not known.
+        declared: Columns of ``sink.key``.
+    """
+
+    at_snapshot: Sequence[str]
+    declared: Sequence[str]
+
+    @classmethod
+    def of(cls, sink: Sink, ends: Sequence[EndPosition]) -> ExpectedKey:
+        """Return what a declaration and the end positions of earlier sources tell."""
+        known = [end.definition.key for end in ends if end.definition is not None]
+        return cls(known[-1] if known else [], sink.key)
+
+    def columns(self, first: Sequence[str] | None) -> list[str] | None:
+        """Return the columns by which the changes of a run have to identify rows, sorted.
+
+        A connector may use other columns than the primary key (``message.key.columns``): then
+        ``sink.key`` has to name them.
+
+        Args:
+            first: Columns of the first record's key, sorted; None if there is no record.
+        """
+        known, declared = sorted(self.at_snapshot), sorted(self.declared)
+        if not known or (first is not None and [*first] == declared):
+            return None if first is None else [*first]
+        return known if first is not None or known == declared else None
+
+
+def known_key(generation: Generation, source: KafkaSource) -> list[str] | None:
+    """Return the columns that identified rows so far; None if that is not known.
+
+    Args:
+        generation: State of the generation.
+        source: The topic of changes.
+
+    Raises:
+        StateError: The document is damaged.
+    """
+    found = generation.read(_name(source), KeyOfChanges)
+    return None if found is None else found.columns
+
+
+def keep_key(
+    generation: Generation,
+    source: KafkaSource,
+    log: Log,
+    starts: Offsets,
+    expected: ExpectedKey,
+) -> None:
+    """Keep the columns that identify rows: those at the snapshot, or of the first record there is.
+
+    The key may have been changed before the first change, so the record's columns count only if
+    nothing else is known, or the declaration says the same. Does nothing if they are kept already.
+
+    Args:
+        generation: State of the generation.
+        source: The topic of changes.
+        log: Look-ups on the topic.
+        starts: Start offset of each partition.
+        expected: What is known besides.
+
+    Raises:
+        StateError: The document is damaged, or can't be written.
+        UnavailableError: The broker or the schema registry does not answer.
+        InputError: One of them refuses.
+    """
+    if source.changes is None or known_key(generation, source) is not None:
+        return
+    columns = expected.columns(_first_key(source, log, starts))
+    if columns is not None:
+        generation.replace(_name(source), KeyOfChanges(columns=columns))
+
+
+def _first_key(source: KafkaSource, log: Log, starts: Offsets) -> list[str] | None:
+    """Return the columns of the first record's key from the start on; None if none tells."""
+    assert source.changes is not None  # asked for such a source only
+    first, end, keys = log.log_start(), log.log_end(), RecordKeys(source.changes)
+    for partition in sorted(end):
+        start = max(starts.get(partition, 0), first[partition])
+        if start >= end[partition]:
+            continue
+        for record in log.read({partition: start}, 1, {partition: end[partition]}):
+            columns = keys.names(record.key)
+            if columns is not None:
+                return columns
+    return None
+
+
+def _name(source: KafkaSource) -> str:
+    return f"run/{source.name}-key.json"

@@ -1,0 +1,75 @@
+"""Check of a sample's records without a value, before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from sources.common.conversion import BadValue
+from sources.common.topic_log import LogRecord
+from sources.config.source.kafka_source import KafkaSource
+from sources.decoding.decoder import DECLARE_TOMBSTONE, REFUSED_TOMBSTONE
+from sources.errors import InputError
+
+
+def tombstone_warnings(source: KafkaSource, settings: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return a warning about a compacted topic, whose records without a value end the run.
+
+    Args:
+        source: Declaration of the topic's source.
+        settings: Configuration of each topic by name, with ``cleanup.policy``.
+    """
+    if source.on_tombstone != "refuse" or source.value.has_tombstones:
+        return []
+    return [
+        f"Topic `{topic}` is compacted: a record with a key and no value, which deletes the row of "
+        "that key elsewhere, ends the run. Declare `on_tombstone: delete` or `ignore` if there are "
+        "any."
+        for topic, of in settings.items()
+        if "compact" in of["cleanup.policy"]
+    ]
+
+
+def without_tombstones(
+    source: KafkaSource, columns: pa.Schema, sample: Sequence[LogRecord]
+) -> list[LogRecord]:
+    """Return the records of a sample that have to fit the columns.
+
+    Those without a value are left out where they are skipped or delete rows. Where they do neither,
+    one without a key is bad.
+
+    Args:
+        source: Declaration of the topic's source.
+        columns: Columns that values have to fill.
+        sample: Records of the topic.
+
+    Raises:
+        InputError: One has a key and no value, and it is not declared what that means; or no key
+            that tells a row, and bad records are not tolerated. Contains the record's place.
+    """
+    if source.skips_tombstones:
+        return [record for record in sample if record.value is not None]
+    tombstones = source.tombstones(columns)
+    kept = []
+    for record in sample:
+        if record.value is not None or (tombstones is None and record.key is None):
+            kept.append(record)
+            continue
+        reason, hint = REFUSED_TOMBSTONE, DECLARE_TOMBSTONE
+        if tombstones is not None:
+            try:
+                tombstones.fields(record.key, record.timestamp_ms)
+                continue
+            except BadValue as error:
+                reason = str(error)
+                hint = (
+                    "Correct `sink.key`, or the producer; or declare `on_bad_record` so that bad "
+                    "records are tolerated."
+                )
+            if source.on_bad_record != "fail":
+                continue
+        topic, number = record.partition
+        message = f"Topic `{topic}`, partition {number}, offset {record.offset}: {reason}."
+        raise InputError(message, hint, topic=topic, partition=number, offset=record.offset)
+    return kept

@@ -1,0 +1,452 @@
+"""Plan of a Kafka source: the end of the seam, and the start expected by the log as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sources.common.conversion import BadValue
+from sources.common.counting import counted
+from sources.common.positions import EndPosition, Offsets, Part, StartPosition, now_ms, span_ms
+from sources.common.sql.select import OnlySparkError
+from sources.common.topic_log import LogRecord
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
+from sources.config.source.event_time import EventTime
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.user_functions import load_function
+from sources.decoding.base import FieldReader
+from sources.decoding.changes.changed_columns import NewColumnsError, WidenedColumnError
+from sources.decoding.changes.widened_columns import widened
+from sources.errors import InputError, SeamError
+from sources.hybrid import SourceFactory, SourceSwitchContext
+from sources.kafka.client.failures import NEW_GENERATION
+from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.sample import SampledTimes, sampled_times
+from sources.kafka.ranges.batching import cut_range
+from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_ends
+from sources.kafka.retention import Headroom, RetentionWatch, retention_ms
+from sources.kafka.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
+from sources.kafka.seam_checks import SeamOf, check_event_time_filter
+from sources.kafka.start.checks import needed_offsets
+from sources.kafka.start.look_up import Known
+from sources.kafka.start.offsets import factory_for
+from sources.kafka.start.overlap import likely_overlap
+from sources.kafka.start.shifted_times import check_shift, constant_shift_ms
+from sources.planning.absent_names import identifying_columns, judge_names
+from sources.planning.files.arrival_times import arrival_warnings
+from sources.planning.schema_check import compare_sample
+from sources.planning.topics.tombstone_check import tombstone_warnings, without_tombstones
+
+SAMPLE_RECORDS = 100
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """Planned end of a source that comes before a topic in the chain.
+
+    Attributes:
+        source: Name of the source.
+        columns: Output columns of the source: names and Spark SQL types.
+        end: End position that the source is expected to have.
+    """
+
+    source: str
+    columns: dict[str, str]
+    end: EndPosition
+
+
+class RangePlan(Part):
+    """Range of offsets that a bounded Kafka source is expected to read.
+
+    It is final if the source is the first of the chain; any other is decided again at its turn.
+
+    Attributes:
+        ends: First offset of each partition that is not read.
+        offsets: Number of offsets; there are fewer records where control records use some up.
+        batches: Number of micro-batches.
+        end: End position that the source is expected to have.
+    """
+
+    ends: Offsets
+    offsets: int
+    batches: int
+    end: EndPosition
+
+
+class TopicPlan(Part):
+    """Plan of a Kafka source.
+
+    Attributes:
+        source: Name of the source.
+        topics: ``<cluster id>/<topic id>`` of each topic, by name.
+        read: Names and Spark SQL types of the columns that its records are decoded to.
+        columns: Output columns, after ``select``: names and Spark SQL types.
+        seam_end: Offset after the last record of each partition, open transactions included,
+            read right after history was listed.
+        log_start: Log start offset of each partition at planning time.
+        expected_start: Start position by the Kafka log at planning time; it is decided again at the
+            hand-over.
+        seam_rule: How rows that history has already delivered will be recognized.
+        timestamp_type: ``CreateTime`` or ``LogAppendTime``, by topic.
+        retention_ms: Retention time by topic, in milliseconds; None if records are not deleted by
+            time.
+        headroom: Retention headroom of the partitions that Kafka may delete from, the most urgent
+            first.
+        event_times: Event times of sampled records from the expected start on.
+        range: Range of offsets that is expected to be read, if the source is bounded.
+        likely_overlap: How many of its records are probably in history, too, by their timestamps;
+            None if these do not tell.
+    """
+
+    source: str
+    topics: dict[str, str]
+    read: dict[str, str]
+    columns: dict[str, str]
+    seam_end: Offsets
+    log_start: Offsets
+    expected_start: StartPosition
+    seam_rule: SeamRule
+    timestamp_type: dict[str, str]
+    retention_ms: dict[str, int | None]
+    headroom: list[Headroom]
+    event_times: SampledTimes
+    range: RangePlan | None = None
+    likely_overlap: int | None = None
+
+
+def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
+    """Return a few records of each partition from an offset on, to check columns and times.
+
+    About :data:`SAMPLE_RECORDS` in all, at least one of each partition that has any.
+
+    Args:
+        log: Look-ups on the topics.
+        start: First offset of each partition.
+
+    Raises:
+        UnavailableError: The broker does not answer.
+        InputError: An offset is deleted, or the records may not be read.
+    """
+    each = max(SAMPLE_RECORDS // max(len(start), 1), 1)
+    return log.read(start, each, log.log_end())
+
+
+def fit_sample(
+    pipeline: Pipeline,
+    source: KafkaSource,
+    before: str,
+    read: Mapping[str, str],
+    sample: Sequence[LogRecord],
+) -> list[str]:
+    """Refuse a topic if records of a sample do not fit the columns that the source declares.
+
+    Where bad records are tolerated (``on_bad_record``), only if no record fits. Of records without
+    a value, only the keys are looked at.
+
+    Args:
+        pipeline: The pipeline.
+        source: Declaration of the Kafka source.
+        before: Name of the source before, which has the same output columns.
+        read: All columns of a row before ``select``: names and Spark SQL types.
+        sample: Records of the topic; an empty one passes.
+
+    Returns:
+        Warnings about bad records that are tolerated, and columns that no record has.
+
+    Raises:
+        InputError: A record can't be read, or the columns differ.
+        UnavailableError: The schema registry does not answer.
+    """
+    # A sample says nothing of columns that were added.
+    changes = source.changes
+    current = read if changes is None else widened(read, changes.widened_columns)
+    of_value, reader = source.value_schema(current), source.reader()
+    tolerant = source.on_bad_record != "fail"
+    # With `select`, the columns compared are the source's own.
+    left = source.name if source.select else before
+    sample = without_tombstones(source, of_value, sample)
+    if changes is not None and changes.follows_columns:
+        sample = [record for record in sample if not _is_followed(record.value or b"", reader)]
+    if source.value.parser != "json":
+        return compare_sample(left, of_value, sample, reader, tolerant=tolerant)
+    needed = identifying_columns(pipeline, source)
+    names = judge_names(source.name, of_value, _readable(sample, reader), "sampled record", needed)
+    fits = compare_sample(left, of_value, sample, reader, tolerant=tolerant, may_lack=True)
+    return [*fits, *names]
+
+
+def _readable(sample: Sequence[LogRecord], reader: FieldReader) -> list[Mapping[str, Any]]:
+    """Return the fields of the records of a sample that can be read."""
+    values = []
+    for record in sample:
+        with suppress(BadValue):
+            values.append(reader.fields(record.value or b""))
+    return values
+
+
+def _is_followed(value: bytes, reader: FieldReader) -> bool:
+    """Return whether a change has columns or types that a run follows once it meets them."""
+    try:
+        reader.fields(value)
+    except (NewColumnsError, WidenedColumnError):
+        return True
+    except BadValue:
+        return False
+    return False
+
+
+def start_factory(
+    loaded: LoadedPipeline,
+    source: KafkaSource,
+    seam_end: Offsets,
+    expected: StartPosition | None = None,
+) -> SourceFactory:
+    """Return the function that decides a source's start position, as it declares under ``start``.
+
+    The function raises :class:`~sources.kafka.start.offsets.GapError` for a gap that the source
+    does not accept, and ``SeamError`` if the hand-over can't be made.
+
+    Args:
+        loaded: The pipeline, whose folder holds the user's factory.
+        source: Declaration of the Kafka source.
+        seam_end: High watermark of each partition when history was listed.
+        expected: Start position that the plan expected; None while it is being planned.
+    """
+    pipeline = loaded.pipeline
+    before = pipeline.sources[max(pipeline.hybrid_source().index(source.name) - 1, 0)]
+    # Record times are no rows' clocks.
+    is_declared = not isinstance(before, FileSource) or before.complete_through is not None
+    return factory_for(
+        source,
+        pipeline.lateness_ms,
+        lambda name: load_function(loaded, "start.factory", name),
+        known=Known(seam_end, is_declared, expected),
+    )
+
+
+def require_same_topics(plan: TopicPlan, log: KafkaLog) -> None:
+    """Refuse topics that are not the planned ones although they have the same names.
+
+    Args:
+        plan: Plan of the Kafka source.
+        log: Look-ups on the topics as they are now.
+
+    Raises:
+        SeamError: A topic was deleted and created again, is missing, or is in another cluster.
+        UnavailableError: The broker does not answer.
+        InputError: The broker refuses.
+    """
+    current = log.identities()
+    for name, planned in plan.topics.items():
+        if current.get(name) != planned:
+            message = (
+                f"Topic `{name}` is not the planned one: its offsets have another meaning. Planned "
+                f"was {planned} (cluster id/topic id), found is {current.get(name, 'no topic')}."
+            )
+            hint = (
+                f"If `bootstrap_servers` of source `{plan.source}` leads to another cluster, "
+                f"correct it. If the topic was created again, {NEW_GENERATION}"
+            )
+            raise SeamError(
+                message,
+                hint,
+                source=plan.source,
+                topic=name,
+                value=current.get(name, ""),
+                server=log.servers,
+            )
+
+
+def is_continued(source: KafkaSource, log: KafkaLog, following: KafkaLog | None) -> bool:
+    """Return whether the source after a bounded Kafka source reads the same topics.
+
+    Then it continues at exactly the offsets where the bounded one ends.
+
+    Args:
+        source: The bounded source.
+        log: Look-ups on its topics.
+        following: Look-ups on the topics of the source after it, if there is one.
+
+    Returns:
+        True, too, if no source follows.
+
+    Raises:
+        InputError: Only some topics are the same; or the broker refuses.
+        UnavailableError: The broker does not answer.
+    """
+    if following is None:
+        return True
+    own, others = set(log.identities().values()), set(following.identities().values())
+    if own & others and own != others:
+        message = (
+            f"Source `{source.name}` reads {', '.join(log.topics)}, the source after it "
+            f"{', '.join(following.topics)}: some topics are in both."
+        )
+        hint = (
+            "Declare the same `topic` or `topic_pattern` for both sources, or let neither read a "
+            "topic of the other one."
+        )
+        raise InputError(message, hint, source=source.name, field="topic")
+    return own == others
+
+
+def plan_topics(
+    loaded: LoadedPipeline,
+    source: KafkaSource,
+    log: KafkaLog,
+    earlier: Sequence[Earlier],
+    following: KafkaLog | None,
+) -> tuple[TopicPlan, list[str]]:
+    """Return the plan of a Kafka source, and warnings for people. Nothing is written.
+
+    To be called right after the files were listed: the high watermark read here is the end of the
+    seam, beyond which no record can be in the files.
+
+    Args:
+        loaded: The pipeline.
+        source: Declaration of the source.
+        log: Look-ups on its topics.
+        earlier: Planned ends of all sources before it.
+        following: Look-ups on the topics of the source after it, if there is one.
+
+    Raises:
+        InputError: Records do not fit the columns, only some topics are the same as those of the
+            source after it, or the broker refuses.
+        UnavailableError: The broker, or the schema registry, does not answer.
+        SeamError: With the Kafka log as it is now, the hand-over could not be made, or the end that
+            ``until`` declares is not possible.
+    """
+    # Right after the listing: nothing appended from here on can be in the files.
+    seam_end, log_start = log.high_watermark(), log.log_start()
+    read = source.columns_after(earlier[0].columns if earlier else {})
+    before = earlier[-1].source if earlier else source.name
+    ends = [part.end for part in earlier]
+    previous = ends[-1] if ends else None
+    sample = read_sample(log, _first_not_in_history(log, previous))
+    warnings = fit_sample(loaded.pipeline, source, before, read, sample)
+    settings = log.settings()
+    check_compaction(loaded.pipeline, source, settings)
+    # Files that arrive while history runs may still close a gap.
+    may_close = source.on_gap == "extend"
+    judged = source.model_copy(update={"on_gap": "accept"}) if may_close else source
+    start = start_factory(loaded, judged, seam_end)(SourceSwitchContext(previous, log))
+    sample += read_sample(log, start.offsets())
+    rule = seam_rule(loaded.pipeline, ends, start, seam_end)
+    lateness_ms = loaded.pipeline.lateness_ms
+    check_start(rule, ends, start, sample)
+    clock_ms, event_time, starts = now_ms(), loaded.pipeline.event_time, start.offsets()
+    to_read = [record for record in sample if record.offset >= starts.get(record.partition, 0)]
+    # A record may have been sampled twice.
+    to_read = [*{(record.partition, record.offset): record for record in to_read}.values()]
+    times, ahead_ms, shift_ms, unread = SampledTimes(), 0, None, list[str]()
+    try:
+        times = sampled_times(source, read, event_time, clock_ms, to_read)
+        ahead_ms = sampled_times(source, read, event_time, clock_ms, sample).ahead_ms
+        shift_ms = constant_shift_ms(source, read, event_time, clock_ms, sample)
+    except OnlySparkError as error:
+        unread = [_not_sampled(source.name, error)]
+    check_shift(loaded.pipeline, source, previous, start, shift_ms)
+    if rule == "event_time":
+        check_event_time_filter(source, read, loaded.pipeline, log, SeamOf(ends, start, seam_end))
+    needed = needed_offsets(log, start, previous, lateness_ms)
+    headroom = RetentionWatch(source, log, needed).look()
+    timestamp_type = {name: of["message.timestamp.type"] for name, of in settings.items()}
+    likely = None
+    # The time at which the broker appended a record is no time of an event.
+    if previous is not None and {*timestamp_type.values()} == {"CreateTime"}:
+        likely = likely_overlap(log, previous, start, seam_end)
+    plan = TopicPlan(
+        source=source.name,
+        topics=log.identities(),
+        read=read,
+        columns=source.selected(read),
+        seam_end=seam_end,
+        log_start=log_start,
+        expected_start=start,
+        seam_rule=rule,
+        timestamp_type=timestamp_type,
+        retention_ms={name: retention_ms(of) for name, of in settings.items()},
+        headroom=headroom,
+        event_times=times,
+        range=_plan_range(loaded, source, log, start, previous, following),
+        likely_overlap=likely,
+    )
+    warnings += [*unread, *seam_warnings(loaded.pipeline, rule, previous, start, ahead_ms)]
+    warnings += tombstone_warnings(source, settings)
+    warnings += _outside(source.name, event_time, times)
+    warnings += arrival_warnings(loaded.pipeline, source, timestamp_type)
+    if source.start == "latest":
+        warnings.append(
+            f"Source `{source.name}` has `start: latest`: records before the log end at the "
+            "hand-over are skipped."
+        )
+    limit_ms = span_ms(source.headroom)
+    if headroom and headroom[0].left_ms < 2 * limit_ms:
+        warnings.append(f"Retention: {headroom[0]}.")
+    return plan, warnings
+
+
+def _not_sampled(source: str, error: OnlySparkError) -> str:
+    """Return a warning about a topic whose event times the plan can't compute: none is decided."""
+    return (
+        f"Source `{source}`: event times of its sample are not shown and not compared with record "
+        f"timestamps, nor with the bounds of `event_time`. {error.message}"
+    )
+
+
+def _outside(source: str, event_time: EventTime, times: SampledTimes) -> list[str]:
+    """Return a warning if the run will end at a record of the sample; a sample refuses nothing."""
+    if not times.outside or event_time.outside != "fail":
+        return []
+    return [
+        f"Source `{source}`: of {counted(times.records, 'sampled record')}, "
+        f"{counted(times.outside, 'has', 'have')} a time in "
+        f"`{event_time.column}` that does not count, first {times.first_outside}. The run ends at "
+        "such a record: correct `event_time.not_before` or `event_time.not_after`, or declare "
+        "`event_time.outside: quarantine` or `drop`."
+    ]
+
+
+def _first_not_in_history(log: KafkaLog, previous: EndPosition | None) -> Offsets:
+    """Return the first offset of each partition that history may not hold."""
+    begun, ends = log.log_start(), log.log_end()
+    if previous is None or previous.offsets is None or not previous.offsets.exact:
+        return begun
+    held = previous.offsets.next
+    return {
+        partition: min(max(first, held.get(partition, 0)), ends[partition])
+        for partition, first in begun.items()
+    }
+
+
+def _plan_range(
+    loaded: LoadedPipeline,
+    source: KafkaSource,
+    log: KafkaLog,
+    start: StartPosition,
+    previous: EndPosition | None,
+    following: KafkaLog | None,
+) -> RangePlan | None:
+    if source.until is None:
+        return None
+    starts = start.offsets()
+    clock_ms = now_ms()
+    ends = resolve_ends(source, log, starts, clock_ms)
+    end = end_position(
+        source,
+        newest_read(log, starts, ends, clock_ms),
+        ends,
+        previous,
+        lateness_ms=loaded.pipeline.lateness_ms,
+        is_continued=is_continued(source, log, following),
+    )
+    return RangePlan(
+        ends=ends,
+        offsets=sum(ends.values()) - sum(starts.values()),
+        batches=len(cut_range(source, log, starts, ends, clock_ms)),
+        end=end,
+    )

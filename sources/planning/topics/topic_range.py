@@ -1,0 +1,251 @@
+"""Range of a bounded Kafka source: decided once, when its turn comes, and written to the state.
+
+It is for a topic what the table of splits is for files (FLIP-27: the split enumerator): first and
+last offsets of each partition, cut into splits, in batches.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from sources.common.positions import EndPosition, Offsets, Record, TopicPartition, now_ms
+from sources.config.source.kafka_source import KafkaSource
+from sources.errors import StateError
+from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.ranges.batching import cut_range
+from sources.kafka.ranges.cut import Ranges, splits_of
+from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_ends
+from sources.planning.context import PipelineContext
+from sources.planning.files.rounds import history_of
+from sources.planning.plan import Plan
+from sources.planning.topics.topic_plan import is_continued
+from sources.state.generation import Generation
+from sources.state.state_table import read_state_table, write_state_table
+
+# Columns of the table of splits, in reading order; each row is a split.
+RANGE_SPLITS = pa.schema(
+    [
+        ("batch", pa.int64()),  # from 0
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("first", pa.int64()),
+        ("end", pa.int64()),  # after the last offset
+    ]
+)
+
+
+class TopicRange(Record):
+    """Range of offsets that a bounded Kafka source reads, once it is decided.
+
+    Attributes:
+        source: Name of the source.
+        starts: First offset of each partition that is read.
+        ends: First offset of each partition that is not read.
+        splits_file: Path of the table of splits, relative to the generation's folder.
+        batches: Number of micro-batches.
+        clock_ms: When the range was decided, in Unix milliseconds. All of its records were in the
+            log by then, so event times are compared with this clock.
+        end: End position of the source once all of the range is read.
+        seam_end: First offset of each partition of the next source that lies beyond the seam:
+            nothing from it on is in this range or in earlier sources. Empty if no topic follows.
+    """
+
+    VERSION = 2
+
+    source: str
+    starts: Offsets
+    ends: Offsets
+    clock_ms: int
+    splits_file: str
+    batches: int
+    end: EndPosition
+    seam_end: Offsets
+
+
+def find_range(generation: Generation, source: str) -> TopicRange | None:
+    """Return the range of a bounded Kafka source from the state, or None if it is not decided yet.
+
+    Args:
+        generation: State of the generation.
+        source: Name of the source.
+    """
+    return generation.read(f"ranges/{source}.json", TopicRange)
+
+
+def require_range(generation: Generation, source: str) -> TopicRange:
+    """Return the range of offsets that a bounded Kafka source reads, from the state.
+
+    Args:
+        generation: State of the generation.
+        source: Name of the source.
+
+    Raises:
+        StateError: The range is not decided yet: that is done in the hand-over to the source.
+    """
+    decided = find_range(generation, source)
+    if decided is None:
+        message = f"The range of offsets that source `{source}` reads is not decided yet."
+        hint = (
+            f"Make the hand-over to the source first: `hybrid step PIPELINE {source}_handover`, or "
+            "`hybrid run PIPELINE`, which does all steps."
+        )
+        raise StateError(message, hint, source=source, generation=generation.info.generation)
+    return decided
+
+
+def read_range_splits(decided: TopicRange, generation: Generation) -> pa.Table:
+    """Read the table of splits of a range from the generation's folder.
+
+    Args:
+        decided: The range, which names the file.
+        generation: State of the generation.
+
+    Returns:
+        A table of schema :data:`RANGE_SPLITS`, in reading order.
+
+    Raises:
+        StateError: The file is missing or can't be read.
+    """
+    return read_state_table(generation, decided.splits_file)
+
+
+def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
+    """Return the first offset of each partition of the next topic beyond the seam with a source.
+
+    Nothing from these offsets on can be in the source, so rows beyond need not be compared with it.
+
+    Args:
+        generation: State of the generation.
+        plan: Plan of the generation.
+        source: Name of a bounded source, of files or topics.
+
+    Returns:
+        Offsets by partition; empty if no topic follows.
+
+    Raises:
+        StopIteration: It is neither a planned file source, nor a Kafka source whose range is
+            decided.
+    """
+    decided = find_range(generation, source)
+    return history_of(generation, plan, source).seam_end if decided is None else decided.seam_end
+
+
+def end_planned(generation: Generation, plan: Plan, source: str) -> EndPosition:
+    """Return the end position that a bounded source will have by what is planned by now.
+
+    Args:
+        generation: State of the generation.
+        plan: Plan of the generation.
+        source: Name of a bounded source, of files or topics.
+
+    Raises:
+        StopIteration: It is neither a planned file source, nor a Kafka source whose range is
+            decided.
+    """
+    decided = find_range(generation, source)
+    return history_of(generation, plan, source).end if decided is None else decided.end
+
+
+def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
+    """Decide which offsets a bounded Kafka source reads, or return what was decided before.
+
+    Called in its hand-over, once its start is decided; the range is written to the state. For the
+    first source of a chain the plan has decided the end, too.
+
+    Args:
+        context: The pipeline and its state.
+        source: The bounded Kafka source.
+
+    Raises:
+        StateError: The source's start position is not decided yet, there is no plan, or the state
+            folder can't be written.
+        SeamError: The declared end is in the future or not in the Kafka log, the next source would
+            need an end time that is not known, or ``align`` is not possible.
+        UnavailableError: The broker does not answer.
+        InputError: The broker refuses, or only some topics are those of the next source.
+    """
+    generation, pipeline = context.generation, context.pipeline
+    if (known := find_range(generation, source.name)) is not None:
+        return known
+    start = context.switch_state.require_start(source.name).offsets()
+    ends_before = context.switch_state.ends_before(source.name)
+    log = KafkaLog(source)
+    clock_ms = now_ms()
+    planned = context.plan.topic_of(source.name).range
+    if ends_before or planned is None:
+        ends = resolve_ends(source, log, start, clock_ms)
+    else:
+        ends = planned.ends
+    begun = log.log_start()
+    # A partition that was added since the start was decided is read from its beginning.
+    starts = {partition: start.get(partition, begun[partition]) for partition in ends}
+    batches = cut_range(source, log, starts, ends, clock_ms)
+    table = _table(batches)
+    after = pipeline.next_topic(source.name)
+    following = None if after is None else KafkaLog(after)
+    continued = is_continued(source, log, following)
+    previous = ends_before[-1] if ends_before else None
+    end = end_position(
+        source,
+        newest_read(log, starts, ends, clock_ms),
+        ends,
+        previous,
+        lateness_ms=pipeline.lateness_ms,
+        is_continued=continued,
+    )
+    seam_end: Offsets = {}
+    if following is not None and not continued:
+        # After the ends: nothing appended from here on can be in the range.
+        seam_end = following.high_watermark()
+    elif following is not None:
+        before = (
+            {} if previous is None else seam_end_after(generation, context.plan, previous.source)
+        )
+        seam_end = {
+            partition: max(offset, before.get(partition, 0)) for partition, offset in ends.items()
+        }
+    made = TopicRange(
+        source=source.name,
+        starts=starts,
+        ends=ends,
+        clock_ms=clock_ms,
+        splits_file=f"splits/{source.name}-{uuid.uuid4().hex[:12]}.parquet",
+        batches=len(batches),
+        end=end.model_copy(update={"splits": len(table)}),
+        seam_end=seam_end,
+    )
+    write_state_table(generation, made.splits_file, table)
+    return generation.put_if_absent(f"ranges/{source.name}.json", made)
+
+
+def _table(batches: Sequence[Ranges]) -> pa.Table:
+    splits = [(number, split) for number, batch in enumerate(batches) for split in splits_of(batch)]
+    columns = [
+        [number for number, _ in splits],
+        [split.partition.topic for _, split in splits],
+        [split.partition.partition for _, split in splits],
+        [split.first for _, split in splits],
+        [split.end for _, split in splits],
+    ]
+    arrays = [pa.array(of, field.type) for of, field in zip(columns, RANGE_SPLITS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=RANGE_SPLITS)
+
+
+def unread(splits: pa.Table, batches_done: int) -> dict[TopicPartition, int]:
+    """Return the first offset of each partition that no finished micro-batch has read.
+
+    Args:
+        splits: A table of schema :data:`RANGE_SPLITS`.
+        batches_done: Number of finished micro-batches.
+
+    Returns:
+        Offset by partition; partitions that are read completely are left out.
+    """
+    first: dict[TopicPartition, int] = {}
+    for row in splits.to_pylist():
+        if row["batch"] >= batches_done:
+            first.setdefault(TopicPartition(row["topic"], row["partition"]), row["first"])
+    return first

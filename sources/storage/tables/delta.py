@@ -1,0 +1,125 @@
+"""Delta tables in any store, opened by Delta's Rust library with the store's address and login."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from sources.errors import UnavailableError
+from sources.storage.folder import Folder
+
+A = TypeVar("A")
+_ATTEMPTS = 5
+_PAUSE_S = 0.2
+INT96_AS_MICROS = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+"""How Arrow reads times that Spark wrote as INT96: nanoseconds, its default, end in 2262."""
+_INT96_AS_MICROS = "SET datafusion.execution.parquet.coerce_int96 = 'us'"
+
+
+def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
+    """Open a Delta table; it keeps the login of this moment, also after that was renewed.
+
+    Args:
+        folder: The table's folder.
+        version: Number of the version; None for the newest.
+
+    Raises:
+        TableNotFoundError: There is no Delta table.
+        DeltaError: It can't be read.
+        OSError: It can't be read.
+        UnavailableError: The login to the store has expired.
+    """
+    return _asked(
+        folder, lambda options: DeltaTable(folder.url, version=version, storage_options=options)
+    )
+
+
+def is_delta_table(folder: Folder) -> bool:
+    """Return whether a folder is a Delta table; False also where it can't be read.
+
+    Raises:
+        OSError: The store does not answer, or refuses.
+        UnavailableError: The login to the store has expired.
+    """
+    return _asked(folder, lambda options: bool(DeltaTable.is_deltatable(folder.url, options)))
+
+
+def query_rows(table: DeltaTable, query: str) -> pa.RecordBatchReader:
+    """Return the result of a query over a Delta table, by delta-rs's own engine.
+
+    Unlike an Arrow dataset, it knows deletion vectors and mapped columns.
+
+    Args:
+        table: The table, which the query calls ``target``.
+        query: The query, in the SQL of DataFusion.
+
+    Raises:
+        Exception: A file is missing, or the query is refused: delta-rs has no type of its own.
+    """
+    engine = QueryBuilder().register("target", table)
+    engine.execute(_INT96_AS_MICROS)
+    return pa.RecordBatchReader.from_stream(engine.execute(query))
+
+
+def dataset_of(table: DeltaTable) -> ds.Dataset:
+    """Return a Delta table without deletion vectors and mapped columns as a dataset of Arrow.
+
+    Raises:
+        DeltaProtocolError: The table has deletion vectors, or needs a reader that is newer.
+    """
+    return table.to_pyarrow_dataset(parquet_read_options=INT96_AS_MICROS)
+
+
+def expired_login_of(
+    path: str, error: Exception, where: str = "its store"
+) -> UnavailableError | None:
+    """Return the error to raise if delta-rs failed since the login to the store has expired.
+
+    Args:
+        path: URL of the table.
+        error: What delta-rs raised.
+        where: Address of the store.
+
+    Returns:
+        The error; None if something else is wrong.
+    """
+    if not path.startswith("s3://"):
+        return None
+    # boto3 takes long to import.
+    from sources.storage.objects.login import current_login, expired, expired_login  # noqa: PLC0415
+
+    if (code := expired(error)) is None:
+        return None
+    current_login().look_again()
+    return expired_login(where, path, "read", code)
+
+
+def _asked(folder: Folder, ask: Callable[[dict[str, str] | None], A]) -> A:
+    """Ask delta-rs with the login of this moment.
+
+    In a store up to five times, as the library does not repeat a request whose answer is cut off;
+    and twice if the login has just expired.
+    """
+    attempts = 1 if folder.is_local else _ATTEMPTS
+    has_expired = False
+    for attempt in range(1, attempts + 1):
+        options = folder.documents.delta_options
+        try:
+            return ask(options)
+        except (DeltaError, OSError) as error:
+            where = (options or {}).get("AWS_ENDPOINT_URL", "Amazon S3")
+            refused = expired_login_of(folder.url, error, where)
+            if refused is not None and has_expired:
+                raise refused from None
+            has_expired = refused is not None
+            if attempt == attempts or (refused is None and isinstance(error, DeltaError)):
+                raise
+        if not has_expired:
+            time.sleep(_PAUSE_S * attempt)
+    raise AssertionError("the last attempt returns or raises")

@@ -1,0 +1,1 @@
+"""What runs inside Spark: drivers, queries, readers and the sink; only these rooms import it."""

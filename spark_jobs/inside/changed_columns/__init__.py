@@ -1,0 +1,1 @@
+"""Columns that changed: their values for rows that a generation has already."""

@@ -1,0 +1,1 @@
+"""What Spark itself says of a checkpoint: watermark, shape of the transform."""

@@ -1,0 +1,218 @@
+"""The watermark of a transform, and what is known about rows that it would drop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame
+
+from sources.common.positions import EndPosition, iso, seconds
+from sources.errors import InputError
+from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
+
+Reads = Literal["all rows", "some rows", "unknown"]
+"""What reaches a watermark: the event time of all rows of the sources, of some of them (a filter
+comes first), or a time about which their statistics say nothing."""
+
+# Nodes of Spark's plan that keep rows and columns as they are.
+_PASSING = ("SubqueryAlias", "ResolvedHint", "Repartition", "EventTimeWatermark")
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """Watermark of a query.
+
+    Attributes:
+        delay_ms: How far rows may lie behind the highest event time read before stateful operators
+            drop them, in ms.
+        reads: What reaches it.
+    """
+
+    delay_ms: int
+    reads: Reads
+
+
+def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> Watermark | None:
+    """Return the watermark of a transform; None if it sets none.
+
+    Of several watermarks Spark follows the one that is furthest behind
+    (``spark.sql.streaming.multipleWatermarkPolicy``).
+
+    Args:
+        rows: DataFrame that the transform returned.
+        given: DataFrame that it was called with.
+        event_time: The pipeline's event-time column in ``given``, whose range the plan knows.
+    """
+    jvm: Any = rows.sparkSession._jvm
+    node_class = jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
+    source = analyzed_plan(given)
+    found: list[Watermark] = []
+
+    def visit(node: Any) -> None:
+        if kind_of(node) == "EventTimeWatermark":
+            reads = _reads(node, source, event_time)
+            found.append(Watermark(int(node_class.getDelayMs(node.delay())), reads))
+        for child in each_of(node.children()):
+            visit(child)
+
+    visit(analyzed_plan(rows))
+    if not found:
+        return None
+    order: list[Reads] = ["unknown", "some rows", "all rows"]
+    reads = next(each for each in order if any(each == one.reads for one in found))
+    return Watermark(max(each.delay_ms for each in found), reads)
+
+
+def judge_order(
+    source: str, out_of_orderness_ms: int, watermark: Watermark | None, *, is_exact: bool
+) -> str | None:
+    """Refuse to read history in an order in which stateful operators would drop rows.
+
+    Args:
+        source: Name of the source, for messages.
+        out_of_orderness_ms: How far a micro-batch reaches back in event time behind those before
+            it, in ms, by the statistics of all rows; at least, where they are only sampled.
+        watermark: Watermark of the transform; None if it sets none.
+        is_exact: Whether all rows are known; False if files were only sampled.
+
+    Returns:
+        A warning if the order is unknown, so that only the count of late rows shows whether any
+        are dropped; None if nothing is dropped.
+
+    Raises:
+        InputError: All rows reach the watermark, and the known out-of-orderness is its delay or
+            more; the message has both.
+    """
+    if watermark is None:
+        return None
+    is_within = out_of_orderness_ms < watermark.delay_ms
+    if is_exact and is_within and watermark.reads != "unknown":
+        return None
+    if is_within and not is_exact:
+        why = "event times of its files are only sampled"
+    elif watermark.reads == "unknown":
+        why = "the transform computes, before `withWatermark`, what the watermark reads"
+    elif watermark.reads == "some rows":
+        why = (
+            "the transform filters rows before `withWatermark`; with all rows, micro-batches "
+            f"reach back by {seconds(out_of_orderness_ms)}, and the delay is "
+            f"{seconds(watermark.delay_ms)}"
+        )
+    else:
+        message = (
+            f"Source `{source}`: micro-batches reach back in event time by "
+            f"{seconds(out_of_orderness_ms)}, but the transform's watermark allows for "
+            f"{seconds(watermark.delay_ms)}: stateful operators would drop rows. The query was not "
+            "started."
+        )
+        hint = (
+            "Raise the delay of `withWatermark` in the transform above "
+            f"{seconds(out_of_orderness_ms)}; or, if files of `{source}` overlap in event time, "
+            "raise its `batch.files` and `batch.bytes`, so that they are read in one micro-batch, "
+            "and plan again (`hybrid plan P`). If single rows have a wrong time, set "
+            "`event_time.not_after` and `event_time.not_before`, or remove these rows in the "
+            "transform before `withWatermark`."
+        )
+        raise InputError(message, hint, source=source, field="batch")
+    return (
+        f"Source `{source}`: whether its rows arrive in order is unknown, because {why}. Rows that "
+        "stateful operators drop behind the watermark are counted, and more than "
+        "`supervision.late_rows.history` allows end the run."
+    )
+
+
+def judge_arrival(source: str, out_of_orderness_ms: int, watermark: Watermark | None) -> str | None:
+    """Judge what stateful operators drop of rows that are read in order of arrival.
+
+    A live run would have dropped the same rows, so nothing is refused.
+
+    Args:
+        source: Name of the source, for messages.
+        out_of_orderness_ms: How far a micro-batch reaches back in event time behind those before
+            it, in ms.
+        watermark: Watermark of the transform; None if it sets none.
+
+    Returns:
+        A warning if rows may be dropped; None if not.
+    """
+    if watermark is None or out_of_orderness_ms < watermark.delay_ms:
+        return None
+    return (
+        f"Source `{source}`: in order of arrival, rows came up to {seconds(out_of_orderness_ms)} "
+        f"late, and the watermark allows for {seconds(watermark.delay_ms)}. Later ones are "
+        "dropped, as a live run would have dropped them. They are counted, and more than "
+        "`supervision.late_rows.history` allows end the run."
+    )
+
+
+def judge_seam(
+    end: EndPosition, topic: str, watermark: Watermark | None, now_ms: int
+) -> str | None:
+    """Judge whether the watermark that history leaves behind drops rows of the topic after it.
+
+    Rows that history lacks have event times from its complete-through time on. Those behind its
+    highest event time minus the delay are late: dropped if their window, or what else the operator
+    keeps, has ended by then. Whether there are such rows only the run shows.
+
+    Args:
+        end: End position of the last bounded source.
+        topic: Name of the source that follows.
+        watermark: Watermark of the transform; None if it sets none.
+        now_ms: The present, in ms since 1970.
+
+    Returns:
+        A warning if rows of the topic may be dropped; None if not, or if that is unknown.
+
+    Raises:
+        InputError: History would set the watermark into the future, so that rows of the topic that
+            arrive now are late.
+    """
+    if watermark is None or watermark.reads != "all rows" or end.event_times != "exact":
+        return None
+    reached_ms = end.event_time_ms - watermark.delay_ms
+    if reached_ms > now_ms:
+        message = (
+            f"Source `{end.source}`: its highest event time is {iso(end.event_time_ms)}, which "
+            f"sets the watermark to {iso(reached_ms)}, after the present. Stateful operators would "
+            f"drop rows of `{topic}` as late until then. The query was not started."
+        )
+        hint = (
+            "Set `event_time.not_after`, so that rows with a wrong clock are bad records; or "
+            "remove these rows in the transform before `withWatermark`."
+        )
+        raise InputError(message, hint, source=end.source, field="event_time.not_after")
+    if end.evidence != "timestamp" or end.complete_through_ms >= reached_ms:
+        return None
+    needed_ms = end.event_time_ms - end.complete_through_ms
+    return (
+        f"Source `{topic}`: its rows from {iso(end.complete_through_ms)} to {iso(reached_ms)} may "
+        f"be dropped as late. History is complete through the first of these times only, by "
+        f"`allowed_lateness` or `complete_through`, and moves the watermark to the second one, "
+        f"{seconds(watermark.delay_ms)} behind its highest event time. A delay of `withWatermark` "
+        f"of {seconds(needed_ms)} or more drops none of them. Dropped rows are counted, and more "
+        "than `supervision.late_rows.live` allows make the live run red."
+    )
+
+
+def _reads(watermark: Any, source: Any, event_time: str) -> Reads:
+    """Follow a watermark's column from its node down to the plan of the transform's input."""
+    number, node = number_of(watermark.eventTime()), watermark.child()
+    reads: Reads = "all rows"
+    while not node.fastEquals(source):
+        kind = kind_of(node)
+        if kind == "Project":
+            found = next(
+                (each for each in each_of(node.projectList()) if number_of(each) == number), None
+            )
+            value = found.child() if found is not None and kind_of(found) == "Alias" else found
+            if value is None or kind_of(value) != "AttributeReference":
+                return "unknown"
+            number = number_of(value)
+        elif kind == "Filter":
+            reads = "some rows"
+        elif kind not in _PASSING:
+            return "unknown"
+        node = node.child()
+    named = [str(each.name()) for each in each_of(node.output()) if number_of(each) == number]
+    return reads if named == [event_time] else "unknown"

@@ -1,0 +1,142 @@
+"""The run of one pipeline in a driver: its sources one after the other, under its lock."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from sources.config.loader import LoadedPipeline
+from sources.config.source.file_source import FileSource
+from sources.errors import ErrorReport, UnavailableError
+from sources.hybrid import Boundedness
+from sources.planning.approval import require_approved
+from sources.planning.context import PipelineContext
+from spark_jobs.inside.driver.bounded_run import run_bounded
+from spark_jobs.inside.driver.reports.reporter import USUAL_BEATS, Beats, Reporter, open_pipes
+from spark_jobs.inside.driver.switch import switch
+from spark_jobs.inside.driver.unbounded_run import run_unbounded
+from spark_jobs.inside.driver.warm_up import Ahead
+from spark_jobs.inside.query.places.followed_topic import Prepared
+from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.readers.store_answer import is_of_store
+from spark_jobs.jvm.storage_jar import use_own_classes
+from spark_jobs.run_state.lock import QueryLock
+from spark_jobs.table.ownership.belonging import require_belonging
+
+
+def only_session() -> SparkSession:
+    """Return the Spark session of this process, which is started at the first call."""
+    # State and target are paths of the machines, whatever file system HADOOP_CONF_DIR makes the
+    # default. `spark-submit` may need that default on a cluster, so it is changed only here.
+    builder = SparkSession.builder.config("spark.hadoop.fs.defaultFS", "file:///")
+    spark = builder.getOrCreate()
+    use_own_classes(spark)
+    return spark
+
+
+@dataclass(frozen=True)
+class PipelineRun:
+    """One launch of a pipeline, run by a thread of a driver.
+
+    Attributes:
+        sources: Names of the sources to be read in turn.
+        launch_id: Id of the launch.
+        stop: Event that is set to stop the run.
+        session: Returns the Spark session for the run's queries.
+        environment: Environment variables of the launch, by which a Dagster step is found.
+        beats: How often it looks at a query, and writes a heartbeat.
+    """
+
+    sources: Sequence[str]
+    launch_id: str
+    stop: threading.Event
+    session: Callable[[], SparkSession] = only_session
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    beats: Beats = USUAL_BEATS
+
+    def run(self, loaded: LoadedPipeline) -> int:
+        """Read the sources until one fails, the run is stopped, or one may not be read yet.
+
+        Args:
+            loaded: The pipeline.
+
+        Returns:
+            0 finished or stopped, 3 a bounded run was stopped before its end.
+
+        Raises:
+            HybridError: Invalid input or state, or another driver of the generation runs.
+            Exception: Whatever made a query fail that is no error of this project.
+        """
+        context = PipelineContext.require(loaded)
+        # A job may be started by hand, too.
+        require_approved(context)
+        with QueryLock(context.generation, self.launch_id) as lock:
+            require_belonging(context.loaded, context.generation)
+            return self.read(context, lock)
+
+    def read(self, context: PipelineContext, lock: QueryLock) -> int:
+        """Read the sources as :meth:`run` does, for a caller that holds the lock."""
+        status = 0
+        ahead: Ahead | None = None
+        for source, following in zip(self.sources, [*self.sources[1:], None], strict=True):
+            is_first = source == self.sources[0]
+            if not is_first and not switch(context, self.launch_id, source):
+                break
+            # The Dagster step that launched this job is about the first source only.
+            with (open_pipes(self.environment) if is_first else None) or nullcontext() as pipes:
+                reporter = Reporter(context, source, self.launch_id, pipes, lock, self.beats)
+                prepared = None if ahead is None else ahead.prepared
+                ahead = _ahead(context, source, is_same_driver=following is not None)
+                status = self._read(context, source, reporter, ahead, prepared)
+            if status or self.stop.is_set():
+                break
+        return status
+
+    def _read(
+        self,
+        context: PipelineContext,
+        source: str,
+        reporter: Reporter,
+        ahead: Ahead | None,
+        prepared: Prepared | None,
+    ) -> int:
+        try:
+            spark = self.session()
+            if context.pipeline.source(source).boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+                return run_unbounded(spark, context, source, reporter, self.stop, prepared)
+            return run_bounded(spark, context, source, reporter, self.stop, ahead)
+        except Exception as error:
+            reporter.failed(_report_of(error, context))
+            raise
+
+
+def _ahead(context: PipelineContext, source: str, *, is_same_driver: bool) -> Ahead | None:
+    """Return the source after this one if it is a followed topic: what to prepare for."""
+    topic = context.pipeline.topic_after(source)
+    if topic is None or topic is not context.pipeline.source_after(source):
+        return None
+    is_followed = topic.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    return Ahead(topic, is_same_driver) if is_followed else None
+
+
+def _report_of(error: Exception, context: PipelineContext) -> ErrorReport:
+    """Return the report of a failure; that of the store, if it does not answer or let us in.
+
+    Answers to S3A's commonest request have no body, so its errors don't say why.
+    """
+    if is_of_store(error):
+        loaded, stores = context.loaded, context.pipeline.stores
+        sources = [each for each in context.pipeline.sources if isinstance(each, FileSource)]
+        paths = [loaded.state.url, loaded.target.url, *(p for s in sources for p in s.patterns)]
+        try:
+            for path in paths:
+                if path.startswith("s3://"):
+                    stores.require_answer(path)
+        except UnavailableError as unavailable:
+            return unavailable.report()
+    return report_of(error)

@@ -1,0 +1,1 @@
+"""What a driver reports while it runs: heartbeat, progress, numbers, late rows."""

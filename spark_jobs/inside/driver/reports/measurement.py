@@ -1,0 +1,296 @@
+"""What is measured of a running query: Spark's progress reports, its tasks, its checkpoint."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import time
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from sources.common.positions import Offsets, now_ms, to_ms
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.inside.query.declaration import QueryDeclaration
+from spark_jobs.run_state.heartbeat import Heartbeat
+
+# MicroBatchExecution's messages between two triggers, and for 10 ms after one without data.
+_WAITING = ("Waiting for next trigger", "Waiting for data to arrive")
+
+
+class TaskWatch:
+    """Observer of the tasks of one launch's jobs, by which a hanging query is recognized.
+
+    Jobs of other launches in the same driver do not count. Creating it puts the jobs that this
+    thread starts into the launch's group.
+
+    Args:
+        spark: The session.
+        launch_id: Id of the launch.
+    """
+
+    def __init__(self, spark: SparkSession, launch_id: str) -> None:
+        context = spark.sparkContext
+        context.setJobGroup(launch_id, f"launch {launch_id}")
+        self._tracker = context.statusTracker()
+        jvm: Any = context._jsc
+        self._jobs = jvm.sc().statusStore()
+        self._launch_id = launch_id
+        # Spark puts the jobs of a query into a group that has the id of the query's run.
+        self._run_id: str | None = None
+        # Number of tasks that have ended, by active job.
+        self._ended: dict[int, int] = {}
+
+    def follow(self, run_id: str) -> None:
+        """Let the jobs of a query's run count as well; those of an earlier run no longer do."""
+        self._run_id = str(run_id)
+
+    def has_progressed(self) -> bool:
+        """Return whether the launch's active jobs, or the number of their ended tasks, changed.
+
+        Compared with the previous call; the first one returns True if a job is active.
+        """
+        jobs = [self._jobs.job(number) for number in self._tracker.getActiveJobsIds()]
+        groups = [job.jobGroup() for job in jobs]
+        known = (self._launch_id, self._run_id)
+        own = [
+            job
+            for job, group in zip(jobs, groups, strict=True)
+            if group.isDefined() and group.get() in known
+        ]
+        ended = {int(job.jobId()): int(job.numCompletedTasks()) for job in own}
+        if ended == self._ended:
+            return False
+        self._ended = ended
+        return True
+
+
+class Pace:
+    """Speed in splits per second of a launch that reads a plan, from its first measurement on."""
+
+    def __init__(self) -> None:
+        self._measured: list[tuple[float, int]] = []
+
+    def add(self, splits_done: int) -> None:
+        """Add a measurement: the number of splits read until now. Only first and last are kept."""
+        self._measured = [*self._measured[:1], (time.monotonic(), splits_done)]
+
+    def eta_s(self, splits_total: int | None) -> float | None:
+        """Return the seconds until all splits are read at this pace.
+
+        Args:
+            splits_total: Number of splits of the plan; None if there is none.
+
+        Returns:
+            None if there is no plan, or no split was read between the first and last measurement.
+        """
+        if not splits_total or not self._measured:
+            return None
+        (then, done_then), (now, done_now) = self._measured[0], self._measured[-1]
+        if done_now == done_then:
+            return None
+        return (splits_total - done_now) * (now - then) / (done_now - done_then)
+
+
+class Measurement:
+    """Measurement of one query: fields of its heartbeat, from Spark's progress and checkpoint.
+
+    Args:
+        declared: Declaration of the query.
+        started_ms: When this launch began, in ms since the epoch.
+    """
+
+    def __init__(self, declared: QueryDeclaration, started_ms: int) -> None:
+        self._declared = declared
+        self._started_ms = started_ms
+        # Run of the query and micro-batch that were measured last.
+        self._seen: tuple[str, int] | None = None
+        # The last micro-batch whose time of commit is known, and that time.
+        self._commit = (-1, 0)
+
+    def first_fields(self) -> dict[str, Any]:
+        """Return the fields of the heartbeat that are known before the query is started.
+
+        These are the totals of the plan, and what earlier launches have read by the checkpoint:
+        splits, rows and event time of a planned source, or offsets of a topic.
+        """
+        place = self._declared.place
+        fields: dict[str, Any] = {}
+        if place.end is not None:
+            fields = {"splits_total": place.end.splits, "rows_total": place.end.rows}
+        # A launch that resumes where another one ended reports that from the start.
+        reached = place.reached(self._declared.committed())
+        if reached.splits is not None:
+            fields |= {
+                "splits_done": reached.splits,
+                "rows_done": reached.rows,
+                "event_time_ms": reached.event_time_ms,
+            }
+        elif place.starts is not None:
+            fields["offsets"] = {**place.starts, **(reached.offsets or {})}
+        return fields
+
+    def is_idle(self, running: StreamingQuery) -> bool:
+        """Return whether the query waits for data: its last trigger has ended and found none.
+
+        Judged by Spark's status of the query. False before the first trigger, and between two
+        triggers if the last one read data.
+        """
+        status = running.status
+        # Before the first trigger no data is available either, but it does not wait for the next.
+        is_waiting = not status["isTriggerActive"] and status["message"] in _WAITING
+        return is_waiting and not status["isDataAvailable"]
+
+    def committed(self) -> int | None:
+        """Return the number of the last micro-batch in the checkpoint's ``commits``, or None."""
+        return offset_log.last_committed(self._declared.generation.checkpoint)
+
+    def is_news(self, latest: Any, committed: int | None) -> bool:
+        """Return whether a progress report of Spark is the first one since a commit.
+
+        A report of an idle trigger carries the number of the batch that will come: what was
+        committed decides whether there is news, not the number of the report.
+
+        Args:
+            latest: Spark's last progress report; None before the first.
+            committed: Number of the last committed micro-batch; None before the first.
+        """
+        return (
+            latest is not None
+            and committed is not None
+            and (str(latest.runId), committed) != self._seen
+            and latest.batchId >= committed
+        )
+
+    def take(self, latest: Any, committed: int, beat: Heartbeat, *, idle: bool) -> dict[str, Any]:
+        """Return the fields of the heartbeat after a committed micro-batch, and mark it as seen.
+
+        Call it once :meth:`is_news` returned True.
+
+        Args:
+            latest: Spark's last progress report.
+            committed: Number of the last committed micro-batch.
+            beat: The heartbeat before.
+            idle: Whether the query waits for data.
+
+        Returns:
+            Values by name of a :class:`~spark_jobs.run_state.heartbeat.Heartbeat` field: number
+            and time of the micro-batch, rates, watermark, state, and how far the source was read.
+        """
+        declared = self._declared
+        self._seen = (str(latest.runId), committed)
+        fields: dict[str, Any] = {
+            "batch_id": committed,
+            "idle": idle,
+            "batches": beat.batches + (latest.batchId == committed),
+            "committed_at_ms": self._committed_at_ms(committed),
+            "advanced_at_ms": self.advanced_at_ms(committed, beat, idle=idle),
+            "batch_ms": int(latest.batchDuration),
+            **self._rates(latest),
+            "watermark_ms": _event_ms(latest.eventTime.get("watermark")),
+            "state_rows": sum(op.numRowsTotal for op in latest.stateOperators) or None,
+            "state_bytes": sum(op.memoryUsedBytes for op in latest.stateOperators) or None,
+        }
+        offset = offset_log.offset_of(declared.generation.checkpoint, committed, declared.index)
+        reached = declared.place.reached(offset)
+        if reached.splits is not None:
+            fields |= {
+                "splits_done": reached.splits,
+                "rows_done": reached.rows,
+                "event_time_ms": reached.event_time_ms,
+            }
+        elif offset is not None:
+            fields["offsets"] = reached.offsets
+            if (highest := _event_ms(latest.eventTime.get("max"))) is not None:
+                fields["event_time_ms"] = highest
+        return fields
+
+    def _rates(self, latest: Any) -> dict[str, float | None]:
+        """Return by which rate a micro-batch was computed, and by which rate its rows came."""
+        if not latest.numInputRows and (offsets := self._offsets(latest)):
+            # Tasks have read the records, of which Spark knows nothing.
+            took_s = latest.batchDuration / 1000
+            return {"rows_per_s": offsets / took_s if took_s else None, "input_rows_per_s": None}
+        return {
+            "rows_per_s": _finite(latest.processedRowsPerSecond),
+            "input_rows_per_s": _finite(latest.inputRowsPerSecond),
+        }
+
+    def _offsets(self, latest: Any) -> int:
+        """Return how many offsets of a followed topic were read; 0 for other sources."""
+        starts = self._declared.place.starts
+        if starts is None:
+            return 0
+        topic = latest.sources[self._declared.index]
+        before = {**starts, **_kafka_offsets(topic.startOffset)}
+        return _between(before, _kafka_offsets(topic.endOffset))
+
+    def lag(self, latest: Any) -> int | None:
+        """Return how many offsets of a followed topic the last micro-batch left unread.
+
+        Counted up to the topic's end as that micro-batch saw it, over all partitions.
+
+        Args:
+            latest: Spark's last progress report.
+
+        Returns:
+            None if the source reports no end, as before its first offset.
+        """
+        topic = latest.sources[self._declared.index]
+        ends = _kafka_offsets(topic.latestOffset)
+        return _between(_kafka_offsets(topic.endOffset), ends) if ends else None
+
+    def advanced_at_ms(self, committed: int | None, beat: Heartbeat, *, idle: bool) -> int | None:
+        """Return when this launch last committed a micro-batch or had nothing to read, in ms.
+
+        The supervision takes a query for stuck when this time stands still.
+
+        Args:
+            committed: Number of the last committed micro-batch; None without any.
+            beat: The heartbeat before, whose value is kept if this launch committed nothing.
+            idle: Whether the query waits for data; then the result is now.
+        """
+        if idle:
+            return now_ms()
+        committed_at = 0 if committed is None else self._committed_at_ms(committed)
+        if committed_at < self._started_ms:
+            return beat.advanced_at_ms
+        return max(committed_at, beat.advanced_at_ms or 0)
+
+    def _committed_at_ms(self, committed: int) -> int:
+        if committed != self._commit[0]:
+            at_ms = offset_log.committed_at_ms(self._declared.generation.checkpoint, committed)
+            if at_ms is None:
+                return 0
+            self._commit = (committed, at_ms)
+        return self._commit[1]
+
+
+def reported_offset(text: str | None) -> Any:
+    """Return the offset of a progress report, which PySpark 4.1 writes as Python would print it."""
+    try:
+        return json.loads(text or "null")
+    except ValueError:
+        return ast.literal_eval(str(text))
+
+
+def _kafka_offsets(text: str | None) -> Offsets:
+    return offset_log.kafka_offsets(reported_offset(text))
+
+
+def _between(begin: Offsets, end: Offsets) -> int:
+    """Return how many offsets lie between two; a partition that only the latter has counts as 0."""
+    return sum(to - begin.get(at, to) for at, to in end.items())
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _event_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    return to_ms(datetime.fromisoformat(text))

@@ -1,0 +1,352 @@
+"""Reports of a running job: the heartbeat in the state folder, and Dagster's log if it listens."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dagster_pipes import (
+    PipesContext,
+    PipesDefaultContextLoader,
+    PipesDefaultMessageWriter,
+    PipesMappingParamsLoader,
+)
+from pyspark.sql import SparkSession
+
+from sources.common.positions import now_ms
+from sources.config.source.bad_records import BadRecordCount
+from sources.errors import ErrorReport, UnavailableError
+from sources.hybrid import Boundedness
+from sources.planning.context import PipelineContext
+from spark_jobs.inside.driver.reports.heartbeat_writer import HeartbeatWriter
+from spark_jobs.inside.driver.reports.late_rows import LateRowCounter
+from spark_jobs.inside.driver.reports.measurement import Measurement, Pace, TaskWatch
+from spark_jobs.inside.driver.reports.progress_reports import ProgressReports
+from spark_jobs.inside.query.declaration import QueryDeclaration
+from spark_jobs.inside.query.places.place import Growing, PlaceStream
+from spark_jobs.inside.query.seam.metrics import SeamMetrics
+from spark_jobs.inside.query.streaming_query import RunningQuery
+from spark_jobs.run_state.heartbeat import Heartbeat, describe
+from spark_jobs.run_state.lock import QueryLock
+
+
+@dataclass(frozen=True)
+class Beats:
+    """How often a driver looks at its query, and writes a heartbeat.
+
+    Attributes:
+        every_s: Seconds between two looks, and between two heartbeats where the state is on a disk.
+        idle_s: Seconds between two heartbeats while the query waits for data, if more than usual.
+    """
+
+    every_s: float = 1.0
+    idle_s: float = 0.0
+
+
+USUAL_BEATS = Beats()
+
+
+def open_pipes(environment: Mapping[str, str]) -> PipesContext | None:
+    """Open Dagster Pipes, the channel to the Dagster step that launched this job.
+
+    Args:
+        environment: Environment variables of the launch.
+
+    Returns:
+        None if no Dagster step launched it, by the environment.
+    """
+    given = PipesMappingParamsLoader(environment)
+    if not given.is_dagster_pipes_process():
+        return None
+    # Not the channel of the whole process: it may run pipelines of several steps.
+    return PipesContext(given, PipesDefaultContextLoader(), PipesDefaultMessageWriter())
+
+
+class Listeners:
+    """Receivers of a job's messages: the log of Dagster's run, and the job's standard error.
+
+    Args:
+        pipes: The channel to Dagster's run; None if no Dagster step launched the job.
+    """
+
+    def __init__(self, pipes: PipesContext | None) -> None:
+        self._pipes = pipes
+
+    def warn(self, text: str) -> None:
+        """Write a warning to standard error, and to the log of Dagster's run if there is one."""
+        sys.stderr.write(f"WARNING: {text}\n")
+        if self._pipes is not None:
+            self._pipes.log.warning(text)
+
+    def log(self, text: str) -> None:
+        """Write a line to the log of Dagster's run; without one, nothing is written."""
+        if self._pipes is not None:
+            self._pipes.log.info(text)
+
+
+class Reporter:
+    """Reporter of one launch while it reads one source: heartbeat, and Dagster's log.
+
+    Creating it writes the first heartbeat, with the state ``starting``.
+
+    Args:
+        context: The pipeline, and the state that keeps the heartbeat.
+        source: Name of the source.
+        launch_id: Id of the launch.
+        pipes: The channel to Dagster's run; None if no Dagster step launched the job.
+        lock: The driver's lock.
+        beats: How often it looks and writes.
+
+    Attributes:
+        beats: As given.
+        listeners: Receivers of the job's messages: Dagster's run and standard error.
+        every_s: Seconds between two heartbeats of a driver that has nothing new to report.
+        seam_metrics: What the micro-batches of this launch have reported of the source's seam.
+    """
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        source: str,
+        launch_id: str,
+        pipes: PipesContext | None,
+        lock: QueryLock | None = None,
+        beats: Beats = USUAL_BEATS,
+    ) -> None:
+        self.listeners = Listeners(pipes)
+        self._lock = lock
+        self.beats = beats
+        self.every_s = max(beats.every_s, context.generation.pace_s)
+        self.seam_metrics = SeamMetrics()
+        self._launch_id = launch_id
+        self._pace = Pace()
+        self._tasks: TaskWatch | None = None
+        self._growing: Growing | None = None
+        is_bounded = context.pipeline.source(source).boundedness is Boundedness.BOUNDED
+        first = Heartbeat(
+            launch_id=launch_id,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            source=source,
+            phase="bounded" if is_bounded else "unbounded",
+            state="starting",
+            at_ms=now_ms(),
+        )
+        self._beat = HeartbeatWriter(context.generation, first)
+
+    @property
+    def pace_s(self) -> float:
+        """Seconds between two heartbeats at present: ``every_s``, or more while nothing is read."""
+        return max(self.every_s, self.beats.idle_s) if self._beat.latest.idle else self.every_s
+
+    def follow(self, spark: SparkSession, declared: QueryDeclaration) -> QueryReporter:
+        """Report the state ``running`` and what the query reads; call it before it is built.
+
+        Returns:
+            The reporter of this query.
+        """
+        self._tasks = TaskWatch(spark, self._launch_id)
+        self._growing = declared.place.growing
+        measurement = Measurement(declared, self._beat.started_ms)
+        ui_url = spark.sparkContext.uiWebUrl
+        fields = {"filtering": False, "pace_ms": 0, **measurement.first_fields()}
+        self.update(state="running", ui_url=ui_url, **fields)
+        return QueryReporter(self, self._beat, measurement, self._pace)
+
+    def late_rows(self, count: int) -> None:
+        """Write a heartbeat if the number of rows dropped behind the watermark has changed.
+
+        Args:
+            count: Rows of this source dropped so far, by this launch and those before it.
+        """
+        if count != self._beat.latest.late_rows:
+            self.update(late_rows=count)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Write a heartbeat each second during a step that can take long and reports nothing.
+
+        So the supervision does not take the driver for dead. The heartbeats of a frozen process
+        stop all the same.
+
+        Yields:
+            Nothing; the heartbeats end with the ``with`` block.
+        """
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(self.every_s):
+                self.look_at_tasks()
+                # What keeps the state may be back a second later, before anybody misses a beat.
+                with suppress(UnavailableError):
+                    self.update()
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def follow_tasks(self, running: RunningQuery) -> None:
+        """Take the end of a query's tasks for work of this launch."""
+        if self._tasks is not None:
+            self._tasks.follow(running.spark_query.runId)
+
+    def look_at_tasks(self) -> None:
+        """Set ``worked_at_ms`` in memory if Spark tasks have ended since the last call.
+
+        So a long micro-batch is not taken for stuck. The next :meth:`update` writes it.
+        """
+        if self._tasks is not None and self._tasks.has_progressed():
+            self._beat.worked()
+
+    def update(self, **fields: Any) -> None:
+        """Write a heartbeat with changed fields, and with the state of a growing folder if any.
+
+        Args:
+            **fields: New values by name of a field of the heartbeat.
+        """
+        if self._growing is not None:
+            folder = self._growing.folder
+            fields |= {"splits_total": folder.splits, "listing_due_ms": folder.due_ms}
+        self._beat.update(**fields)
+
+    def is_replaced(self) -> bool:
+        """Return whether the state folder records a later launch: this one was taken for dead."""
+        return self._beat.is_replaced()
+
+    def has_lease(self) -> bool:
+        """Return whether the driver's lock is a lease, by which it learns of a later driver."""
+        return self._lock is not None and self._lock.is_lease
+
+    def require_lock(self) -> None:
+        """Refuse to go on once another driver may have been started.
+
+        Raises:
+            StateError: The driver's lease is lost.
+        """
+        if self._lock is not None:
+            self._lock.require_held()
+
+    def ended(self, state: Literal["finished", "stopped"]) -> None:
+        """Report that the run ended without a failure, in the heartbeat and in Dagster's log."""
+        self.update(state=state)
+        self.listeners.log(f"{self._beat.latest.source}: {state}.")
+
+    def failed(self, report: ErrorReport) -> None:
+        """Report in the heartbeat that the run failed, and with which error."""
+        self.update(state="failed", failure=report)
+
+    def position(self) -> str:
+        """Return the heartbeat in memory as one line: micro-batch, splits, rows, event time."""
+        return describe(self._beat.latest)
+
+    def eta_s(self) -> float | None:
+        """Return the seconds that a bounded run still needs at its pace; None if unknown."""
+        return self._pace.eta_s(self._beat.latest.splits_total)
+
+    def retention(self, text: str | None) -> None:
+        """Report for how long Kafka keeps the records that are read after history.
+
+        Args:
+            text: The topic's headroom in words; None if Kafka deletes nothing.
+        """
+        self.update(retention=text)
+
+    def bad_records(self, counts: Mapping[str, BadRecordCount]) -> None:
+        """Write a heartbeat if a number of this source's bad records has changed.
+
+        Args:
+            counts: Records dropped or quarantined so far, by name of the source.
+        """
+        count, beat = counts.get(self._beat.latest.source), self._beat.latest
+        if count is None:
+            return
+        known = (beat.bad_records, beat.outside_records, beat.broken_rules)
+        if (count.total, count.outside, count.broken) != known:
+            self.update(
+                bad_records=count.total,
+                outside_records=count.outside,
+                broken_rules=count.broken,
+            )
+
+
+class QueryReporter:
+    """Reporter of one query of a launch; made by :meth:`Reporter.follow`.
+
+    Args:
+        reporter: The launch's reporter.
+        beat: Writer of the launch's heartbeat.
+        measurement: Measurement of the query.
+        pace: Speed of the launch in splits, kept over all its queries.
+    """
+
+    def __init__(
+        self, reporter: Reporter, beat: HeartbeatWriter, measurement: Measurement, pace: Pace
+    ) -> None:
+        self._reporter = reporter
+        self._beat = beat
+        self._measurement = measurement
+        self._pace = pace
+        self._late: LateRowCounter | None = None
+        self._seam = ProgressReports()
+
+    def started(self, stream: PlaceStream) -> None:
+        """Report whether the query filters the seam, and its interval; call it once it is built."""
+        self._reporter.update(filtering=stream.filtering, pace_ms=stream.interval_ms)
+
+    def count_late_rows(self, declared: QueryDeclaration) -> None:
+        """Count the rows that a query drops behind its watermark; call it before it is started."""
+        self._late = LateRowCounter(declared.context, declared.source.name)
+        self._reporter.late_rows(self._late.counted.dropped)
+        if unknown := self._late.counted.unknown_batches:
+            self._reporter.listeners.warn(
+                f"Source `{declared.source.name}`: whether late rows were dropped in {unknown:,} "
+                "micro-batches is unknown, because a driver ended right after their commit. The "
+                "audit shows whether rows are missing."
+            )
+
+    def late_rows(self, running: RunningQuery) -> None:
+        """Count the rows that the query has dropped behind its watermark since the last call."""
+        if self._late is not None:
+            self._reporter.late_rows(self._late.take(running.spark_query).dropped)
+
+    def seam(self, running: RunningQuery) -> None:
+        """Keep what the query has reported of the seam since the last call, if it filters it."""
+        if running.stream.filtering:
+            metrics = self._reporter.seam_metrics
+            self._seam.pass_on(running.spark_query, metrics.last_batch, metrics.add)
+
+    def progress(self, running: RunningQuery) -> int | None:
+        """Write a heartbeat if a micro-batch was committed, idleness changed, or a second passed.
+
+        A committed micro-batch is also reported to Dagster's log.
+
+        Returns:
+            Number of the last committed micro-batch; None if none was committed.
+        """
+        self._reporter.follow_tasks(running)
+        self._reporter.look_at_tasks()
+        measured, beat = self._measurement, self._beat.latest
+        idle = measured.is_idle(running.spark_query)
+        latest, committed = running.spark_query.lastProgress, measured.committed()
+        if committed is not None and measured.is_news(latest, committed):
+            fields = measured.take(latest, committed, beat, idle=idle)
+            if "splits_done" in fields:
+                self._pace.add(fields["splits_done"])
+            elif "offsets" in fields:
+                self._beat.lag = measured.lag(latest)
+            self._reporter.update(**fields)
+            self._reporter.listeners.log(self._reporter.position())
+        elif idle != beat.idle or self._beat.age_s() >= self._reporter.pace_s:
+            advanced = measured.advanced_at_ms(committed, beat, idle=idle)
+            self._reporter.update(idle=idle, advanced_at_ms=advanced)
+        return committed

@@ -1,0 +1,91 @@
+"""Guard against Kafka deleting, while history runs, records that are to be read after it."""
+
+from __future__ import annotations
+
+import time
+
+from sources.common.positions import Offsets, span_ms
+from sources.config.source.kafka_source import KafkaSource
+from sources.errors import InputError, UnavailableError
+from sources.hybrid import SourceSwitchContext
+from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.retention import RetentionWatch
+from sources.kafka.start.checks import needed_offsets
+from sources.planning.context import PipelineContext
+from sources.planning.topics.topic_plan import start_factory
+from sources.planning.topics.topic_range import end_planned, seam_end_after
+from spark_jobs.inside.driver.reports.reporter import Reporter
+
+INTERVAL_S = 5.0
+# Warn while there is still time to act: at this multiple of the declared headroom.
+_WARN_AT = 3
+
+
+class RetentionGuard:
+    """Guard against Kafka deleting, while history is read, records that are to be read after it.
+
+    Args:
+        context: The pipeline and its state.
+        source: Name of the bounded source that is read; the topic is the first one after it.
+        reporter: Gets the warnings, and knows how far the run is.
+    """
+
+    def __init__(self, context: PipelineContext, source: str, reporter: Reporter) -> None:
+        self._context = context
+        self._topic = context.pipeline.topic_after(source)
+        self._reporter = reporter
+        self._watch: RetentionWatch | None = None
+        self._looked_at = 0.0
+        self._warned = False
+
+    def look(self) -> None:
+        """Compare the topic's retention with the declared headroom, at most every 5 seconds.
+
+        Warns once while there is still time to act. A broker that does not answer is a warning,
+        too: reading history does not need it. Without a topic after the source nothing is done.
+
+        Raises:
+            SeamError: Kafka will delete records that are read after history in less time than the
+                topic's ``headroom``, and its ``on_gap`` is ``fail``.
+        """
+        if self._topic is None or time.monotonic() - self._looked_at < INTERVAL_S:
+            return
+        self._looked_at = time.monotonic()
+        try:
+            self._look(self._topic)
+        except (InputError, UnavailableError) as error:
+            # Reading history does not need the broker; the hand-over will.
+            self._reporter.listeners.warn(
+                f"The retention of source `{self._topic.name}` can't be checked now; history is "
+                f"read on, and the check is repeated: {error}"
+            )
+
+    def _needed(self, source: KafkaSource, log: KafkaLog) -> Offsets:
+        """Return what must be in the log at the hand-over, as far as history is planned now."""
+        context = self._context
+        generation, plan, pipeline = context.generation, context.plan, context.pipeline
+        before = pipeline.source_before(source.name)
+        end = end_planned(generation, plan, before.name)
+        seam_end = seam_end_after(generation, plan, before.name)
+        lenient = source.model_copy(update={"on_gap": "accept"})
+        start = start_factory(context.loaded, lenient, seam_end)(SourceSwitchContext(end, log))
+        return needed_offsets(log, start, end, pipeline.lateness_ms)
+
+    def _look(self, source: KafkaSource) -> None:
+        if self._watch is None:
+            log = KafkaLog(source)
+            self._watch = RetentionWatch(source, log, self._needed(source, log))
+        room = self._watch.require(self._reporter.position())
+        self._reporter.retention(None if room is None else str(room))
+        if room is None or self._warned:
+            return
+        eta_s = self._reporter.eta_s()
+        limit_ms = span_ms(source.headroom)
+        if room.left_ms < _WARN_AT * limit_ms or (eta_s or 0) * 1000 > room.left_ms:
+            needs = "" if eta_s is None else f"; history needs about {eta_s:,.0f} s more"
+            self._reporter.listeners.warn(
+                f"Retention of source `{source.name}`: {room}{needs}. Raise the topic's "
+                "`retention.ms` (or `retention.bytes`): under `on_gap: fail` the run is stopped "
+                f"once less than {limit_ms / 1000:,.0f} s (`headroom`) is left."
+            )
+            self._warned = True

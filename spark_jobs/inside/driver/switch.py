@@ -1,0 +1,46 @@
+"""The warm switch: the driver that has read a bounded source resumes with the next one.
+
+It makes the hand-over as the ``SourceFactory`` step would, and that step then finds it made. So no
+start of Spark lies between history's last commit and the first live micro-batch.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from sources.errors import HybridError
+from sources.hand_over import hand_over
+from sources.hand_over_checks import require_sound
+from sources.kafka.client.look_ups import KafkaLog
+from sources.planning.context import PipelineContext
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.launch.record import record_switch
+
+
+def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
+    """Decide where a source starts (the hand-over), and record that this launch reads it now.
+
+    Args:
+        context: The pipeline and its state.
+        launch_id: Id of this driver's launch.
+        name: Name of the source that comes next.
+
+    Returns:
+        True if this driver may read the source. False if the hand-over or the record is refused:
+        the reason is written to standard error, and the step that launches the source on its own
+        is refused for the same reason.
+    """
+    topic = next((source for source in context.pipeline.topics if source.name == name), None)
+    try:
+        if topic is not None:
+            log = KafkaLog(topic)
+            hand_over(context, topic, log)
+            place = context.pipeline.hybrid_source().index(name)
+            # What was read already, for the rows that a generation has taken over, may be deleted.
+            if not offset_log.reached(context.generation.checkpoint, place):
+                require_sound(context, topic, log)
+        record_switch(context.generation, launch_id, name)
+    except HybridError as error:
+        sys.stderr.write(f"This driver ends without reading source `{name}`: {error}\n")
+        return False
+    return True

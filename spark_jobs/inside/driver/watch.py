@@ -1,0 +1,202 @@
+"""Watching a running query, and what both bounded and unbounded runs do around it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from sources.common.counting import counted
+from sources.databases.altered_table import require_unaltered
+from sources.errors import StateError
+from sources.planning.context import PipelineContext
+from spark_jobs.inside.driver.reports.collector import Collectors
+from spark_jobs.inside.driver.reports.reporter import QueryReporter, Reporter
+from spark_jobs.inside.query.builder import build_query
+from spark_jobs.inside.query.declaration import QueryDeclaration
+from spark_jobs.inside.query.filled_state import filling_state
+from spark_jobs.inside.query.seam.filters import OlderThanKeysError
+from spark_jobs.inside.query.seam.topic_seam import Seam
+from spark_jobs.inside.query.streaming_query import RunningQuery
+from spark_jobs.inside.readers.spark_errors import report_of
+
+# A driver that is killed between a commit and the next of these looks has not counted the late rows
+# of that micro-batch. And a query that reads one small micro-batch is followed by another at once.
+_SOON_S = 0.1
+
+
+def start(
+    spark: SparkSession, query: QueryDeclaration, reporter: Reporter, report: QueryReporter
+) -> RunningQuery:
+    """Build a query and start it; pass on what people should be warned about.
+
+    Raises:
+        InputError: The transform does not fit, or planned files changed.
+        SeamError: The start offsets, or records to be read next, are no longer in Kafka.
+        StateError: The checkpoint or the target belongs to another generation, or a changed
+            transform does not fit them.
+    """
+    built = build_query(spark, query)
+    report.started(built.stream)
+    for warning in built.warnings:
+        reporter.listeners.warn(warning)
+    if built.has_watermark:
+        # Before the query commits anything.
+        report.count_late_rows(query)
+    with filling_state(spark, query):
+        return RunningQuery(query, built)
+
+
+def collect_bad_records(context: PipelineContext, reporter: Reporter) -> Collectors:
+    """Collect the bad records that an earlier run has staged, and report their number.
+
+    Returns:
+        The collectors of all sources, for use while the query runs.
+
+    Raises:
+        InputError: A quarantine table can't be written.
+    """
+    collectors = Collectors(context.pipeline, context.generation)
+    reporter.bad_records(collectors.collect())
+    return collectors
+
+
+def watch(
+    running: RunningQuery,
+    report: QueryReporter,
+    reporter: Reporter,
+    bad_records: Collectors,
+    stop: threading.Event,
+    is_over: Callable[[], bool],
+) -> None:
+    """Report on a query at each beat until it ends, and stop it when it is told to.
+
+    If its state is in a store where each look is a request, each 10 s, and after each commit.
+
+    Args:
+        running: The query.
+        report: Reporter of this query.
+        reporter: Reporter of the launch.
+        bad_records: Collectors of the bad records that tasks stage.
+        stop: Event that stops the query.
+        is_over: Called before each look; True stops the query.
+
+    Raises:
+        StateError: A later launch was recorded meanwhile: this driver was taken for dead; or its
+            lease could not be renewed. Or the target was changed by others, or taken away.
+        InputError: A quarantine table can't be written; or something was done to the captured
+            table that no change reports.
+        StreamingQueryException: The query failed.
+    """
+    query = running.spark_query
+    captures = any(
+        source.snapshot is not None for source in running.declared.context.pipeline.sources
+    )
+    try:
+        while query.isActive and not (stop.is_set() or is_over()):
+            if captures:
+                require_unaltered(running.declared.generation)
+            if not reporter.has_lease() and reporter.is_replaced():
+                source = running.declared.source.name
+                message = (
+                    f"This driver, which reads source `{source}`, was taken for dead, and another "
+                    "one was launched. This driver stops its query now."
+                )
+                hint = (
+                    "Nothing needs to be done: the newer driver resumes from the last committed "
+                    "micro-batch, and each micro-batch is written once."
+                )
+                raise StateError(message, hint, source=source)
+            reporter.require_lock()
+            _wait(running, report, stop, reporter)
+            committed = report.progress(running)
+            report.seam(running)
+            reporter.bad_records(bad_records.collect())
+            running.guard.look(committed)
+    finally:
+        if query.isActive:
+            query.stop()
+        reporter.bad_records(bad_records.collect())
+        report.late_rows(running)
+        report.seam(running)
+    query.awaitTermination()
+    report.progress(running)
+    running.guard.look()
+    running.guard.keep()
+
+
+def _wait(
+    running: RunningQuery, report: QueryReporter, stop: threading.Event, reporter: Reporter
+) -> None:
+    """Wait until the next look is due, or the query ends or has to; count late rows meanwhile."""
+    query, is_first = running.spark_query, running.stream.is_first
+    beat_s, pace_s = reporter.beats.every_s, reporter.pace_s
+    step = min(beat_s, _SOON_S) if running.has_watermark or is_first else beat_s
+    begun, seen = time.monotonic(), _progress_at(query)
+    while (waited := time.monotonic() - begun) < pace_s and not stop.is_set():
+        # PySpark multiplies it by 1000, and Spark refuses 0 ms.
+        left_s = max(min(step, pace_s - waited), 0.001)
+        if query.awaitTermination(left_s):  # type: ignore[arg-type]
+            return
+        report.late_rows(running)
+        if (is_first or waited >= beat_s) and _progress_at(query) != seen:
+            return
+
+
+def _progress_at(query: StreamingQuery) -> str | None:
+    """Return when the last micro-batch began; None before the first one's end."""
+    latest = query.lastProgress
+    return None if latest is None else str(latest["timestamp"])
+
+
+def look_up_older(
+    spark: SparkSession, seam: Seam | None, reporter: Reporter, error: StreamingQueryException
+) -> None:
+    """Look up in all of history the rows of the seam that are older than the keys kept of it.
+
+    Called when a query failed. The caller starts the query again after that; it can't fail for
+    this reason a second time, as the filter then knows all such rows.
+
+    Args:
+        spark: The Spark session.
+        seam: The seam (the offsets in which live rows may repeat history) of the source; None if
+            it has none.
+        reporter: Gets a line with the number of rows that history holds.
+        error: Failure of the query.
+
+    Raises:
+        StreamingQueryException: The query failed for another reason than such a row.
+        InputError: A planned file is missing or was rewritten.
+        SeamError: Kafka has deleted records of history.
+    """
+    if seam is None or report_of(error).kind != OlderThanKeysError.kind:
+        raise error
+    count = seam.look_up_older(spark)
+    reporter.listeners.log(
+        f"{counted(count, 'row of the seam is', 'rows of the seam are')} older than the keys kept "
+        "of history, which holds such rows, too: removed. The query starts again."
+    )
+
+
+def count_seam(spark: SparkSession, seam: Seam, reporter: Reporter) -> None:
+    """Count the rows of a seam and those removed from it, and record both in the state folder.
+
+    The ledger (the proof that the hand-over lost and duplicated nothing) is complete with them. A
+    failure is reported as a warning, never raised: the run continues.
+    """
+    try:
+        seen = seam.count(spark, reporter.seam_metrics)
+    except Exception as error:
+        reporter.listeners.warn(
+            "The rows of the seam can't be counted, so the ledger lacks them; the run continues: "
+            f"{report_of(error)}"
+        )
+        return
+    read, removed = sum(seen.rows.values()), sum(seen.removed.values())
+    reporter.listeners.log(
+        f"{seen.source}: the seam is passed; {removed:,} of its {counted(read, 'row')} removed."
+    )

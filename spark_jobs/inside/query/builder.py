@@ -1,0 +1,311 @@
+"""Building the one query: places of the union, transform, target, writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from sources.common.positions import iso, now_ms
+from sources.common.sql.sql_names import in_backticks
+from sources.config.pipeline import Pipeline
+from sources.errors import InputError, SeamError
+from sources.serving import target_of
+from sources.storage.folder import Folder
+from spark_jobs.checkpoint.history_watermark import keep_history_watermark
+from spark_jobs.checkpoint.transform_compatibility import first_batch, record_transform
+from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_on
+from spark_jobs.inside.checkpoint.transform_shape import Shape
+from spark_jobs.inside.checkpoint.watermark import (
+    Watermark,
+    judge_arrival,
+    judge_order,
+    judge_seam,
+    watermark_of,
+)
+from spark_jobs.inside.query.copied_files import copied_history
+from spark_jobs.inside.query.declaration import QueryDeclaration
+from spark_jobs.inside.query.direct_rows import direct_query
+from spark_jobs.inside.query.places.place import PlaceStream
+from spark_jobs.inside.query.transform.described_transform import (
+    describe_transform,
+    no_rows,
+    on_no_rows,
+)
+from spark_jobs.inside.query.transform.passed_columns import (
+    columns_passed_on,
+    needs_rows_passed_on,
+    require_passed_on,
+)
+from spark_jobs.inside.query.transform.user_transform import load_transform
+from spark_jobs.inside.readers.spark_errors import reporting_batch
+from spark_jobs.inside.readers.wrong_rows import keeping_wrong_rows
+from spark_jobs.inside.sink import sink
+from spark_jobs.inside.sink.added_columns import with_added
+from spark_jobs.inside.sink.appending.copied_files import CopyingSink
+from spark_jobs.inside.sink.appending.direct_sink import DirectSink
+from spark_jobs.inside.sink.catalog_entry import CatalogEntry
+from spark_jobs.table.history_files import has_history_files, keep_history_files
+from spark_jobs.table.ownership.guard import TargetGuard
+
+# Number of partitions that a message lists one by one.
+_SHOWN = 8
+# Until the next query, which reads more at once, has taken over from one that reads little.
+_FIRST_MS = 60_000
+
+
+@dataclass(frozen=True)
+class BuiltQuery:
+    """A query that is ready to be started.
+
+    Attributes:
+        writer: Spark's writer with target, checkpoint and trigger; ``start()`` starts the query.
+        stream: The stream of the source that the run reads.
+        is_paced: Whether a bounded run waits between its micro-batches to keep a rate limit.
+        guard: Sees, while the query runs, what others do to the target.
+        has_watermark: Whether stateful operators may drop late rows, so that they are counted.
+        warnings: What people should know: that the transform differs from the one that the
+            checkpoint was computed with, or that rows may be dropped behind the watermark.
+    """
+
+    writer: DataStreamWriter
+    stream: PlaceStream
+    is_paced: bool
+    guard: TargetGuard
+    has_watermark: bool
+    warnings: list[str]
+
+
+def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
+    """Build the query: union of all places, transform, target. The caller starts it.
+
+    Before that it checks that sources, transform, checkpoint and target fit each other, creates
+    the target if it does not exist, and records the transform in the state folder.
+
+    Args:
+        spark: The Spark session.
+        query: Declaration of the query.
+
+    Raises:
+        InputError: The transform does not fit, planned files changed, stateful operators would
+            drop rows, by history's order or by the watermark that it leaves, a watermark is on
+            event times that are kept wherever they lie, or something else has the name
+            ``sink.table``.
+        UnavailableError: The catalog of ``sink.table`` does not answer.
+        SeamError: The start offsets, or records to be read next, are no longer in Kafka; or rows of
+            the seam are read twice, and the transform would count them twice.
+        StateError: Checkpoint, state and target do not belong together, or a changed transform
+            does not fit them.
+    """
+    context, generation = query.context, query.generation
+    pipeline = context.pipeline
+    streams = [place.stream(spark) for place in query.places]
+    stream = streams[query.index]
+    given = _union(query, streams)
+    rows = load_transform(context.loaded)(given)
+    require_stream(pipeline.transform.name, rows)
+    require_replayable(pipeline, _replayed(query), rows)
+    require_extensible(pipeline, rows)
+    if pipeline.event_time.outside == "keep":
+        require_no_watermark_on(pipeline.event_time.column, on_no_rows(spark, context))
+    if needs_rows_passed_on(pipeline):
+        empty = no_rows(spark, context)
+        require_passed_on(pipeline, load_transform(context.loaded)(empty), empty)
+    watermark = watermark_of(rows, given, pipeline.event_time.column)
+    warnings = _judge_watermark(query, watermark)
+    path = target_of(context.loaded, generation.name)
+    later = sink.LaterColumns(
+        pipeline.added_columns, pipeline.ignored_columns, pipeline.widened_columns
+    )
+    entry = CatalogEntry.of(context.loaded, path)
+    if entry is not None:
+        entry.require_free(spark)
+    guard = sink.prepare_table(pipeline.sink, path, rows, generation, later)
+    if entry is not None:
+        entry.register(spark)
+    if not query.is_bounded and query.index:
+        if not has_history_files(generation):
+            keep_history_watermark(generation)
+        keep_history_files(generation, path, context.loaded.target)
+    transform = describe_transform(
+        spark, context, first_batch(generation), _reached_in_words(query)
+    )
+    if (changed := record_transform(generation, transform)) is not None:
+        warnings.append(changed)
+    direct = direct_query(query, streams, columns_passed_on(rows, given), path, guard)
+    writer = _writer(query, rows, path, guard, direct).option(
+        "checkpointLocation", generation.checkpoint.hadoop_path
+    )
+    is_paced = query.is_bounded and stream.interval_ms > 0
+    if query.is_bounded and not is_paced:
+        writer = writer.trigger(availableNow=True)
+    else:
+        interval_ms = max(stream.interval_ms, _FIRST_MS) if stream.is_first else stream.interval_ms
+        writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
+    return BuiltQuery(writer, stream, is_paced, guard, watermark is not None, warnings)
+
+
+def _writer(
+    query: QueryDeclaration,
+    rows: DataFrame,
+    target: Folder,
+    guard: TargetGuard,
+    direct: tuple[DirectSink, DataFrame] | None,
+) -> DataStreamWriter:
+    """Return the writer of the query to its target, without checkpoint and trigger."""
+    pipeline, generation = query.context.pipeline, query.generation
+
+    def reporting(write: sink.BatchFunction) -> sink.BatchFunction:
+        return reporting_batch(keeping_wrong_rows(write, pipeline, generation))
+
+    if (copyable := copied_history(query)) is not None:
+        return CopyingSink(target, generation, copyable, guard).stream(rows, reporting)
+    if direct is not None:
+        direct_sink, written = direct
+        return direct_sink.stream(written, reporting)
+    return sink.write_stream(rows, pipeline, target, generation, guard, reporting)
+
+
+def _judge_watermark(query: QueryDeclaration, watermark: Watermark | None) -> list[str]:
+    """Refuse an order of files in which rows would be dropped; return warnings where some may be.
+
+    Nothing is known about the order of a topic's records, nor of files that arrive in a folder.
+    """
+    end, place = query.place.end, query.place
+    if end is None or place.out_of_orderness_ms is None:
+        return []
+    is_exact = end.event_times == "exact"
+    source = query.source.name
+    late_ms = place.out_of_orderness_ms
+    if place.is_by_arrival:
+        found = [judge_arrival(source, late_ms, watermark)]
+    else:
+        found = [judge_order(source, late_ms, watermark, is_exact=is_exact)]
+    if (topic := query.context.pipeline.next_topic(source)) is not None:
+        found.append(judge_seam(end, topic.name, watermark, now_ms()))
+    return [each for each in found if each is not None]
+
+
+def _union(query: QueryDeclaration, streams: list[PlaceStream]) -> DataFrame:
+    """Return the rows of all places with the columns that the transform sees."""
+    columns, pipeline = query.plan.columns.names, query.context.pipeline
+    added, types = pipeline.added_columns, pipeline.widened_columns
+    parts = [
+        with_added(each.rows, added).select(
+            *(
+                F.col(in_backticks(n)).cast(types[n]).alias(n) if n in types else in_backticks(n)
+                for n in columns
+            ),
+            *map(in_backticks, added),
+        )
+        for each in streams
+    ]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def require_replayable(pipeline: Pipeline, replayed: Sequence[str], rows: DataFrame) -> None:
+    """Refuse a transform that counts rows, if rows of a seam are replayed.
+
+    Merging a change twice in its order does no harm, counting it twice does.
+
+    Args:
+        pipeline: The pipeline.
+        replayed: Names of the sources whose rows in the seam are read again.
+        rows: DataFrame that the transform returns.
+
+    Raises:
+        SeamError: The transform is stateful, and rows are replayed.
+    """
+    kept = Shape(rows).stateful if replayed else []
+    if not kept:
+        return
+    order = ", ".join(pipeline.sink.order)
+    message = (
+        f"Rows of the topic that history may hold are read again by source `{replayed[0]}`, as "
+        f"`sink.sequence: {order}` puts them in order; but `transform: {pipeline.transform.name}` "
+        f"is stateful and would count them twice. It keeps {kept[0]}."
+    )
+    hint = (
+        f"Declare `key: [{', '.join(dict.fromkeys([*pipeline.key, *pipeline.sink.order]))}]` for "
+        "the pipeline: rows are then recognized by key and version, and none is read twice. If "
+        "rows of one key never change, declare `seam_filter: key`. No row was read or written."
+    )
+    raise SeamError(message, hint, source=replayed[0], field="key")
+
+
+def require_extensible(pipeline: Pipeline, rows: DataFrame) -> None:
+    """Refuse a stateful transform if columns are followed that the captured table gets later.
+
+    What its operators keep in the checkpoint has the columns of before.
+
+    Args:
+        pipeline: The pipeline.
+        rows: DataFrame that the transform returns.
+
+    Raises:
+        InputError: The transform is stateful, and columns are followed.
+    """
+    kept = Shape(rows).stateful if pipeline.follows_columns else []
+    if not kept:
+        return
+    message = (
+        f"`transform: {pipeline.transform.name}` is stateful, and `on_schema_change: follow` would "
+        f"change the columns that it sees while it keeps {kept[0]} in the checkpoint."
+    )
+    hint = (
+        "Declare `on_schema_change: stop`: a column that was added then stops the run. Or let the "
+        "transform pass on rows, and compute the rest from the target. Nothing was read or written."
+    )
+    raise InputError(message, hint, field="transform", value=pipeline.transform.name)
+
+
+def _replayed(query: QueryDeclaration) -> list[str]:
+    """Return the names of the sources whose rows in the seam are read again."""
+    if (seam := query.place.seam) is not None:
+        return [query.source.name] if seam.rule == "replay" else []
+    return [part.source for part in query.plan.topics if part.seam_rule == "replay"]
+
+
+def _reached_in_words(query: QueryDeclaration) -> str:
+    name, reached = query.source.name, query.place.reached(query.committed())
+    if reached.event_time_ms:
+        return f"`{name}` up to event time {iso(reached.event_time_ms)}"
+    ends = sorted((reached.offsets or {}).items())
+    offsets = [f"{at} up to offset {end}" for at, end in ends[:_SHOWN]]
+    more = [f"{len(ends) - _SHOWN} more partitions"] if len(ends) > _SHOWN else []
+    return "; ".join([*offsets, *more]) or f"all before `{name}`"
+
+
+def require_stream(name: str, rows: object) -> None:
+    """Refuse what a transform returned, unless it is a stream made of its argument.
+
+    Args:
+        name: The transform: ``module:function``, or the file of a query.
+        rows: What it returned for a stream.
+
+    Raises:
+        InputError: It is no DataFrame, or no stream.
+    """
+    if not isinstance(rows, DataFrame):
+        message = (
+            f"`transform: {name}` returned a {type(rows).__name__}; it has to return a DataFrame."
+        )
+        hint = (
+            "Return from this function the DataFrame whose rows go into the target, then run the "
+            "pipeline again: `hybrid run P`."
+        )
+        raise InputError(message, hint, field="transform", value=name)
+    if not rows.isStreaming:
+        message = (
+            f"`transform: {name}` returned a DataFrame that is not made of its argument: the "
+            "argument is a stream, the result is not."
+        )
+        hint = (
+            "Compute the result from the DataFrame that the function gets; another table may only "
+            "be joined to it. Then run the pipeline again: `hybrid run P`."
+        )
+        raise InputError(message, hint, field="transform", value=name)

@@ -1,0 +1,87 @@
+"""The files of history that become files of the target as they are, micro-batch by micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sources.config.source.file_source import FileSource
+from sources.files.whole_files import JudgedFile
+from sources.planning.files.copied_files import why_none
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.inside.query.declaration import QueryDeclaration
+from spark_jobs.inside.query.places.file_places import PlannedFilesPlace
+from spark_jobs.inside.readers.files.planned_files import PlannedSource
+
+
+class CopiedHistory:
+    """History of one bounded run, whose files the target may get as copies.
+
+    Args:
+        query: Declaration of the query.
+        planned: Reader of the source that the run reads.
+
+    Attributes:
+        columns: Columns of the files.
+    """
+
+    def __init__(self, query: QueryDeclaration, planned: PlannedSource) -> None:
+        self._query = query
+        self._planned = planned
+        self.columns: pa.Schema = planned.columns_inside
+
+    def files(self, batch_id: int) -> Sequence[JudgedFile] | None:
+        """Return the files of a micro-batch; None if one of them has to be rewritten.
+
+        Raises:
+            InputError: A file can't be read.
+            StateError: The checkpoint's file of the micro-batch is missing.
+        """
+        for place in range(len(self._query.places)):
+            before, after = self._offsets(batch_id, place)
+            if place != self._query.index and before != after:
+                return None
+        judged = self._planned.judge(*self._entries(batch_id))
+        return None if any(file.why is not None for file in judged) else judged
+
+    def require_unchanged(self, batch_id: int) -> None:
+        """Refuse files of a micro-batch that differ from what was planned.
+
+        Raises:
+            InputError: A planned file is missing or was rewritten.
+        """
+        self._planned.require_unchanged(*self._entries(batch_id))
+
+    def _entries(self, batch_id: int) -> tuple[int, int]:
+        """Return the first entry of the plan's log in a micro-batch, and the one after the last."""
+        entries = self._planned.entries
+        before, after = self._offsets(batch_id, self._query.index)
+        position = offset_log.position_in_plan
+        return position(before, entries), position(after, entries)
+
+    def _offsets(self, batch_id: int, place: int) -> tuple[Any, Any]:
+        """Return the offsets of a source between which a micro-batch reads it."""
+        checkpoint = self._query.generation.checkpoint
+        before = offset_log.offset_of(checkpoint, batch_id - 1, place) if batch_id else None
+        return before, offset_log.offset_of(checkpoint, batch_id, place)
+
+
+def copied_history(query: QueryDeclaration) -> CopiedHistory | None:
+    """Return the history that a query reads, if its files may be copied; else None.
+
+    Args:
+        query: Declaration of the query.
+    """
+    loaded, place, source = query.context.loaded, query.place, query.source
+    if not (
+        loaded.pipeline.sink.copy_files
+        and isinstance(place, PlannedFilesPlace)
+        and isinstance(source, FileSource)
+    ):
+        return None
+    part = query.plan.files_of(source.name)
+    if why_none(loaded, source, part.partitions, part.mapping) is not None:
+        return None
+    return CopiedHistory(query, place.planned)

@@ -1,0 +1,70 @@
+"""Queries whose tasks write the rows that they read: no row passes through Spark's operators.
+
+So it is done where nothing needs them: the transform passes columns on as they are, the table has
+no partitions and is appended to, and the source can be parsed in whole batches. What is in the
+table is the same either way, and so are checkpoint and transactions; a run may do the one, and the
+next run the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial, reduce
+
+from pyspark.sql import DataFrame
+
+from sources.common.schema import ddl, parse_schema
+from sources.common.sql.sql_names import in_backticks
+from sources.storage.folder import Folder
+from spark_jobs.inside.query.declaration import QueryDeclaration
+from spark_jobs.inside.query.places.place import PlaceStream
+from spark_jobs.inside.readers.direct_rows import RowWriters
+from spark_jobs.inside.sink.appending.append_once import columns_with_statistics
+from spark_jobs.inside.sink.appending.direct_sink import DirectSink
+from spark_jobs.inside.sink.appending.task_files import CODECS, FILES, LEFT, TaskFiles
+from spark_jobs.table.delta_table import open_table
+from spark_jobs.table.ownership.guard import TargetGuard
+from spark_jobs.table.protocol import is_plain
+
+_CODEC = "spark.sql.parquet.compression.codec"
+
+
+def direct_query(
+    query: QueryDeclaration,
+    streams: Sequence[PlaceStream],
+    columns: Sequence[str] | None,
+    target: Folder,
+    guard: TargetGuard,
+) -> tuple[DirectSink, DataFrame] | None:
+    """Return the sink and the stream of a query whose tasks write rows; None if Spark writes them.
+
+    Args:
+        query: Declaration of the query.
+        streams: Streams of all places.
+        columns: The columns that the transform passes on, if it does nothing else; None otherwise.
+        target: Folder of the table, which exists.
+        guard: Guard of the target.
+    """
+    direct, pipeline = streams[query.index].direct, query.context.pipeline
+    if direct is None or columns is None or pipeline.sink.mode != "append":
+        return None
+    if pipeline.sink.partition_by or pipeline.added_columns or pipeline.widened_columns:
+        return None
+    table = open_table(target)
+    rows = streams[query.index].rows
+    codec = str(rows.sparkSession.conf.get(_CODEC)).lower()
+    if not is_plain(table) or codec not in CODECS:
+        return None
+    kinds = {name: rows.schema[name].dataType.simpleString() for name in columns}
+    files = TaskFiles(target, parse_schema(kinds), columns_with_statistics(table), codec)
+    writers = RowWriters(files.writer, FILES, LEFT)
+    # The places of the other sources have no row to read.
+    parts = [
+        direct.written(writers)
+        if number == query.index
+        else each.rows.select(*map(in_backticks, columns)).mapInArrow(files.write, ddl(FILES))
+        for number, each in enumerate(streams)
+    ]
+    written = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+    read = None if direct.read is None else partial(direct.read, writers)
+    return DirectSink(target, query.generation, guard, files, direct.left, read), written

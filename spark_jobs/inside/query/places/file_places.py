@@ -1,0 +1,192 @@
+"""Places of file sources: files that are planned, and a folder that keeps filling."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sources.config.source.file_source import FileSource
+from sources.config.source.rate_limit import RateLimit, interval_ms
+from sources.planning.context import PipelineContext
+from sources.planning.files.discovery import GrowingFolder
+from sources.planning.files.file_plan import FoundFiles
+from sources.planning.files.rounds import History, Round, next_round
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.inside.query.places.history import Planned
+from spark_jobs.inside.query.places.place import DirectStream, Place, PlaceStream, Reached
+from spark_jobs.inside.readers.files.planned_files import PlannedSource
+
+# How often Delta's source looks for discovered files in a folder's log.
+_LOOK_MS = 500
+
+
+def planned_interval_ms(rate: RateLimit, planned: Planned) -> int:
+    """Return the time in ms between the starts of two micro-batches that keeps a rate limit.
+
+    0 without a limit. Computed for the largest micro-batch, so that no other one exceeds it.
+    """
+    return 0 if rate == RateLimit() else interval_ms(rate, planned.largest)
+
+
+def reached_in_plan(planned: Planned, committed: Any) -> Reached:
+    """Return how far a planned source was read: splits, rows and highest event time.
+
+    Args:
+        planned: The source.
+        committed: Spark's offset of the source, decoded from JSON; None if it was never read.
+    """
+    entries = offset_log.position_in_plan(committed, planned.entries)
+    splits, rows, event_time_ms = planned.reached(entries)
+    return Reached(splits=splits, rows=rows, event_time_ms=event_time_ms)
+
+
+def direct_files(spark: SparkSession, planned: PlannedSource) -> DirectStream | None:
+    """Return the stream of planned files for tasks to write; None if Spark has to see the rows.
+
+    Args:
+        spark: The Spark session.
+        planned: The files.
+    """
+    return DirectStream(partial(planned.written, spark)) if planned.can_be_written else None
+
+
+class PlannedFilesPlace(Place):
+    """The place of a bounded file source whose turn it is, or was.
+
+    Args:
+        context: The pipeline and its state.
+        source: The declaration.
+        history: The files planned for it, rounds (further listings of its folder) included.
+        planned: Reader of these files.
+        index: Number of its place in the union, from 0.
+        rate: Its rate limit if it is read by this run; None if it was read to its end before.
+
+    Attributes:
+        planned: Reader of the files, as given.
+    """
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        source: FileSource,
+        history: History,
+        planned: PlannedSource,
+        *,
+        index: int,
+        rate: RateLimit | None,
+    ) -> None:
+        super().__init__(context)
+        self._source = source
+        self.planned = planned
+        self._index = index
+        self._rate = rate
+        self.end = history.end
+        self.out_of_orderness_ms = history.disorder_ms
+        self.is_by_arrival = source.arrival is not None
+
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Return the rows of the planned files that are not committed yet, in planned order.
+
+        None are left of a source that was read to its end.
+
+        Raises:
+            InputError: A planned file that is still to be read is missing or was rewritten, or
+                ``select`` does not fit.
+        """
+        interval = 0
+        if self._rate is not None:
+            checkpoint = self._context.generation.checkpoint
+            committed = offset_log.committed_offset(checkpoint, self._index)
+            # What was read is not read again: its files may be gone.
+            entries = offset_log.position_in_plan(committed, self.planned.entries)
+            self.planned.require_unchanged(entries)
+            # A drained source has nothing to wait for, but a last micro-batch without data.
+            if not self.is_drained(committed):
+                interval = planned_interval_ms(self._rate, self.planned)
+        self.planned.prepare()
+        if self._rate is None:
+            self.planned.complete(spark)
+        direct = direct_files(spark, self.planned)
+        return PlaceStream(self.planned.stream(spark), interval, direct=direct)
+
+    def is_drained(self, committed: Any) -> bool:
+        """Return whether every planned split was read and committed."""
+        return offset_log.is_drained(committed, len(self.planned.entries))
+
+    def reached(self, committed: Any) -> Reached:
+        """Return the splits, rows and highest event time of the plan up to a committed offset."""
+        return reached_in_plan(self.planned, committed)
+
+    def next_round(self) -> Round | None:
+        """Plan another round, that is a further listing, if the topic that follows calls for one.
+
+        Returns:
+            None if the topic does not, or if no files with rows have arrived.
+
+        Raises:
+            InputError: A new file can't be read, or has other columns.
+            UnavailableError: A broker or storage does not answer.
+            GapError: The hand-over could not be made, and no file has arrived that may help.
+        """
+        return next_round(self._context, self._source)
+
+
+class GrowingFolderPlace(Place):
+    """The place of a folder that keeps filling; its source is the last of the chain.
+
+    Args:
+        context: The pipeline and its state.
+        folder: The files found in the folder so far.
+        planned: Reader of these files.
+        index: Number of its place in the union, from 0.
+        rate: Its rate limit.
+    """
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        folder: GrowingFolder,
+        planned: PlannedSource,
+        *,
+        index: int,
+        rate: RateLimit,
+    ) -> None:
+        super().__init__(context)
+        self.folder = folder
+        self.growing = self
+        self._planned = planned
+        self._index = index
+        self._rate = rate
+
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Return the files' rows in the order of their discovery, as a stream without an end.
+
+        Raises:
+            InputError: A file found that is still to be read is missing or was rewritten, or
+                ``select`` does not fit.
+        """
+        checkpoint = self._context.generation.checkpoint
+        committed = offset_log.committed_offset(checkpoint, self._index)
+        # What was read is not read again: its files may be gone.
+        entries = offset_log.position_in_plan(committed, self._planned.entries)
+        self._planned.require_unchanged(entries)
+        self._planned.prepare()
+        rows, direct = self._planned.stream(spark), direct_files(spark, self._planned)
+        return PlaceStream(rows, self._interval_ms(), direct=direct)
+
+    def reached(self, committed: Any) -> Reached:
+        """Return the splits, rows and highest event time of the files up to a committed offset."""
+        return reached_in_plan(self._planned, committed)
+
+    def take_in(self, arrived: FoundFiles) -> None:
+        """Add discovered files to the Delta log, so that the running stream reads them next."""
+        self._planned.extend(arrived)
+
+    def is_outdated(self, stream: PlaceStream, _committed: Any) -> bool:
+        """Return whether larger files have arrived, so that the limit needs another interval."""
+        return self._interval_ms() != stream.interval_ms
+
+    def _interval_ms(self) -> int:
+        return max(planned_interval_ms(self._rate, self._planned), _LOOK_MS)

@@ -1,0 +1,307 @@
+"""The rows of a topic that is followed: built when its turn comes, or before, as they will be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sources.common.positions import EndPosition, Offsets, span_ms
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.rate_limit import RateLimit, live_pace, rate_of
+from sources.config.table.rules import RowRules
+from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.ranges.cut import SPLIT_OFFSETS, size_of, splits_of
+from sources.planning.context import PipelineContext
+from sources.planning.topics.key_of_changes import ExpectedKey, keep_key, known_key
+from sources.planning.topics.topic_range import seam_end_after
+from sources.state.generation import Generation
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.checkpoint.batch_ranges import BatchRanges
+from spark_jobs.inside.query.places.history import EarlierSources
+from spark_jobs.inside.query.places.place import DirectStream
+from spark_jobs.inside.query.seam.topic_seam import Seam
+from spark_jobs.inside.readers.bad_records import staging_folder
+from spark_jobs.inside.readers.direct_rows import RowWriters
+from spark_jobs.inside.readers.topics.direct_records import DirectRecords, batch_parser
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.kafka_stream import stream_topics, with_new_partitions
+from spark_jobs.inside.readers.topics.parse_records import (
+    parse_values,
+    record_columns,
+    records_of,
+    rows_of,
+)
+from spark_jobs.inside.readers.topics.range_records import can_read
+
+FIRST_OFFSETS = 200_000
+"""Highest number of offsets in the first micro-batch."""
+READ_OFFSETS = 20_000
+"""Lowest number of offsets of a partition in a micro-batch, on average, that tasks read themselves.
+
+Each opens a consumer of its own; Spark's stay open."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """DataFrame of a topic that is followed next, built by the driver that still reads history.
+
+    Attributes:
+        made_of: Source, start offsets, offsets of a micro-batch and seam filter that it was built
+            with. After the switch it is used only if these are the same.
+        rows: The DataFrame, a stream of the topic's parsed rows.
+    """
+
+    made_of: tuple[Any, ...]
+    rows: DataFrame
+
+
+@dataclass(frozen=True)
+class FollowedTopic:
+    """A topic that is followed without end from given offsets on.
+
+    Attributes:
+        generation: State of the generation, in which bad records are staged.
+        source: The declaration.
+        columns: Names and types of all columns of a record, before ``select``.
+        event_time: Check of the event times.
+        rules: Rules that the rows have to meet.
+        partitions: Start offset of each partition; -2 for its beginning.
+        max_offsets: Highest number of offsets in one micro-batch, all partitions together.
+        seam: The seam whose rows are filtered (the offsets in which live rows may repeat history);
+            None if it is passed.
+    """
+
+    generation: Generation
+    source: KafkaSource
+    columns: Mapping[str, str]
+    event_time: EventTimeCheck
+    rules: RowRules
+    partitions: Offsets
+    max_offsets: int
+    seam: Seam | None
+
+    def rows(self, spark: SparkSession, prepared: Prepared | None = None) -> DataFrame:
+        """Return the parsed and filtered rows as a stream.
+
+        Args:
+            spark: The Spark session.
+            prepared: DataFrame that was built before; returned if it was built of the same.
+
+        Raises:
+            InputError: The schema of the values can't be obtained, ``select`` does not fit it, or
+                the filter needs history and a planned file is missing or was rewritten.
+            SeamError: The filter needs history, and Kafka has deleted records of it.
+            StateError: The seam is filtered by log position, and ``sequence`` is not declared.
+        """
+        if prepared is not None and prepared.made_of == self._made_of:
+            return prepared.rows
+        raw = stream_topics(spark, self.source, self.partitions, self.max_offsets)
+        rows = parse_values(
+            raw, self.source, self.columns, self.generation, self.event_time, self.rules
+        )
+        return rows if self._filter is None else self._filter.apply(rows)
+
+    def direct(self, spark: SparkSession, place: int) -> DirectStream | None:
+        """Return the topic's stream for tasks to write; None if Spark has to see its rows.
+
+        Spark has to as long as the seam is filtered, or if it alone can parse the records.
+
+        Args:
+            spark: The Spark session.
+            place: Its place in the query's union, from 0.
+        """
+        parse = batch_parser(spark, self.source, self.columns, self.rules)
+        if parse is None or self._filter is not None:
+            return None
+        records = partial(DirectRecords, self.source, self.columns, self.event_time, parse)
+
+        def written(writers: RowWriters) -> DataFrame:
+            raw = stream_topics(spark, self.source, self.partitions, self.max_offsets)
+            return records(writers).of_stream(records_of(raw, self.source, self.columns))
+
+        checkpoint = self.generation.checkpoint
+        ranges = BatchRanges(checkpoint, place)
+
+        def read(writers: RowWriters, batch: DataFrame, batch_id: int) -> DataFrame | None:
+            found = ranges.of(batch_id)
+            if not found or size_of(found) < READ_OFFSETS * len(found):
+                return None
+            session, clock_ms = batch.sparkSession, offset_log.clock_ms(checkpoint, batch_id)
+            # What a consumer has fetched beyond its split is lost, so there are few large ones.
+            share = size_of(found) // (2 * session.sparkContext.defaultParallelism)
+            splits = splits_of(found, max(share, SPLIT_OFFSETS))
+            numbers = session.range(0, len(splits), 1, len(splits))
+            return records(writers).of_numbered(splits, numbers, clock_ms)
+
+        return DirectStream(written, self._left, read if can_read(self.source, spark) else None)
+
+    def _left(self, records: DataFrame, batch_id: int) -> DataFrame:
+        """Return the rows of the records of a micro-batch that its tasks did not write."""
+        clock_ms = offset_log.clock_ms(self.generation.checkpoint, batch_id)
+        staging = staging_folder(self.generation, self.source.name)
+        checks = (replace(self.event_time, clock_ms=clock_ms), self.rules, staging)
+        return rows_of(records, self.source, self.columns, self.generation, checks)
+
+    def prepare(self, spark: SparkSession) -> Prepared:
+        """Build the DataFrame now, for a query that is started later.
+
+        Raises:
+            InputError, SeamError, StateError: As listed at :meth:`rows`, which it calls.
+        """
+        return Prepared(self._made_of, self.rows(spark))
+
+    @property
+    def _filter(self) -> Seam | None:
+        return None if self.seam is None or self.seam.is_passed({}) else self.seam
+
+    @property
+    def _made_of(self) -> tuple[Any, ...]:
+        seam = self._filter
+        key = known_key(self.generation, self.source) if self.source.changes else None
+        return (self.source, self.partitions, self.max_offsets, seam and seam.made_of, key)
+
+
+def is_small_at_first(source: KafkaSource, rate: RateLimit, log: KafkaLog, start: Offsets) -> bool:
+    """Return whether the first micro-batch is to be small: more waits than it reads.
+
+    Call it only if nothing of the topic was read yet. A rate limit keeps micro-batches small.
+
+    Args:
+        source: The declaration.
+        rate: Its rate limit.
+        log: The topic's log.
+        start: Start offset of each partition; -2 for its beginning.
+
+    Raises:
+        UnavailableError: The broker does not answer.
+    """
+    if source.max_offsets_per_batch <= FIRST_OFFSETS or rate.offsets is not None:
+        return False
+    begin = log.log_start()
+    waiting = sum(
+        end - max(start.get(at, 0), begin.get(at, 0)) for at, end in log.log_end().items()
+    )
+    return waiting > FIRST_OFFSETS
+
+
+def pace_of(
+    source: KafkaSource, rate: RateLimit, partitions: Offsets, *, is_first: bool
+) -> tuple[int, int]:
+    """Return the size and the interval of micro-batches that keep a topic's rate limit.
+
+    Args:
+        source: The declaration, with ``trigger_interval`` and ``max_offsets_per_batch``.
+        rate: Its rate limit.
+        partitions: Start offset of each partition.
+        is_first: Whether only the first, small micro-batch is read (:func:`is_small_at_first`).
+
+    Returns:
+        Highest number of offsets in one micro-batch over all partitions, and milliseconds between
+        the starts of two.
+    """
+    most = source.max_offsets_per_batch
+    if is_first:
+        most = min(most, FIRST_OFFSETS)
+    return live_pace(rate, span_ms(source.trigger_interval), most, len(partitions))
+
+
+class ExpectedTopic:
+    """The topic that follows the bounded source being read, at the start that the plan expects.
+
+    By it a driver prepares the live query while history is still read.
+
+    Args:
+        context: The pipeline and its state.
+        live: The topic's source.
+        end: The end position that the source being read will have.
+        history: All sources up to and including that one.
+    """
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        live: KafkaSource,
+        end: EndPosition,
+        history: EarlierSources,
+    ) -> None:
+        self._context = context
+        self._live = live
+        self._columns = record_columns(context.plan, live)
+        self._event_time = EventTimeCheck(context.pipeline.event_time)
+        self._start = context.plan.topic_of(live.name).expected_start
+        self._ends = [*context.switch_state.ends_before(end.source), end]
+        self._seam = Seam(
+            context,
+            live,
+            ends=self._ends,
+            start=self._start,
+            seam_end=seam_end_after(context.generation, context.plan, end.source),
+            history=history,
+        )
+
+    def rehearsal(self, spark: SparkSession, shadow: Generation) -> DataFrame:
+        """Return the topic's rows, parsed and filtered as by the live query, for a trial run.
+
+        A micro-batch reads one offset only, or one of each partition. The keys that the seam filter
+        needs of history are looked up, and stay for the live query.
+
+        Args:
+            spark: The Spark session.
+            shadow: Temporary state folder for what a query leaves behind, such as bad records.
+
+        Raises:
+            InputError: The schema of the values can't be obtained, or a planned file is missing or
+                was rewritten.
+            SeamError: Kafka has deleted records of history.
+        """
+        raw = stream_topics(spark, self._live, self._start.offsets(), 1)
+        rules = self._context.pipeline.row_rules
+        rows = parse_values(raw, self._live, self._columns, shadow, self._event_time, rules)
+        return rows if self._seam.is_passed({}) else self._seam.apply(rows)
+
+    def keep_seam_keys(self, spark: SparkSession) -> None:
+        """Look up the keys of history that the seam filter will need, and keep them as Parquet.
+
+        Nothing is done if they are kept already, or if the filter does not go by keys.
+
+        Raises:
+            InputError: A planned file is missing or was rewritten.
+            SeamError: Kafka has deleted records of history.
+        """
+        self._seam.keep_keys(spark)
+
+    def prepare(self, spark: SparkSession) -> Prepared:
+        """Build the DataFrame of the topic's rows from the expected start offsets on.
+
+        It is used after the switch if start, rate limit and filter turn out to be the same.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The schema of the values can't be obtained, or a planned file is missing or
+                was rewritten.
+            SeamError: Kafka has deleted records of history.
+        """
+        generation, live = self._context.generation, self._live
+        log = KafkaLog(live)
+        partitions = with_new_partitions(self._start.offsets(), log.partitions)
+        if self._context.pipeline.sink.mode == "merge":
+            expected = ExpectedKey.of(self._context.pipeline.sink, self._ends)
+            keep_key(generation, live, log, self._start.offsets(), expected)
+        rate = rate_of(generation, live.name, live.rate)
+        is_first = is_small_at_first(live, rate, log, partitions)
+        offsets, _ = pace_of(live, rate, partitions, is_first=is_first)
+        topic = FollowedTopic(
+            generation,
+            live,
+            self._columns,
+            self._event_time,
+            self._context.pipeline.row_rules,
+            partitions,
+            offsets,
+            self._seam,
+        )
+        return topic.prepare(spark)

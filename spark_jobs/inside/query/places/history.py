@@ -1,0 +1,93 @@
+"""History as the query sees it: the bounded sources that are read from a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sources.common.sql.sql_names import in_backticks
+from sources.config.source.rate_limit import Batch
+
+
+class Planned(Protocol):
+    """Interface of a bounded source that is read from a plan, which a Delta log holds."""
+
+    @property
+    def entries(self) -> list[int]:
+        """Number of entries (files) in each version of its Delta log.
+
+        Delta's offsets count them, so a committed offset is turned into a position by this list.
+        """
+
+    @property
+    def largest(self) -> Batch:
+        """Highest numbers of bytes, files, rows or offsets that any one micro-batch reads.
+
+        Each is a maximum of its own, maybe of different micro-batches; None where the source does
+        not know the number. A rate limit is turned into an interval by it.
+        """
+
+    def reached(self, entries: int) -> tuple[int, int | None, int | None]:
+        """Return how far the source was read once the first entries of its log are read.
+
+        Returns:
+            Number of splits; number of rows, None if unknown; highest event time in ms, None if
+            unknown.
+        """
+
+    def require_unchanged(self, entries_done: int = 0) -> None:
+        """Refuse to read files or records that differ from what was planned.
+
+        Args:
+            entries_done: Number of log entries that were read already: their data may be gone.
+
+        Raises:
+            InputError: A planned file is missing or was rewritten.
+            SeamError: Kafka has deleted records of the planned range.
+        """
+
+    def prepare(self) -> None:
+        """Write the versions of the source's Delta log that do not exist yet.
+
+        Call it before :meth:`stream` and :meth:`batch`, which read the log.
+        """
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the source's rows as a stream, in planned order."""
+
+    def batch(self, spark: SparkSession) -> DataFrame:
+        """Return all rows of the source as a batch, whatever the stream has read."""
+
+
+@dataclass(frozen=True)
+class EarlierSources:
+    """The bounded sources before a place, as one batch.
+
+    Attributes:
+        planned: Readers of these sources, in the order of the chain.
+        columns: The columns that the transform sees.
+    """
+
+    planned: Sequence[Planned]
+    columns: Sequence[str]
+
+    def require_unchanged(self) -> None:
+        """Refuse history whose files or records differ from what was planned.
+
+        Raises:
+            InputError: A planned file is missing or was rewritten.
+            SeamError: Kafka has deleted records of a planned range.
+        """
+        for source in self.planned:
+            source.require_unchanged()
+
+    def batch(self, spark: SparkSession) -> DataFrame:
+        """Return all rows of these sources as one batch, with the transform's input columns."""
+        batches = [
+            source.batch(spark).select(*map(in_backticks, self.columns)) for source in self.planned
+        ]
+        return reduce(DataFrame.unionByName, batches)

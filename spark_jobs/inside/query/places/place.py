@@ -1,0 +1,233 @@
+"""The place of a source in the query's union: what every kind of place can do.
+
+Spark's checkpoint knows the query's sources by their position in the plan, so each source of the
+chain has a fixed place, whichever of them is read. The kinds of places are in
+:mod:`spark_jobs.inside.query.places.file_places` and
+:mod:`spark_jobs.inside.query.places.topic_places`; :mod:`spark_jobs.inside.query.declaration`
+chooses among them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from sources.common.positions import EndPosition, Offsets
+from sources.common.schema import ddl, parse_schema
+from sources.common.sql.select import Selection
+from sources.planning.context import PipelineContext
+from sources.planning.files.discovery import GrowingFolder
+from sources.planning.files.file_plan import FoundFiles
+from sources.planning.files.rounds import Round
+from sources.planning.topics.topic_plan import TopicPlan
+from sources.storage.folder import Folder
+from spark_jobs.inside.query.seam.topic_seam import Seam
+from spark_jobs.inside.readers.direct_rows import RowWriters
+from spark_jobs.inside.readers.select import select_columns
+
+
+@dataclass(frozen=True)
+class DirectStream:
+    """A stream whose rows the tasks that read them can write themselves.
+
+    Attributes:
+        written: Returns the stream of what tasks tell of the rows that they write, and of records
+            that they leave, if they may leave some.
+        left: Computes the rows of the records that tasks have left, of a micro-batch with a
+            number; None if they leave none.
+        read: Returns what ``written`` would have of one micro-batch, given its DataFrame and
+            number, from tasks that read the source themselves; None where that does not pay. None
+            if they never do.
+    """
+
+    written: Callable[[RowWriters], DataFrame]
+    left: Callable[[DataFrame, int], DataFrame] | None = None
+    read: Callable[[RowWriters, DataFrame, int], DataFrame | None] | None = None
+
+
+@dataclass(frozen=True)
+class PlaceStream:
+    """The stream of one place, built for one run of the query.
+
+    Attributes:
+        rows: The stream.
+        interval_ms: Time between the starts of two micro-batches, in ms; 0 for no wait.
+        filtering: Whether the seam filter (it removes live rows that history has delivered) is in
+            the stream.
+        is_first: Whether the query reads one small micro-batch only, so that it is committed soon,
+            although very much waits.
+        direct: The same rows, for tasks to write; None if Spark has to see each of them.
+    """
+
+    rows: DataFrame
+    interval_ms: int = 0
+    filtering: bool = False
+    is_first: bool = False
+    direct: DirectStream | None = None
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a source was read up to one offset of Spark's.
+
+    Attributes:
+        splits: Number of splits of the plan that were read; None for a source without a plan.
+        rows: Number of rows in these splits; None if unknown.
+        event_time_ms: Highest event time in these splits, in ms; None if unknown.
+        offsets: First offset not yet read, by partition; None for all but followed topics.
+    """
+
+    splits: int | None = None
+    rows: int | None = None
+    event_time_ms: int | None = None
+    offsets: Offsets | None = None
+
+
+class Growing(Protocol):
+    """Further interface of a place whose source is a folder that keeps filling."""
+
+    @property
+    def folder(self) -> GrowingFolder:
+        """The folder, with all files found in it so far."""
+
+    def take_in(self, arrived: FoundFiles) -> None:
+        """Add discovered files to the Delta log, so that the running stream reads them next."""
+
+
+class Place(ABC):
+    """The place of one source, that is its fixed position in the query's union.
+
+    Offsets that its methods take are Spark's own, decoded from JSON: the end offset of the source
+    in a committed micro-batch, or None before the first one.
+
+    Args:
+        context: The pipeline and its state.
+
+    Attributes:
+        end: The source's end position once all that is planned now is read; None if it has no end.
+        seam: The seam with the sources before it, if the source is a topic whose turn it is.
+        growing: This place itself, if its source is a folder that keeps filling.
+        starts: First offset of each partition, if the source is a topic that is followed.
+        out_of_orderness_ms: How far a micro-batch reaches back in event time behind earlier ones;
+            None if nothing is known about the order.
+        is_by_arrival: Whether rows are read in the order in which they arrived.
+    """
+
+    end: EndPosition | None = None
+    seam: Seam | None = None
+    growing: Growing | None = None
+    starts: Offsets | None = None
+    out_of_orderness_ms: int | None = None
+    is_by_arrival: bool = False
+
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
+
+    @abstractmethod
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Check that the source can be read from where it stands, and return its stream.
+
+        Raises:
+            InputError: Planned files changed, or ``select`` does not fit.
+            SeamError: The start offsets, or records to be read next, are no longer in Kafka.
+            StateError: The hand-over (the decision where the source starts) was not made, or the
+                checkpoint has other start offsets.
+            UnavailableError: A broker or storage does not answer.
+        """
+
+    def is_drained(self, _committed: Any) -> bool:
+        """Return whether every planned split was read and committed; False without a plan.
+
+        Args:
+            _committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
+        return False
+
+    def reached(self, _committed: Any) -> Reached:
+        """Return how far the source was read; all None for a place that is not read.
+
+        Args:
+            _committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
+        return Reached()
+
+    def next_round(self) -> Round | None:
+        """Plan another round (a further listing) of a source that was read to its end.
+
+        Returns:
+            None if no round is due, as always for sources other than files.
+
+        Raises:
+            InputError: A new file can't be read, or has other columns.
+            UnavailableError: A broker or storage does not answer.
+            GapError: The hand-over could not be made, and no file has arrived that may help.
+        """
+        return None
+
+    def is_outdated(self, _stream: PlaceStream, _committed: Any) -> bool:
+        """Return whether the stream would be built differently now, so that the query restarts.
+
+        Args:
+            _stream: The stream in the running query.
+            _committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
+        return False
+
+    def has_uncounted_seam(self, _committed: Any) -> bool:
+        """Return whether the seam is passed and the count of its rows is still missing.
+
+        The seam is the interval of offsets in which live rows may repeat history.
+
+        Args:
+            _committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
+        return False
+
+
+class PlaceholderPlace(Place):
+    """The place of a source whose turn has not come: an empty stream with the right columns.
+
+    Args:
+        context: The pipeline and its state.
+        selection: The source's ``select``.
+        planned: The source's part of the plan.
+    """
+
+    def __init__(
+        self, context: PipelineContext, selection: Selection, planned: TopicPlan | FoundFiles
+    ) -> None:
+        super().__init__(context)
+        self._selection = selection
+        self._planned = planned
+
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Return the empty stream; check ``select`` now rather than hours later.
+
+        Raises:
+            InputError: Spark can't evaluate ``select``, or a type differs from the planned one.
+        """
+        if self._selection.expressions:
+            nothing = spark.createDataFrame([], ddl(parse_schema(self._planned.read)))
+            select_columns(nothing, self._selection, parse_schema(self._planned.columns))
+        rows = empty_stream(spark, self._context.generation, self._context.plan.columns)
+        return PlaceStream(rows)
+
+
+def empty_stream(spark: SparkSession, folder: Folder, columns: pa.Schema) -> DataFrame:
+    """Return a stream with the given columns that never has a row.
+
+    Only a glob that matches nothing can be swapped for the real source later: Spark rebuilds the
+    last micro-batch at a restart, and checks the paths of a plain folder.
+
+    Args:
+        spark: The Spark session.
+        folder: Folder that has no folder `nothing`: that of the generation.
+        columns: The columns.
+    """
+    nowhere = f"{folder.hadoop_path}/nothing/*"
+    return spark.readStream.schema(ddl(columns)).parquet(nowhere)

@@ -1,0 +1,332 @@
+"""Filters that remove live rows that history has delivered, upstream of the transform.
+
+The seam is an interval of offsets, from the start offsets to the log ends read when history was
+last listed. Inside it a live row is dropped if history holds its key; or, without a key, if its
+event time is not later than history's end. Only the keys of history's most recent event times are
+compared; they are kept next to the checkpoint. A row of the seam that is older than these is rare:
+the query fails at the first one, its rows are looked up in all of history, and it is restarted.
+
+A row whose key history holds with other content may be an update. Nothing tells which of the two
+is later, so it is refused, never dropped: next to each key the hashes of its rows are kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.database_snapshot import DatabaseSnapshot
+from sources.common.positions import iso
+from sources.common.sql.sql_names import in_backticks
+from sources.decoding.record_columns import EnvelopePart
+from sources.errors import SeamError
+from sources.storage.folder import Folder
+from spark_jobs.inside.query.seam.kept_rows import KeptRows, adopt, find_kept, write_rows
+from spark_jobs.inside.query.seam.offsets import is_in_seam
+from spark_jobs.inside.query.seam.row_content import content_of
+from spark_jobs.inside.readers.spark_errors import raise_at_record
+from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
+
+KEYS = "keys"  # with the hashes of their rows
+_OLDER = "older"
+IS_NEW = "__is_new"
+_IS_OLDER = "__is_older"
+_CONTENTS = "__contents"
+_SAME = "__same"
+_KEY_TEXT = "__key_text"
+MOST_BROADCAST = 1_000_000
+"""Keys up to which they are compared in memory; each takes about 150 bytes of it."""
+# By the folder of the keys: pipelines that share a driver do not wait for each other.
+_KEEPING: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+
+class OlderThanKeysError(SeamError):
+    """A row of the seam is older than the keys kept of history, so all of history has to be read.
+
+    Not a failure: the driver looks such rows up and restarts the query.
+    """
+
+    kind = "older_than_seam_keys"
+    transient = True
+
+
+_CHANGED = "has the key of a row of history but other values, so it may be an update of that row"
+_CHANGED_HINT = (
+    "Nothing tells which of the two rows is later. Declare `sink.sequence`, the column that orders "
+    "the changes of one key; or put the column with a row's version into the pipeline's `key`. If "
+    "rows of one key never change, and files and topic only write them differently, declare "
+    "`seam_filter: key`; to read every row of the seam, `seam_filter: off`. These take effect in a "
+    "new generation: `hybrid generation new P`. No row of this micro-batch was written."
+)
+
+
+_NEW_SNAPSHOT_HINT = (
+    "Take a new snapshot into a folder of its own (`hybrid snapshot P`, after naming the folder in "
+    "the file source), then begin a new generation: `hybrid generation new P`."
+)
+
+
+class SeamFilter(ABC):
+    """Filter of the seam: it removes live rows that history has delivered."""
+
+    @abstractmethod
+    def mark(self, live: DataFrame) -> DataFrame:
+        """Add a boolean column :data:`IS_NEW`, false for rows that history has delivered.
+
+        Args:
+            live: Parsed rows with their topic, partition and offset (:data:`LOG_COLUMNS`). A filter
+                that ends with the seam needs the columns of :meth:`SeamOffsets.mark`, too.
+        """
+
+
+class SequenceFilter(SeamFilter):
+    """Filter that drops changes that the snapshot contains: at or before its log position.
+
+    It stays in the query for ever: a connector that lags may append such a change at any time, and
+    one comparison costs nothing.
+
+    Args:
+        column: Name of the column with a row's log position; rows without one are kept.
+        sequence: Log position of the snapshot.
+    """
+
+    def __init__(self, column: str, sequence: int) -> None:
+        self._column = column
+        self._sequence = sequence
+
+    def mark(self, live: DataFrame) -> DataFrame:
+        """Mark as new the rows whose log position is after the snapshot's, or null."""
+        is_held = F.col(in_backticks(self._column)) <= F.lit(self._sequence)
+        return live.withColumn(IS_NEW, ~F.coalesce(is_held, F.lit(False)))
+
+
+class SnapshotFilter(SeamFilter):
+    """Filter that drops changes visible to a database's snapshot, wherever they lie in the log.
+
+    It stays in the query for ever: a connector that lags may append such a change at any time.
+
+    Args:
+        columns: Columns of the rows, by the part of the envelope that fills them.
+        snapshot: Which changes the snapshot contains.
+    """
+
+    def __init__(self, columns: Mapping[EnvelopePart, str], snapshot: DatabaseSnapshot) -> None:
+        self._columns = columns
+        self._snapshot = snapshot
+
+    def mark(self, live: DataFrame) -> DataFrame:
+        """Mark as new the changes that the snapshot does not contain.
+
+        A connector that has lost its position takes a new snapshot of its own. No record reports
+        what was deleted in between, so its first record fails the query with
+        a :class:`SeamError`; so does a change whose order is not known.
+        """
+        columns = {part: in_backticks(name) for part, name in self._columns.items()}
+        checked = F.lit(True)
+        for reason, condition in self._snapshot.refusals(columns).items():
+            refused = raise_at_record(SeamError, F.lit(reason), _NEW_SNAPSHOT_HINT)
+            checked = F.when(F.expr(condition), refused.cast("boolean")).otherwise(checked)
+        is_held = F.expr(self._snapshot.holds(columns))
+        return live.withColumn(IS_NEW, ~is_held & checked)
+
+
+class EventTimeFilter(SeamFilter):
+    """Filter that drops live rows of the seam that are not later than history's end.
+
+    Args:
+        column: Name of the event-time column; rows without an event time are kept.
+        end_ms: Highest event time of history, in ms.
+    """
+
+    def __init__(self, column: str, end_ms: int) -> None:
+        self._column = column
+        # Event times have microseconds; the end was truncated to milliseconds.
+        self._after = F.timestamp_millis(F.lit(end_ms + 1))
+
+    def mark(self, live: DataFrame) -> DataFrame:
+        """Mark as new the rows beyond the seam, and those inside it with a later event time."""
+        is_held = is_in_seam() & (F.col(in_backticks(self._column)) < self._after)
+        return live.withColumn(IS_NEW, ~F.coalesce(is_held, F.lit(False)))
+
+
+@dataclass(frozen=True)
+class KeyColumns:
+    """Columns by which a key filter recognizes a row.
+
+    Attributes:
+        key: Columns that identify a row.
+        compared: Columns whose values must be those of a row of history with the same key; empty if
+            the key alone decides.
+        event_time: Name of the event-time column.
+    """
+
+    key: Sequence[str]
+    compared: Collection[str]
+    event_time: str
+
+
+class KeyFilter(SeamFilter):
+    """Filter that drops live rows of the seam whose key history holds.
+
+    Args:
+        folder: Where the keys are kept, next to the checkpoint.
+        history: All bounded sources before the topic, as one batch.
+        columns: Columns by which a row is recognized.
+        keys_from_ms: Keys of rows before this event time (ms) are not kept.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        history: DataFrame,
+        columns: KeyColumns,
+        *,
+        keys_from_ms: int,
+    ) -> None:
+        self._folder = folder
+        self._history = history
+        self._key = columns.key
+        self._compared = [field for field in history.schema if field.name in columns.compared]
+        self._event_time = columns.event_time
+        self._keys_from = F.timestamp_millis(F.lit(keys_from_ms))
+        self._keys_from_ms = keys_from_ms
+
+    def mark(self, live: DataFrame) -> DataFrame:
+        """Mark as new the rows beyond the seam, and those inside it that history does not hold.
+
+        The query fails with :class:`OlderThanKeysError` at the first row of the seam that is older
+        than the kept keys, unless :meth:`look_up_older` was called before; and with a
+        :class:`SeamError` at the first row whose key history holds with other values only.
+        """
+        spark = live.sparkSession
+        kept = self.keep()
+        keys = kept.read(spark, self._folder)
+        # A broadcast table has to fit into memory, the driver's first; a sort can spill.
+        way = "broadcast" if kept.rows <= MOST_BROADCAST else "merge"
+        is_held = self._matches(live, keys) & is_in_seam()
+        # Each key is kept once, so no row is doubled.
+        found = live.join(keys.hint(way), is_held, "left")
+        is_known = F.col(_CONTENTS).isNotNull()
+        is_same = F.array_contains(_CONTENTS, content_of(self._compared))
+        refused = raise_at_record(SeamError, self._changed(), _CHANGED_HINT).cast("boolean")
+        # Of older rows not all of history's versions are kept.
+        remains = (
+            F.when(is_known & is_same, F.lit(False))
+            .when(is_known & ~F.coalesce(self._is_older(), F.lit(False)), refused)
+            .otherwise(F.lit(True))
+        )
+        found = found.select(*map(in_backticks, live.columns), remains.alias(IS_NEW))
+        older = find_kept(self._folder, _OLDER)
+        if older is None:
+            is_new = F.col(IS_NEW) & self._is_recent()
+            return found.withColumn(IS_NEW, is_new)
+        known = older.read(spark, self._folder)
+        places = [F.col(name).alias(f"{name}_known") for name in LOG_COLUMNS]
+        # Each place in the log is kept once, so no row is doubled.
+        known = known.select(*places, F.lit(True).alias(_IS_OLDER))
+        same = [found[name] == known[f"{name}_known"] for name in LOG_COLUMNS]
+        both = found.join(
+            F.broadcast(known), reduce(lambda left, right: left & right, same), "left"
+        )
+        is_new = F.col(IS_NEW) & F.col(_IS_OLDER).isNull()
+        return both.select(*map(in_backticks, live.columns), is_new.alias(IS_NEW))
+
+    def look_up_older(self, seam: DataFrame) -> int:
+        """Find the rows of the seam that are older than the kept keys and that history holds.
+
+        Reads all of history once, and keeps the offsets of these rows.
+
+        Args:
+            seam: All rows of the seam, parsed, with :data:`LOG_COLUMNS`.
+
+        Returns:
+            The number of these rows.
+
+        Raises:
+            SeamError: History holds the key of such a row with other values only.
+        """
+        older = seam.where(self._is_older())
+        wanted = older.select(*map(in_backticks, self._key)).distinct()
+        matches = [
+            self._history[name].eqNullSafe(wanted[name]) for name in map(in_backticks, self._key)
+        ]
+        both = reduce(lambda left, right: left & right, matches)
+        keys = self._grouped(self._history.join(wanted, both, "left_semi"))
+        held = older.join(keys, self._matches(older, keys), "inner").select(
+            *LOG_COLUMNS,
+            F.array_contains(_CONTENTS, content_of(self._compared)).alias(_SAME),
+            self._key_text().alias(_KEY_TEXT),
+        )
+        written = write_rows(self._folder, _OLDER, held)
+        found = written.read(seam.sparkSession, self._folder)
+        changed = found.where(~F.col(_SAME)).orderBy(*LOG_COLUMNS).first()
+        if changed is not None:
+            self._folder.folder(written.folder).delete_all()
+            topic, partition, offset = (changed[name] for name in LOG_COLUMNS)
+            message = (
+                f"Topic `{topic}`, partition {partition}, offset {offset}: the row "
+                f"{changed[_KEY_TEXT]} {_CHANGED}."
+            )
+            raise SeamError(message, _CHANGED_HINT, topic=topic, partition=partition, offset=offset)
+        return adopt(self._folder, _OLDER, written).rows
+
+    def keep(self) -> KeptRows:
+        """Keep the keys of history's rows from ``keys_from_ms`` on, and of rows without a time.
+
+        Each key is there once, with the hashes of all its rows, as Parquet next to the checkpoint.
+        The first call reads all of history and writes them there; meanwhile others of this driver
+        wait.
+        """
+        # The live query is built while the warm-up still looks the keys up, if history is short.
+        with _KEEPING[self._folder.url]:
+            kept = find_kept(self._folder, KEYS)
+            if kept is not None:
+                return kept
+            # Rows without an event time may be in the seam, too.
+            at = F.col(in_backticks(self._event_time))
+            recent = self._history.where((at >= self._keys_from) | at.isNull())
+            return adopt(self._folder, KEYS, write_rows(self._folder, KEYS, self._grouped(recent)))
+
+    def _grouped(self, rows: DataFrame) -> DataFrame:
+        """Return each key of some rows of history, renamed, with the hashes of its rows."""
+        renamed = [F.col(in_backticks(name)).alias(f"__{name}") for name in self._key]
+        hashes = F.collect_set(content_of(self._compared)).alias(_CONTENTS)
+        return rows.groupBy(*renamed).agg(hashes)
+
+    def _matches(self, rows: DataFrame, keys: DataFrame) -> Column:
+        matches = [
+            rows[in_backticks(name)].eqNullSafe(keys[in_backticks(f"__{name}")])
+            for name in self._key
+        ]
+        return reduce(lambda left, right: left & right, matches)
+
+    def _changed(self) -> Column:
+        return F.concat(F.lit("the row "), self._key_text(), F.lit(f" {_CHANGED}."))
+
+    def _key_text(self) -> Column:
+        return F.to_json(F.struct(*map(in_backticks, self._key)))
+
+    def _is_older(self) -> Column:
+        return F.col(in_backticks(self._event_time)) < self._keys_from
+
+    def _is_recent(self) -> Column:
+        """Return true; it fails at the first new row that is older than the kept keys."""
+        refused = raise_at_record(
+            OlderThanKeysError,
+            F.lit(
+                f"the row's event time is before {iso(self._keys_from_ms)}, and the keys kept of "
+                "history begin there."
+            ),
+            "Nothing needs to be done: the driver looks the row up in all of history, then starts "
+            "the query again.",
+        )
+        is_older = is_in_seam() & self._is_older()
+        # A condition that can fail keeps Spark from dropping the branch as unused.
+        return F.when(F.col(IS_NEW) & is_older, refused.cast("boolean")).otherwise(F.lit(True))

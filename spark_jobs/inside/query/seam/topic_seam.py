@@ -1,0 +1,287 @@
+"""The seam of a topic: which filter it needs, when it is passed, and what was in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.positions import EndPosition, Offsets, StartPosition, TopicPartition
+from sources.config.source.kafka_source import KafkaSource
+from sources.errors import StateError
+from sources.kafka.seam import seam_rule
+from sources.ledger import SeamCount, count_name
+from sources.planning.context import PipelineContext
+from sources.planning.topics.topic_range import find_range
+from sources.storage.folder import Folder
+from spark_jobs.inside.query.places.history import EarlierSources
+from spark_jobs.inside.query.seam.filters import (
+    IS_NEW,
+    KEYS,
+    EventTimeFilter,
+    KeyColumns,
+    KeyFilter,
+    SeamFilter,
+    SequenceFilter,
+    SnapshotFilter,
+)
+from spark_jobs.inside.query.seam.kept_rows import find_kept
+from spark_jobs.inside.query.seam.metrics import SeamMetrics, observe_seam
+from spark_jobs.inside.query.seam.offsets import NUMBER, POSITION, SeamOffsets
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.kafka_stream import PARTITION, TOPIC, read_topics
+from spark_jobs.inside.readers.topics.parse_records import parse_values, record_columns
+
+
+class Seam:
+    """The seam between history and one topic: the offsets in which live rows may repeat history.
+
+    Args:
+        context: The pipeline, and the state that keeps keys and counts.
+        source: The topic's source.
+        ends: End positions of all sources before the topic, in order.
+        start: Start position of the topic.
+        seam_end: First offset beyond the seam, by partition.
+        history: The sources before the topic that are read from a plan.
+
+    Attributes:
+        start: Start position of the topic, as given.
+        rule: By what rows that history has delivered are recognized: ``key``, ``event_time``,
+            ``sequence``; or ``none``, ``off`` or ``replay`` if no row is filtered.
+    """
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        source: KafkaSource,
+        *,
+        ends: Sequence[EndPosition],
+        start: StartPosition,
+        seam_end: Offsets,
+        history: EarlierSources,
+    ) -> None:
+        self._pipeline = context.pipeline
+        self._source = source
+        self._generation = context.generation
+        self._ends = ends
+        self._seam_end = seam_end
+        self._columns = record_columns(context.plan, source)
+        decided = find_range(context.generation, source.name)
+        clock_ms = None if decided is None else decided.clock_ms
+        self._event_time = EventTimeCheck(context.pipeline.event_time, clock_ms)
+        self._history = history
+        self.start = start
+        self.rule = seam_rule(context.pipeline, ends, start, seam_end)
+
+    @property
+    def made_of(self) -> tuple[object, ...]:
+        """Everything that the seam filter depends on; seams of equal values have equal filters."""
+        return (self.rule, self._folder.url, list(self._ends), self._seam_end)
+
+    @property
+    def _folder(self) -> Folder:
+        """Folder of the kept keys; history that has grown since has another one."""
+        splits = sum(end.splits for end in self._ends)
+        name = f"{splits}-splits-with-content-from-{self._keys_from_ms}"
+        return self._generation.folder(f"seam/{self._source.name}/{name}")
+
+    @property
+    def _keys_from_ms(self) -> int:
+        """Event time from which on the keys of history are kept."""
+        times = [self._ends[-1].complete_through_ms]
+        if self.start.time_ms is not None:
+            times.append(self.start.time_ms)
+        return min(times) - self._pipeline.lateness_ms
+
+    def is_passed(self, reached: Mapping[TopicPartition, int]) -> bool:
+        """Return whether a stream no longer needs the seam filter.
+
+        Args:
+            reached: First offset not yet read, by partition; a partition that is missing counts as
+                not read.
+
+        Returns:
+            Always False under the rule ``sequence``, whose filter stays for ever; always True under
+            the rules that filter nothing.
+        """
+        if self.rule == "sequence":
+            return False
+        if self.rule in ("none", "off", "replay"):
+            return True
+        # A partition that appeared after the hand-over has nothing that history could hold.
+        starts = self.start.offsets()
+        return all(
+            reached.get(at, starts[at]) >= end
+            for at, end in self._seam_end.items()
+            if at in starts and starts[at] < end
+        )
+
+    def is_to_count(self) -> bool:
+        """Return whether the seam's rows are filtered and their count is not in the state yet."""
+        name = count_name(self._source.name)
+        return self._ends_with_seam and self._generation.read(name, SeamCount) is None
+
+    def apply(self, rows: DataFrame) -> DataFrame:
+        """Return rows of the topic without those of the seam that history has delivered.
+
+        The micro-batches of a stream report what they remove (:class:`SeamMetrics`).
+
+        Args:
+            rows: Parsed records with their topic, partition and offset (``LOG_COLUMNS``).
+
+        Raises:
+            InputError: History is needed, and a planned file is missing or was rewritten.
+            SeamError: History is needed, and Kafka has deleted records of it.
+            StateError: The rule is ``sequence``, and the pipeline or the end position has none.
+        """
+        if self._needs_history():
+            self._history.require_unchanged()
+        marked = self._mark(rows)
+        if rows.isStreaming and self._ends_with_seam:
+            marked = observe_seam(marked, self._offsets)
+        return marked.where(IS_NEW).drop(IS_NEW, NUMBER, POSITION)
+
+    def keep_keys(self, spark: SparkSession) -> None:
+        """Write the keys of history that the seam filter compares as Parquet, unless they exist.
+
+        Nothing is done under a rule other than ``key``.
+
+        Raises:
+            InputError: A planned file is missing or was rewritten.
+            SeamError: Kafka has deleted records of history.
+        """
+        if self._needs_history():
+            self._history.require_unchanged()
+            self._key_filter(spark).keep()
+
+    def look_up_older(self, spark: SparkSession) -> int:
+        """Find the rows of the seam that are older than the keys kept and that history holds.
+
+        Reads all of history. The filter drops these rows from then on.
+
+        Returns:
+            The number of these rows.
+
+        Raises:
+            InputError: A planned file is missing or was rewritten.
+            SeamError: Kafka has deleted records of history.
+        """
+        self._history.require_unchanged()
+        rows = self._rows(spark)
+        return 0 if rows is None else self._key_filter(spark).look_up_older(rows)
+
+    def count(self, spark: SparkSession, metrics: SeamMetrics) -> SeamCount:
+        """Count the rows of the seam and those of them that the filter removes.
+
+        Where the stream's own counts are not known to be exact, reads the seam's offsets again as a
+        batch, once. Records both counts by partition in the state folder.
+
+        Args:
+            spark: The Spark session.
+            metrics: What the micro-batches that have read the seam have reported.
+
+        Returns:
+            The counts; those of another process if it has recorded them first.
+
+        Raises:
+            InputError: The schema of the values can't be obtained.
+            StateError: The rule is ``sequence``, and the pipeline or the end position has none.
+        """
+        found = metrics.by_partition(spark, self._offsets)
+        if found is None:
+            rows = self._rows(spark)
+            found = {} if rows is None else _by_partition(self._mark(rows))
+        count = SeamCount(
+            source=self._source.name,
+            rows={at: read for at, (read, _) in found.items()},
+            removed={at: read - new for at, (read, new) in found.items()},
+        )
+        return self._generation.put_if_absent(count_name(self._source.name), count)
+
+    @property
+    def _ends_with_seam(self) -> bool:
+        """Whether rows are removed, and only inside the seam."""
+        return self.rule in ("key", "event_time")
+
+    @property
+    def _offsets(self) -> SeamOffsets:
+        return SeamOffsets(self.start.offsets(), self._seam_end)
+
+    def _mark(self, rows: DataFrame) -> DataFrame:
+        """Mark the rows that history has not delivered; before that, those that are in the seam."""
+        placed = self._offsets.mark(rows) if self._ends_with_seam else rows
+        return self._filter(rows.sparkSession).mark(placed)
+
+    def _needs_history(self) -> bool:
+        """Whether history has to be read for the filter: its keys are not kept yet."""
+        return self.rule == "key" and find_kept(self._folder, KEYS) is None
+
+    def _filter(self, spark: SparkSession) -> SeamFilter:
+        """The filter that the rule asks for."""
+        if self.rule == "sequence":
+            return self._sequence_filter()
+        if self.rule == "event_time":
+            end_ms = max(each.event_time_ms for each in self._ends)
+            return EventTimeFilter(self._pipeline.event_time.column, end_ms)
+        return self._key_filter(spark)
+
+    def _sequence_filter(self) -> SeamFilter:
+        end = self._ends[-1]
+        if end.snapshot is not None:
+            columns = {part: name for name, part in self._source.envelope_columns.items()}
+            return SnapshotFilter(columns, end.snapshot)
+        if end.sequence is None or self._pipeline.sequence is None:
+            message = (
+                f"Rows of source `{self._source.name}` that history has delivered are recognized "
+                f"by their log position, but the pipeline declares `sequence: "
+                f"{self._pipeline.sequence}`, and the end position of source `{end.source}` "
+                f"contains the log position {end.sequence}. Both are needed."
+            )
+            hint = (
+                "Declare `sequence` as it was when the generation began, or begin a new generation "
+                "with the `sequence` declared now: `hybrid generation new P`."
+            )
+            raise StateError(message, hint, source=self._source.name, field="sequence")
+        return SequenceFilter(self._pipeline.sequence, end.sequence)
+
+    def _rows(self, spark: SparkSession) -> DataFrame | None:
+        raw = read_topics(spark, self._source, self.start.offsets(), self._seam_end)
+        if raw is None:
+            return None
+        return parse_values(
+            raw,
+            self._source,
+            self._columns,
+            self._generation,
+            self._event_time,
+            self._pipeline.row_rules,
+        )
+
+    def _key_filter(self, spark: SparkSession) -> KeyFilter:
+        return KeyFilter(
+            self._folder,
+            self._history.batch(spark),
+            KeyColumns(self._pipeline.key, self._compared(), self._pipeline.event_time.column),
+            keys_from_ms=self._keys_from_ms,
+        )
+
+    def _compared(self) -> list[str]:
+        """Columns by which rows of one key are compared; none if the key was declared to decide.
+
+        What a record's own position and time fill differs between two copies of one row.
+        """
+        if self._pipeline.seam_filter == "key":
+            return []
+        own = {name for name, part in self._source.record_columns.items() if part != "key"}
+        return [
+            name
+            for name in self._history.columns
+            if name not in self._pipeline.key and not own & self._source.selection.inputs(name)
+        ]
+
+
+def _by_partition(marked: DataFrame) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the number of rows of each partition, and of those that are new."""
+    counted = marked.groupBy(TOPIC, PARTITION).agg(F.count(F.lit(1)), F.count_if(IS_NEW))
+    return {TopicPartition(row[0], row[1]): (row[2], row[3]) for row in counted.collect()}

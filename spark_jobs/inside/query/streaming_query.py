@@ -1,0 +1,68 @@
+"""A query that runs: a handle on Spark's StreamingQuery and on what it reads."""
+
+from __future__ import annotations
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.inside.query.builder import BuiltQuery
+from spark_jobs.inside.query.declaration import QueryDeclaration
+from spark_jobs.inside.query.places.place import PlaceStream
+
+
+class RunningQuery:
+    """A query of this project that runs; creating this object starts it.
+
+    Args:
+        declared: Declaration of the query.
+        built: The query, ready to be started.
+
+    Attributes:
+        declared: Declaration of the query, as given.
+        stream: The stream of the source that the run reads.
+        is_paced: Whether a bounded run waits between its micro-batches to keep a rate limit.
+        guard: Sees what others do to the target while the query runs.
+        has_watermark: Whether stateful operators may drop late rows.
+        spark_query: Spark's own handle on the query.
+    """
+
+    def __init__(self, declared: QueryDeclaration, built: BuiltQuery) -> None:
+        self.declared = declared
+        self.stream: PlaceStream = built.stream
+        self.is_paced = built.is_paced
+        self.guard = built.guard
+        self.has_watermark = built.has_watermark
+        self.spark_query: StreamingQuery = built.writer.start()
+
+    def is_drained(self) -> bool:
+        """Return whether every planned split of the source was read and committed by now."""
+        return self.declared.is_drained()
+
+    def is_over(self) -> bool:
+        """Return whether the query of a bounded run is to be stopped now.
+
+        It is if the rate limit was changed, or if a paced query has nothing more to read: it does
+        not end by itself.
+        """
+        return self.declared.has_new_rate() or (self.is_paced and self.is_drained())
+
+    def is_outdated(self) -> bool:
+        """Return whether a live query has to be built again: it would be built differently now.
+
+        So it is if its seam filter has nothing left to do, its rate limit was changed, or larger
+        files have arrived.
+        """
+        declared = self.declared
+        is_outdated = declared.place.is_outdated(self.stream, declared.committed())
+        return (is_outdated and self._has_reported()) or declared.has_new_rate()
+
+    def _has_reported(self) -> bool:
+        """Return whether all that was removed of the seam is reported; true if nothing is removed.
+
+        A query that is stopped right after a commit does not report its micro-batch.
+        """
+        if not self.stream.filtering:
+            return True
+        committed = offset_log.last_committed(self.declared.generation.checkpoint)
+        latest = self.spark_query.lastProgress
+        return committed is None or (latest is not None and latest.batchId >= committed)

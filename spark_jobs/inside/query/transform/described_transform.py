@@ -1,0 +1,47 @@
+"""Description of a transform for the state folder, by what it makes of a stream without rows."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sources.common.schema import parse_schema
+from sources.planning.context import PipelineContext
+from spark_jobs.checkpoint.transform_compatibility import Transform
+from spark_jobs.inside.checkpoint.transform_shape import Shape, digest
+from spark_jobs.inside.query.places.place import empty_stream
+from spark_jobs.inside.query.transform.user_transform import load_transform
+
+
+def describe_transform(
+    spark: SparkSession, context: PipelineContext, first_batch: int, reached: str
+) -> Transform:
+    """Describe the pipeline's transform by what it makes of a stream of the plan's columns.
+
+    Args:
+        spark: The Spark session.
+        context: The pipeline and its state.
+        first_batch: Number of the first micro-batch that it computes.
+        reached: How far the sources were read before that micro-batch, in words.
+    """
+    shape = Shape(on_no_rows(spark, context))
+    return Transform(
+        name=context.pipeline.transform.name,
+        first_batch=first_batch,
+        reached=reached,
+        code=load_transform(context.loaded).digest(),
+        plan=digest("\n".join(shape.lines)),
+        operators=shape.operators,
+        spark=spark.version,
+    )
+
+
+def on_no_rows(spark: SparkSession, context: PipelineContext) -> DataFrame:
+    """Return what the transform makes of an empty stream with the columns that it sees."""
+    result: DataFrame = load_transform(context.loaded)(no_rows(spark, context))
+    return result
+
+
+def no_rows(spark: SparkSession, context: PipelineContext) -> DataFrame:
+    """Return an empty stream with the columns that the transform sees."""
+    columns = parse_schema(context.pipeline.current(context.plan.columns_by_name))
+    return empty_stream(spark, context.generation, columns)

@@ -1,0 +1,180 @@
+"""The pipeline's transform, ready to be applied: a function that was imported, or a query.
+
+Whoever applies it or describes it need not know which of the two it is.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from inspect import getsourcefile, unwrap
+from typing import Any, Protocol
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from sources.common.positions import span_ms
+from sources.common.sql.sql_names import in_backticks
+from sources.config.loader import LoadedPipeline
+from sources.config.sql_file import read_sql
+from sources.config.transform import FunctionTransform, SqlTransform
+from sources.config.user_functions import CodeLine, code_line, find_line, load_function
+from sources.errors import InputError
+from spark_jobs.inside.checkpoint.transform_shape import digest, digest_of_code
+
+VIEW = "input"
+"""Name of the view that a query reads."""
+_HINT = "Correct the query, then plan again: `hybrid plan P`. Nothing was read or written."
+# `(line 3, pos 5)` of Spark's parser, `; line 3 pos 5` of its analyzer.
+_LINE = re.compile(r"\bline (\d+),? pos \d+")
+_TABLE = re.compile(r"UnresolvedRelation \[([^\]]*)\]")
+# Two threads of a driver may apply the transform at a time, and a session has one view of a name.
+_naming = threading.Lock()
+
+
+class UserTransform(Protocol):
+    """A transform that is ready to be applied."""
+
+    def __call__(self, rows: DataFrame) -> Any:
+        """Return what the transform makes of rows; a DataFrame, unless the user's code is wrong.
+
+        Raises:
+            Exception: Whatever the user's code raises.
+        """
+
+    def digest(self) -> str:
+        """Return a digest of the code of the transform."""
+
+    def line_of(self, error: BaseException) -> CodeLine | None:
+        """Return the line of the user's code that an error comes from.
+
+        Returns:
+            The line where the transform begins if the error names none; None if that is unknown.
+        """
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """A function that was imported.
+
+    Attributes:
+        loaded: The pipeline.
+        declared: The declaration of the function.
+        function: The function.
+    """
+
+    loaded: LoadedPipeline
+    declared: FunctionTransform
+    function: Callable[[Any], Any]
+
+    def __call__(self, rows: DataFrame) -> Any:
+        """Return what the function returns for rows."""
+        return self.function(rows)
+
+    def digest(self) -> str:
+        """Return a digest of the code of the function's module, without comments and layout."""
+        return digest_of_code(self.function)
+
+    def line_of(self, error: BaseException) -> CodeLine | None:
+        """Return the innermost line of the user's code; without one, where the function begins."""
+        if (line := find_line(self.loaded, self.declared.module, error)) is not None:
+            return line
+        with suppress(TypeError):
+            code = getattr(unwrap(self.function), "__code__", None)
+            if code is not None and (file := getsourcefile(code)) is not None:
+                return code_line(self.loaded, file, code.co_firstlineno)
+        return None
+
+
+@dataclass(frozen=True)
+class QueryCall:
+    """A query in Spark SQL over the view ``input``.
+
+    Attributes:
+        loaded: The pipeline.
+        declared: The declaration of the query.
+        text: The query, without a semicolon at its end.
+    """
+
+    loaded: LoadedPipeline
+    declared: SqlTransform
+    text: str
+
+    def __call__(self, rows: DataFrame) -> DataFrame:
+        """Return the result of the query over rows.
+
+        Raises:
+            InputError: The query does not read ``input``, or the watermark is on a column that
+                does not exist.
+            PySparkException: The text is not one query, or Spark can't analyze it.
+        """
+        self._require_query(rows.sparkSession)
+        given = self._with_watermark(rows)
+        with _naming:
+            given.createOrReplaceTempView(VIEW)
+            try:
+                # Analyzed at once, so the view is not needed any more.
+                return given.sparkSession.sql(self.text)
+            finally:
+                given.sparkSession.catalog.dropTempView(VIEW)
+
+    def digest(self) -> str:
+        """Return a digest of the text and of the watermark."""
+        return digest(f"{self.declared.watermark!r}\n{self.text}")
+
+    def line_of(self, error: BaseException) -> CodeLine | None:
+        """Return the line that Spark's message names; without one, the first line."""
+        found = _LINE.search(str(error)) if isinstance(error, PySparkException) else None
+        return CodeLine(self.declared.sql, 1 if found is None else int(found[1]))
+
+    def _require_query(self, spark: SparkSession) -> None:
+        """Refuse all but one query over the view; Spark would run a command at once."""
+        parser: Any = spark._jsparkSession.sessionState().sqlParser()
+        # Spark's parser of queries knows no commands, and nothing may follow the query.
+        query = parser.parseQuery(self.text)
+        read = list(dict.fromkeys(_TABLE.findall(str(query.toString()))))
+        if VIEW in map(str.lower, read):
+            return
+        close = get_close_matches(VIEW, read, 1)
+        others = ", ".join(f"`{name}`" for name in read) or "no table"
+        advice = f"; by `{close[0]}`, did you mean it?" if close else f"; it reads {others}."
+        message = (
+            f"`transform: {self.declared.name}` does not read the view `{VIEW}`, which has the "
+            f"rows of all sources{advice}"
+        )
+        raise InputError(message, _HINT, field="transform.sql", value=self.declared.sql)
+
+    def _with_watermark(self, rows: DataFrame) -> DataFrame:
+        watermark = self.declared.watermark
+        if watermark is None:
+            return rows
+        if watermark.column not in rows.columns:
+            listed = ", ".join(f"`{name}`" for name in rows.columns)
+            message = (
+                f"`transform.watermark.column: {watermark.column}` does not exist; there are "
+                f"{listed}."
+            )
+            hint = "Declare one of these columns, usually the event time. Nothing was read."
+            field = "transform.watermark.column"
+            raise InputError(message, hint, field=field, column=watermark.column)
+        delay = f"{span_ms(watermark.delay)} milliseconds"
+        return rows.withWatermark(in_backticks(watermark.column), delay)
+
+
+def load_transform(loaded: LoadedPipeline) -> UserTransform:
+    """Load the pipeline's transform: import the function, or read the query.
+
+    Raises:
+        InputError: The function can't be imported, or is not callable; or the file of the query
+            can't be read.
+    """
+    declared = loaded.pipeline.transform
+    if isinstance(declared, FunctionTransform):
+        function = load_function(loaded, "transform", declared.function)
+        return FunctionCall(loaded, declared, function)
+    text = read_sql(loaded.own_file(declared.sql), "transform.sql", declared.sql)
+    return QueryCall(loaded, declared, text.rstrip().rstrip(";"))

@@ -1,0 +1,147 @@
+"""The lengths of the windows that a column of Spark's analyzed plan has.
+
+Spark replaces its function ``window`` by an expression over the time column
+(``TimeWindowing`` in org.apache.spark.sql.catalyst.analysis); its parts say length, distance and
+offset of the windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from spark_jobs.inside.checkpoint.plan_nodes import each_of, kind_of, number_of
+
+SELECTING = ("Filter", "Join", "Generate")
+"""Nodes that decide which rows there are; columns of their streaming child keep their numbers."""
+PASSING = (
+    "EventTimeWatermark",
+    "Project",
+    "RepartitionByExpression",
+    "Repartition",
+    "ResolvedHint",
+    "SubqueryAlias",
+)
+"""Nodes that keep all rows; columns that they do not compute keep their numbers."""
+UNKNOWN_FORM = "this version of Spark describes `window(…)` in a way that is not known here"
+"""Why windows of an expression that can't be read are not known."""
+
+
+class NoWindowsError(Exception):
+    """Why rows of a range can't be told by windows: a clause without a full stop."""
+
+
+class WindowLengths(NamedTuple):
+    """The lengths of windows, as Spark's function ``window`` got them.
+
+    Attributes:
+        length_us, slide_us, offset_us: Length, distance and offset, in microseconds.
+        time: The expression of the time.
+    """
+
+    length_us: int
+    slide_us: int
+    offset_us: int
+    time: Any
+
+
+def is_window(node: Any, number: int) -> bool:
+    """Return whether a column of a node, or one below it, has windows, by its number."""
+    try:
+        window_lengths(node, number)
+    except NoWindowsError:
+        return False
+    return True
+
+
+def window_lengths(node: Any, number: int) -> WindowLengths:
+    """Return the lengths of the windows that a column has.
+
+    Args:
+        node: Node of the plan that has the column; the windows are computed there or below.
+        number: The column's number.
+
+    Raises:
+        NoWindowsError: It has no windows, or they are computed in a way that is not known here.
+    """
+    while node is not None:
+        kind = kind_of(node)
+        if kind == "Project":
+            value = value_of(node.projectList(), number)
+            if value is not None and kind_of(value) == "CreateNamedStruct":
+                return _parsed(value)
+            if value is None or not is_column(value):
+                break
+            number = number_of(value)
+        elif kind == "Expand":
+            places = [number_of(each) for each in each_of(node.output())]
+            ways = [list(each_of(way)) for way in each_of(node.projections())]
+            values = [way[places.index(number)] for way in ways] if number in places else []
+            if values and all(kind_of(each) == "CreateNamedStruct" for each in values):
+                return _parsed(values[0])
+        elif kind not in (*PASSING, *SELECTING):
+            break
+        node = streaming_child(node)
+    message = "the column that it groups rows by is not a `window(…)` as it was computed"
+    raise NoWindowsError(message)
+
+
+def _parsed(struct: Any) -> WindowLengths:
+    """Return the parts of ``named_struct('start', …, 'end', …)``, as Spark writes a window."""
+    try:
+        end = _inside(list(each_of(struct.valExprs()))[1])
+        start, length = each_of(_of_kind(end, "Add").children())
+        last, _ = each_of(_of_kind(start, "Subtract").children())
+        time, case = each_of(_of_kind(last, "Subtract").children())
+        remainder = _first(case, "Remainder")
+        shifted, slide = each_of(remainder.children())
+        _, offset = each_of(_of_kind(shifted, "Subtract").children())
+        return WindowLengths(
+            int(length.value()), int(slide.value()), int(offset.value()), time.child()
+        )
+    except (IndexError, StopIteration, TypeError, ValueError):
+        raise NoWindowsError(UNKNOWN_FORM) from None
+
+
+def _inside(expression: Any) -> Any:
+    """Return what conversions are around of."""
+    while kind_of(expression) in ("KnownNullable", "PreciseTimestampConversion"):
+        expression = expression.child()
+    return expression
+
+
+def _of_kind(expression: Any, kind: str) -> Any:
+    if kind_of(expression) != kind:
+        raise ValueError(kind)
+    return expression
+
+
+def _first(expression: Any, kind: str) -> Any:
+    """Return the first of a kind among an expression and its parts."""
+    return next(each for each in nodes(expression) if kind_of(each) == kind)
+
+
+def streaming_child(node: Any) -> Any:
+    """Return the only child that streams; None without one, or with several."""
+    streaming = [each for each in each_of(node.children()) if each.isStreaming()]
+    return streaming[0] if len(streaming) == 1 else None
+
+
+def value_of(named: Any, number: int) -> Any:
+    """Return what a column of a number is computed from; None if it is not there."""
+    for each in each_of(named):
+        if number_of(each) == number:
+            return each.child() if kind_of(each) == "Alias" else each
+    return None
+
+
+def is_column(expression: Any) -> bool:
+    """Return whether an expression is a column as it is."""
+    return kind_of(expression) == "AttributeReference"
+
+
+def nodes(node: Any) -> Iterator[Any]:
+    """Yield a node, or an expression, and all below it."""
+    yield node
+    for child in each_of(node.children()):
+        yield from nodes(child)

@@ -1,0 +1,255 @@
+"""Staging of bad records that do not stop a run.
+
+A task writes the bad records it meets as Parquet into a folder of its micro-batch, next to the
+checkpoint. A micro-batch may be tried several times, so a record may be staged several times. The
+driver collects what was staged once the batch is committed
+(:mod:`spark_jobs.inside.driver.reports.collector`). What was staged for a batch that did not commit
+stays until its replay commits: a sink that has written the batch already skips it, and then no task
+stages its records again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.pandas.functions import arrow_udf
+
+from sources.common.schema import TIMESTAMP
+from sources.config.source.bad_records import BadKind
+from sources.errors import HybridError, RunError
+from sources.formats.lines import BadRow
+from sources.state.generation import Generation
+from sources.state.state_table import write_state_table
+from sources.storage.folder import Folder
+from spark_jobs.inside.readers.spark_errors import ReportedError, Step
+
+STAGED = pa.schema(
+    [
+        ("place", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", TIMESTAMP),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("kind", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+"""Columns of a bad record: ``place`` is the topic, or the file, whose ``offset`` is a byte;
+``kind`` is a :data:`~sources.config.source.bad_records.BadKind`."""
+_MARK = "__marked"
+_HELD_BYTES = 16 << 20
+_STAGED_ROWS = 10_000
+# The property that MicroBatchExecution sets on all jobs of a micro-batch.
+_BATCH_ID = "streaming.sql.batchId"
+
+
+def staging_folder(generation: Generation, source: str) -> Folder:
+    """Return the folder in which tasks stage a source's bad records.
+
+    It has one subfolder for each micro-batch.
+    """
+    return generation.folder(f"bad/{source}-staged")
+
+
+class Repairs(Protocol):
+    """Recognizes good changes of rows of a mirror that a bad change left wrong."""
+
+    def wrong_keys(self) -> set[bytes]:
+        """Return the keys of the records of such rows."""
+
+    def staged(self, good: pa.RecordBatch, wrong: Collection[bytes]) -> pa.RecordBatch:
+        """Return the good changes of rows with these keys, with the columns of :data:`STAGED`."""
+
+
+class Stager:
+    """Writer of the bad records of one Spark task, for the driver to collect.
+
+    Create it inside a task.
+
+    Args:
+        folder: The source's :func:`staging_folder`.
+
+    Raises:
+        RunError: The task belongs to no micro-batch of a streaming query.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        from pyspark import TaskContext  # noqa: PLC0415 - there is one in a worker only
+
+        task = TaskContext.get()
+        batch = task.getLocalProperty(_BATCH_ID) if task is not None else None
+        if batch is None:
+            message = (
+                f"Bad records can't be staged in {folder}: this task belongs to no micro-batch of "
+                f"a streaming query (it has no property `{_BATCH_ID}`)."
+            )
+            hint = "Read the source as a stream, or without a folder for bad records."
+            raise RunError(message, hint, transient=False, file=folder.url)
+        self._folder = folder.folder(batch)
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """Add bad records with the columns of :data:`STAGED`; written from 16 MiB on."""
+        self._held.append(records)
+        self._bytes += records.nbytes
+        if self._bytes >= _HELD_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the records added since the last call as one Parquet file, atomically.
+
+        Call it at the end of the task; without records nothing is written.
+
+        Raises:
+            StateError: The state folder can't be written.
+        """
+        if not self._held:
+            return
+        staged = pa.Table.from_batches(self._held, STAGED)
+        write_state_table(self._folder, f"{uuid.uuid4().hex}.parquet", staged)
+        self._held.clear()
+        self._bytes = 0
+
+
+class RowStager:
+    """Stager of the bad rows of files: a function that takes them one by one.
+
+    Args:
+        folder: The source's :func:`staging_folder`.
+        keeps: Whether to keep a row's content, or only file, byte offset and why it is bad.
+        kind: Why the rows are bad.
+
+    Raises:
+        RunError: The task belongs to no micro-batch of a streaming query.
+    """
+
+    def __init__(self, folder: Folder, *, keeps: bool, kind: BadKind = "unreadable") -> None:
+        self._stager = Stager(folder)
+        self._keeps = keeps
+        self._kind = kind
+        self._rows: list[BadRow] = []
+
+    def __call__(self, row: BadRow) -> None:
+        """Add a bad row; every 10,000 rows are passed on for writing."""
+        self._rows.append(row)
+        if len(self._rows) == _STAGED_ROWS:
+            self._stage()
+
+    def flush(self) -> None:
+        """Write all rows that are not written yet; call it at the end of the task."""
+        self._stage()
+        self._stager.flush()
+
+    def _stage(self) -> None:
+        self._stager.add(staged_rows(self._rows, self._kind, keeps=self._keeps))
+        self._rows.clear()
+
+
+def staged_rows(rows: Sequence[BadRow], kind: BadKind, *, keeps: bool) -> pa.RecordBatch:
+    """Return bad rows of files with the columns of :data:`STAGED`.
+
+    Args:
+        rows: The rows.
+        kind: Why they are bad.
+        keeps: Whether to keep their content, or only file, byte offset and why they are bad.
+    """
+    columns = {
+        "place": [row.path for row in rows],
+        "offset": [row.offset for row in rows],
+        "value": [row.content if keeps else None for row in rows],
+        "kind": [kind] * len(rows),
+        "reason": [row.reason for row in rows],
+    }
+    nothing = [None] * len(rows)
+    arrays = [pa.array(columns.get(field.name, nothing), field.type) for field in STAGED]
+    return pa.RecordBatch.from_arrays(arrays, schema=STAGED)
+
+
+def removing(
+    folder: Folder,
+    mark: str,
+    kept: Sequence[str],
+    bad: Callable[[pa.RecordBatch], pa.RecordBatch],
+    repairs: Repairs | None = None,
+) -> Step:
+    """Return a function for ``mapInArrow`` that stages bad rows of a stream and drops them.
+
+    Args:
+        folder: The source's :func:`staging_folder`.
+        mark: Name of the column with the reason why a row is bad; null for a good row.
+        kept: Names of the columns of a good row that are passed on.
+        bad: Turns bad rows into rows with the columns of :data:`STAGED`.
+        repairs: Where rows of a mirror are watched that are wrong: stages good changes of them.
+    """
+
+    def remove(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stager = Stager(folder)
+        wrong = set() if repairs is None else repairs.wrong_keys()
+        for batch in batches:
+            rows, reasons = batch, batch.column(mark)
+            if reasons.null_count < batch.num_rows:
+                unread = bad(batch.filter(pc.is_valid(reasons)))
+                stager.add(unread)
+                rows = batch.filter(pc.is_null(reasons))
+                if repairs is not None:
+                    wrong.update(filter(None, unread.column("key").to_pylist()))
+            if repairs is not None and wrong:
+                again = repairs.staged(rows, wrong)
+                if again.num_rows:
+                    stager.add(again)
+            yield rows.select(kept)
+        stager.flush()
+
+    return remove
+
+
+def unmovable() -> Column:
+    """Return a condition that always holds, which Spark can't know.
+
+    Without it in a filter, Spark would move this filter, and those of the transform, below the
+    parsing, which each of them would do once more; and rows that the transform filters away would
+    not be looked at.
+    """
+    return F.spark_partition_id() >= 0
+
+
+def without_staged(rows: DataFrame, staged: Column, folder: Folder) -> DataFrame:
+    """Return the rows of a stream that are good; its tasks stage the others.
+
+    Args:
+        rows: The stream.
+        staged: The columns of :data:`STAGED` as a struct for a bad row; null for a good one.
+        folder: The source's :func:`staging_folder`.
+    """
+    # PySpark infers the kind of function from type hints, which its stub does not allow.
+    stage = arrow_udf(_staging(folder), "boolean")  # type: ignore[call-overload]
+    # Otherwise a filter of the transform would take rows away before they are staged.
+    stage = stage.asNondeterministic()
+    return rows.select("*", staged.alias(_MARK)).where(stage(F.col(_MARK))).drop(_MARK)
+
+
+def _staging(folder: Folder) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
+    """Return a function that stages rows which are not null, and returns whether a row is null."""
+
+    def stage(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        try:
+            stager = Stager(folder)
+            for staged in batches:
+                bad = staged.drop_null()
+                if len(bad):
+                    records = pa.RecordBatch.from_struct_array(bad)
+                    stager.add(records.cast(STAGED))
+                yield pc.is_null(staged)
+            stager.flush()
+        except HybridError as error:
+            raise ReportedError(error.report()) from None
+
+    return stage

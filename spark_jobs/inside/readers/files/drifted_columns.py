@@ -1,0 +1,90 @@
+"""Parquet files whose columns differ, read as one: other names, and defaults of missing columns.
+
+Spark's reader fills a column that a file lacks with null, and reads a narrower type as the wider
+one. So the log of the plan has each other name of a column as a column of its own, which is null in
+the files without it; and for each default a partition column that says which files lack the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.schema import type_name
+from sources.common.sql.sql_names import in_backticks
+from sources.config.source.file_source import FileSource
+from sources.files.columns.layouts import Layout
+from sources.files.columns.schema_drift import default_of
+
+
+def other_names(source: FileSource) -> list[str]:
+    """Return all names that columns have in other files (``renamed``); empty without any."""
+    return [] if source.schema_drift is None else list(source.schema_drift.renamed)
+
+
+def other_columns(source: FileSource, read: pa.Schema) -> pa.Schema:
+    """Return the columns of the log for other names, each with the type of its column.
+
+    Args:
+        source: Declaration of the source.
+        read: Planned columns of the files.
+    """
+    drift = source.schema_drift
+    renamed = {} if drift is None else drift.renamed
+    return pa.schema([(old, read.field(new).type) for old, new in renamed.items()])
+
+
+def lacking_columns(source: FileSource) -> pa.Schema:
+    """Return the partition columns of the log that say which files lack a column with a default."""
+    drift = source.schema_drift
+    names = [] if drift is None else drift.defaults
+    return pa.schema([(_lacking(name), pa.bool_()) for name in names])
+
+
+def lacking_values(source: FileSource, layouts: Sequence[Layout]) -> list[dict[str, str | None]]:
+    """Return for each layout the values of :func:`lacking_columns`, as a Delta log has them.
+
+    Args:
+        source: Declaration of the source.
+        layouts: Layouts of a listing.
+    """
+    drift = source.schema_drift
+    names = [] if drift is None else drift.defaults
+    missing = [{of.column for of in layout.differences if of.missing} for layout in layouts]
+    return [{_lacking(name): str(name in each).lower() for name in names} for each in missing]
+
+
+def as_one(
+    rows: DataFrame, source: FileSource, read: pa.Schema, kept: Sequence[str] = ()
+) -> DataFrame:
+    """Return the rows of the log with the planned columns of the files.
+
+    Args:
+        rows: Rows of the log.
+        source: Declaration of the source, with ``schema_drift``.
+        read: Planned columns of the files, partition columns included.
+        kept: Names of further columns of the log that are kept, in front.
+
+    Raises:
+        InputError: A default is not a value of its column's type.
+    """
+    drift = source.schema_drift
+    assert drift is not None
+    columns = []
+    for field in read:
+        value = F.col(in_backticks(field.name))
+        if others := drift.other_names(field.name):
+            value = F.coalesce(value, *(F.col(in_backticks(other)) for other in others))
+        default = default_of(drift, field.name, field.type)
+        if default is not None:
+            constant = F.lit(default).cast(type_name(field.type))
+            value = F.when(F.col(in_backticks(_lacking(field.name))), constant).otherwise(value)
+        columns.append(value.alias(field.name))
+    return rows.select(*map(in_backticks, kept), *columns)
+
+
+def _lacking(column: str) -> str:
+    return f"_lacks_{column}"

@@ -1,0 +1,63 @@
+"""Limits by which the splits of a planned source were grouped when its Delta log was written.
+
+Splits of JSON, CSV, Avro and the like are grouped into the log's entries, which offsets count. So
+the limits of the plan stay in force until the next plan, whatever the declaration says by then.
+"""
+
+from __future__ import annotations
+
+from sources.common.positions import Record
+from sources.config.source.file_options import FileBatch
+from sources.config.source.file_source import FileSource
+from sources.state.generation import Generation
+
+
+class KeptBatch(Record):
+    """The limits of a micro-batch by which a source's plan log was written."""
+
+    batch: FileBatch
+
+
+def by_plan(source: FileSource, generation: Generation) -> FileSource:
+    """Return the declaration of a planned source with the limits that its plan log is grouped by.
+
+    Parquet is returned as it is: each file is an entry, so its limits apply at once.
+
+    Args:
+        source: The declaration as it is now.
+        generation: State of the generation that planned it.
+
+    Raises:
+        StateError: The document is damaged, or of another version.
+    """
+    if source.is_read_by_spark or (kept := generation.read(_name(source), KeptBatch)) is None:
+        return source
+    return source.model_copy(update={"batch": kept.batch})
+
+
+def keep_batch(source: FileSource, generation: Generation) -> None:
+    """Record the limits that a source's plan log is grouped by, before its first version exists.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    if not source.is_read_by_spark:
+        generation.put_if_absent(_name(source), KeptBatch(batch=source.batch))
+
+
+def waiting_change(source: FileSource, generation: Generation) -> str | None:
+    """Return a sentence that says that a changed `batch` has no effect yet; None if it has.
+
+    Raises:
+        StateError: The document is damaged, or of another version.
+    """
+    if by_plan(source, generation).batch == source.batch:
+        return None
+    return (
+        f"`batch` of source `{source.name}` was changed after its splits were grouped for "
+        f"generation {generation.name}; the change takes effect in the next generation."
+    )
+
+
+def _name(source: FileSource) -> str:
+    return f"plan-log/{source.name}-batch.json"

@@ -1,0 +1,468 @@
+"""Reading a file source from its plan: a Delta log, read by Delta's streaming source.
+
+For Parquet the log points at the files themselves (nothing is copied). For other formats it
+points at small tables of splits, which tasks open and parse. Either way Delta's source reads
+exactly what was planned, in the planned order, fails when a file is gone, and stays drained for
+ever in the runs that follow. The plan comes first, each round or discovery after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.positions import bounds_us
+from sources.common.schema import ddl, parse_schema
+from sources.common.sql.sql_names import in_backticks
+from sources.config.source.event_time import EventTime
+from sources.config.source.file_options import TimeRange
+from sources.config.source.file_source import FileSource
+from sources.config.source.rate_limit import Batch
+from sources.config.table.rules import NO_RULES, RowRules
+from sources.errors import InputError
+from sources.files.listing.split_table import changed_splits
+from sources.files.whole_files import JudgedFile, judge_files
+from sources.formats.deleted_rows import count_deleted
+from sources.formats.parquet.table_file import moment_in_log
+from sources.planning.files.file_plan import FoundFiles, read_splits
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from sources.storage.partitions import values_of
+from sources.storage.stores import Stores
+from spark_jobs.inside.readers.bad_records import staging_folder
+from spark_jobs.inside.readers.direct_rows import RowWriters
+from spark_jobs.inside.readers.files.drifted_columns import (
+    as_one,
+    lacking_columns,
+    lacking_values,
+    other_columns,
+    other_names,
+)
+from spark_jobs.inside.readers.files.kept_batch import by_plan, keep_batch
+from spark_jobs.inside.readers.files.outside_rows import BOUNDS, counts, stage_outside
+from spark_jobs.inside.readers.files.parquet_rules import stage_broken
+from spark_jobs.inside.readers.files.plan_entries import PlanEntries, PlannedPart, Version
+from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog
+from spark_jobs.inside.readers.files.split_reader import PLACES, split_reader
+from spark_jobs.inside.readers.files.staged_listings import folder_to_stage
+from spark_jobs.inside.readers.row_rules import (
+    FILE,
+    FILE_COLUMNS,
+    ROW,
+    leave_out,
+    place_in_file,
+    within_sample,
+)
+from spark_jobs.inside.readers.select import select_columns
+from spark_jobs.inside.readers.spark_errors import Step
+
+_ENTRY_COLUMNS = pa.schema(
+    [
+        ("rank", pa.int64()),
+        ("path", pa.string()),
+        ("offset", pa.int64()),
+        ("length", pa.int64()),
+        ("size", pa.int64()),
+        ("partition", pa.string()),
+        *BOUNDS,
+    ]
+)
+_ARRIVAL = pa.field("arrived_from", pa.int64())
+# Number of changed files that a message lists one by one.
+_SHOWN = 5
+# Columns of a Parquet file's split that its log entry is made of.
+_ENTRY_OF = (
+    *("path", "size", "partition", "rows", "event_min_us", "event_max_us", "outside", "layout"),
+    "deleted",
+)
+
+
+class PlannedSource:
+    """A planned file source, readable as a stream or as a batch.
+
+    Args:
+        source: The declaration.
+        parts: Parts of its plan: the first listing, then one for each round (a further listing
+            before the hand-over) or discovery (in a folder that keeps filling).
+        generation: State of the generation, which keeps plan, Delta log and bad records.
+        event_time: Declaration of the event time: its column, and what is done about rows whose
+            event time does not count. Which do is part of the plan.
+        stores: Access to the storage that holds the files.
+        rules: Rules that its rows have to meet.
+    """
+
+    def __init__(
+        self,
+        source: FileSource,
+        parts: Sequence[FoundFiles],
+        generation: Generation,
+        event_time: EventTime,
+        stores: Stores,
+        rules: RowRules = NO_RULES,
+    ) -> None:
+        source = by_plan(source if parts[0].parsed is None else source.parsed(), generation)
+        _require_readable(source, parts)
+        self._source = source
+        self._read = parse_schema(parts[0].read)
+        self._columns = parse_schema(parts[0].columns)
+        self._event_time = event_time
+        self._stores = stores
+        self._rules = rules
+        self._partitions = parts[0].partitions
+        self._generation = generation
+        self._found = [*parts]
+        self._entries = PlanEntries(
+            tuple(PlannedPart(read_splits(part, generation), source) for part in parts)
+        )
+        self._log = PlanLog(generation.folder(f"plan-log/{source.name}"))
+        self._staging = staging_folder(generation, source.name)
+
+    @property
+    def entries(self) -> list[int]:
+        """Number of entries (files) in each version of its Delta log, computed from the plan.
+
+        Delta's offsets count them, so a committed offset is turned into a position by this list.
+        """
+        return [version.stop - version.first for version in self._entries.versions()]
+
+    def extend(self, found: FoundFiles) -> None:
+        """Add files that arrived while the stream runs to the Delta log, which it reads next."""
+        _require_readable(self._source, [found])
+        part = PlannedPart(read_splits(found, self._generation), self._source)
+        self._found.append(found)
+        self._entries = self._entries.with_part(part)
+        self.prepare()
+
+    @property
+    def largest(self) -> Batch:
+        """Highest numbers of bytes, splits (as ``files``) and rows that a micro-batch reads.
+
+        Each number is a maximum of its own, maybe of different micro-batches. Rows are None if a
+        split's number of rows is unknown.
+        """
+        return self._entries.largest
+
+    def reached(self, entries: int) -> tuple[int, int | None, int | None]:
+        """Return how far the source was read once the first entries of its log are read.
+
+        Returns:
+            Number of splits; number of rows, None if unknown; highest event time in ms, None if
+            unknown or nothing was read.
+        """
+        return self._entries.reached(entries)
+
+    @property
+    def columns_inside(self) -> pa.Schema:
+        """Columns that its files hold: without partition columns."""
+        return pa.schema([field for field in self._read if field.name not in self._partitions])
+
+    def judge(self, first: int, stop: int) -> list[JudgedFile]:
+        """Find which files of some log entries could be files of the target as they are.
+
+        Args:
+            first: Number of the first entry.
+            stop: Number of the entry after the last. Each entry is a file.
+
+        Raises:
+            InputError: A file can't be read.
+        """
+        splits = self._entries.splits().slice(first, stop - first)
+        column, names = self._event_time.column, self._partitions
+        return [*judge_files(self._source, column, splits, self._read, names, self._stores)]
+
+    def require_unchanged(self, entries_done: int = 0, stop: int | None = None) -> None:
+        """Refuse to read files that differ from what was planned.
+
+        Args:
+            entries_done: Number of log entries that were read already: their files may be gone.
+            stop: Number of the log entry before which to end; None for all of them.
+
+        Raises:
+            InputError: A planned file is missing or was rewritten; the message names up to five.
+        """
+        done, _, _ = self.reached(entries_done)
+        every = self._entries.splits()
+        if stop is not None:
+            every = every.slice(0, self.reached(stop)[0])
+        to_read = every.filter(pc.is_in(every["path"], every["path"].slice(done).unique()))
+        changed = changed_splits(to_read, self._stores)
+        if changed:
+            shown = "\n    ".join(changed[:_SHOWN])
+            more = f"\n    and {len(changed) - _SHOWN:,} more" if len(changed) > _SHOWN else ""
+            what = "query was not started" if stop is None else "micro-batch was not written"
+            message = (
+                f"Source `{self._source.name}` changed since it was planned:\n    {shown}{more}\n"
+                f"The {what}: the table would lack planned rows, or hold others."
+            )
+            hint = (
+                "Restore these files as they were planned and run the pipeline again "
+                "(`hybrid run P`), or begin a new generation, which plans the files as they are "
+                "now: `hybrid generation new P`."
+            )
+            raise InputError(message, hint, source=self._source.name)
+
+    def prepare(self) -> None:
+        """Write the versions of the source's Delta log that do not exist yet.
+
+        Rows of Parquet files that are left out for their event time or by a rule are staged as bad
+        records before.
+
+        Raises:
+            InputError: Event times of rows do not count, and ``event_time.outside`` is ``fail`` by
+                now; or Spark can't evaluate a rule.
+            StateError: The state can't be written.
+        """
+        keep_batch(self._source, self._generation)
+        is_native = self._source.is_read_by_spark
+        if is_native and self._event_time.outside != "keep":
+            parts = zip(self._entries.parts, self._found, strict=True)
+            for number, (part, found) in enumerate(parts):
+                stage_outside(
+                    self._source,
+                    self._event_time,
+                    self._generation,
+                    (number, part.splits, found),
+                    [*self._read.names, *other_names(self._source)],
+                    self._stores,
+                )
+        if is_native and self._rules.left_out:
+            for number in range(len(self._entries.parts)):
+                self._stage_broken(number)
+        self._write_log(self._log, [*self._entries.versions()])
+
+    def _write_log(self, log: PlanLog, versions: Sequence[Version]) -> None:
+        """Write the versions of a Delta log that it does not have yet."""
+        is_native = self._source.is_read_by_spark
+        files = FilesOfLog(self._entry_columns)
+        if is_native:
+            lacking = lacking_columns(self._source)
+            partitions = [*self._partitions, *BOUNDS.names, *lacking.names]
+            others = other_columns(self._source, self._read)
+            columns = pa.schema([*self._read, *others, *BOUNDS, *lacking])
+            deleted = [part.splits["deleted"] for part in self._entries.parts]
+            have_deleted = any(of.null_count < len(of) for of in deleted)
+            files = FilesOfLog(columns, partitions, self._found[0].mapping, have_deleted)
+        entries = self._parquet_entries if is_native else self._split_entries
+        for number, version in enumerate(versions):
+            if not log.has(number):
+                log.write(number, files, entries(version))
+
+    def _stage_broken(self, number: int) -> None:
+        """Stage the rows of a listing of Parquet files that are left out by a rule, once."""
+        name, generation = self._source.name, self._generation
+        folder = folder_to_stage(generation, name, f"rules-{number}")
+        if folder is None:
+            return
+        # A log of its own: once a version is in the source's log, a running stream reads it.
+        log = PlanLog(generation.folder(f"plan-log/{name}-rules-{number}"))
+        self._write_log(log, [each for each in self._entries.versions() if each.part == number])
+        spark = SparkSession.active()
+        listed = spark.read.format("delta").load(log.folder.hadoop_path)
+        rows = self._read_rows(spark, listed.withColumn(FILE, F.col("_metadata.file_path")), [FILE])
+        stage_broken(rows, self._rules, self._columns.names, folder, number)
+        log.folder.delete_all()
+
+    def complete(self, spark: SparkSession) -> None:
+        """Tell queries that are started from now on that no further file will be planned."""
+        self._log.complete(spark, len(self.entries))
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the source's rows as a stream, in planned order; call :meth:`prepare` before.
+
+        A missing or damaged file fails the query, as does a bad row under ``on_bad_record: fail``.
+
+        Raises:
+            InputError: Spark can't evaluate ``select``, or a type differs from the planned one.
+        """
+        batch = self._source.batch
+        if self._source.is_read_by_spark:
+            return self._rows(spark, self._log.stream(spark, batch.files, int(batch.bytes)))
+        # Splits were grouped by the same limits when the log was written.
+        return self._rows(spark, self._log.stream(spark, 1))
+
+    @property
+    def can_be_written(self) -> bool:
+        """Whether tasks can write rows as they read them, without another look at a row by Spark.
+
+        So it is where Python workers parse the files, and nothing is computed, chosen or checked
+        afterwards.
+        """
+        source, rules = self._source, self._rules
+        return (
+            not source.is_read_by_spark
+            and not source.selection.expressions
+            and source.time_range == TimeRange()
+            and not rules.rules
+            and rules.sample is None
+        )
+
+    def written(self, spark: SparkSession, writers: RowWriters) -> DataFrame:
+        """Return a stream of what tasks tell of the rows that they write, in planned order.
+
+        Only if :attr:`can_be_written`. Files and bad rows are treated as by :meth:`stream`.
+
+        Args:
+            spark: The Spark session.
+            writers: How tasks write.
+        """
+        entries = self._spread(spark, self._log.stream(spark, 1))
+        read = self._reader(self._read, self._staging)
+        return entries.mapInArrow(writers.after(read), ddl(writers.told))
+
+    def batch(self, spark: SparkSession) -> DataFrame:
+        """Return all rows of the source as a batch; call :meth:`prepare` before.
+
+        Bad rows are left out without being staged, unless ``on_bad_record`` is ``fail``.
+
+        Raises:
+            InputError: Spark can't evaluate ``select``, or a type differs from the planned one.
+        """
+        return self._rows(spark, spark.read.format("delta").load(self._log.folder.hadoop_path))
+
+    def _rows(self, spark: SparkSession, entries: DataFrame) -> DataFrame:
+        rules, columns = self._rules, self._columns.names
+        if not rules.rules:
+            return self._read_rows(spark, entries)
+        if self._source.is_read_by_spark:
+            # The driver has staged those that are left out.
+            rows, staging = self._read_rows(spark, entries), None
+            rows = rows.withColumn(FILE, F.input_file_name()).withColumn(ROW, F.lit(None))
+        else:
+            rows = self._read_rows(spark, entries, FILE_COLUMNS)
+            staging = self._staging if entries.isStreaming else None
+        return leave_out(rows, rules, place_in_file(columns), staging).drop(*FILE_COLUMNS)
+
+    def _read_rows(
+        self, spark: SparkSession, entries: DataFrame, places: Sequence[str] = ()
+    ) -> DataFrame:
+        """Return the rows before any rule; ``places`` are further columns to return."""
+        rows, kept = entries, [*BOUNDS.names, *places]
+        if not self._source.is_read_by_spark:
+            kept = [*places]
+            staging = self._staging if entries.isStreaming else None
+            returned = pa.schema([*self._read, *(PLACES if places else [])])
+            read = self._reader(returned, staging)
+            rows = self._spread(spark, entries).mapInArrow(read, ddl(returned))
+        elif not self._may_have_outside:
+            rows, kept = rows.drop(*BOUNDS.names), [*places]
+        if self._source.is_read_by_spark and self._source.schema_drift is not None:
+            rows = as_one(rows, self._source, self._read, kept)
+        rows = select_columns(rows, self._source.selection, self._columns, kept)
+        column = self._event_time.column
+        if BOUNDS.names[0] in kept:
+            rows = rows.where(counts(column)).drop(*BOUNDS.names)
+        time_range, at = self._source.time_range, F.col(in_backticks(column))
+        # A row without an event time lies in no range and must not be lost: it is kept.
+        if time_range.since is not None:
+            rows = rows.where(at.isNull() | (at >= F.lit(time_range.since)))
+        if time_range.until is not None:
+            rows = rows.where(at.isNull() | (at < F.lit(time_range.until)))
+        return within_sample(rows, self._rules)
+
+    def _spread(self, spark: SparkSession, entries: DataFrame) -> DataFrame:
+        """Divide splits among tasks."""
+        # Round robin: a hash of the ranks would give some tasks twice the splits of others.
+        tasks = 2 * spark.sparkContext.defaultParallelism
+        return entries.repartitionById(tasks, F.col("rank").cast("int"))
+
+    def _reader(self, returned: pa.Schema, staging: Folder | None) -> Step:
+        return split_reader(returned, self._source, self._event_time, self._stores, staging)
+
+    @property
+    def _may_have_outside(self) -> bool:
+        """Whether rows of Parquet files may have to be left out by their event time.
+
+        Known from the plan, so that rows of others cost nothing. A folder that keeps growing may
+        get such rows while it is read.
+        """
+        if self._event_time.outside == "keep":
+            return False
+        is_growing = self._source.discovery_interval is not None
+        grows = is_growing and self._event_time.outside != "fail"
+        return grows or any(found.times.outside for found in self._found)
+
+    def _parquet_entries(self, version: Version) -> Iterator[Entry]:
+        event = self._source.event_column(self._event_time.column)
+        # A renamed column is no column of the log that could be skipped by.
+        is_plain = event is not None and event.unit_us is None and not event.others
+        named = event.name if is_plain and event is not None else None
+        if named is not None and (mapping := self._found[0].mapping) is not None:
+            named = mapping.physical(named)
+        part = self._entries.parts[version.part]
+        splits = part.splits.slice(version.first, version.stop - version.first)
+        values = (splits[name].to_pylist() for name in _ENTRY_OF)
+        bounds = self._bounds_of(version.part)
+        limits = {name: str(at) for name, at in zip(BOUNDS.names, bounds, strict=True)}
+        lacks = lacking_values(self._source, self._found[version.part].layouts)
+        for path, size, partition, rows, low, high, outside, of, deleted in zip(
+            *values, strict=True
+        ):
+            uri = self._stores.of(path).uri(path)
+            # Delta counts deleted rows, too; the range is that of the rows that count.
+            in_file = rows + (0 if deleted is None else count_deleted(deleted))
+            statistics = _statistics(in_file, None if outside else named, low, high)
+            lacking = {} if of is None else lacks[of]
+            values_in = {**values_of(partition), **limits, **lacking}
+            yield Entry(uri, size, statistics, values_in, deleted)
+
+    @property
+    def _entry_columns(self) -> pa.Schema:
+        """Columns of the tables of splits that the entries of other formats point at."""
+        return (
+            _ENTRY_COLUMNS
+            if self._source.arrival is None
+            else pa.schema([*_ENTRY_COLUMNS, _ARRIVAL])
+        )
+
+    def _bounds_of(self, part: int) -> tuple[int, int]:
+        times = self._found[part].times
+        return bounds_us(times.not_before_ms, times.not_after_ms)
+
+    def _split_entries(self, version: Version) -> Iterator[Entry]:
+        part = self._entries.parts[version.part]
+        for rank in range(version.first, version.stop):
+            begin, end = part.splits_of(rank)
+            group = part.splits.slice(begin, end - begin)
+            ranks = pa.array(np.arange(begin, end))
+            known = dict(zip(BOUNDS.names, self._bounds_of(version.part), strict=True))
+            columns = [
+                pa.repeat(known[name], end - begin) if name in known else group[name]
+                for name in self._entry_columns.names[1:]
+            ]
+            table = pa.table([ranks, *columns], schema=self._entry_columns)
+            yield self._log.keep(f"splits-{version.part:04d}-{rank:06d}.parquet", table)
+
+
+def _require_readable(source: FileSource, parts: Sequence[FoundFiles]) -> None:
+    """Refuse files that Spark's own reader does not take, if the plan has let it read the others.
+
+    Raises:
+        InputError: Names the file.
+    """
+    file = next((part.parsed for part in parts if part.parsed is not None), None)
+    if file is None or not source.is_read_by_spark:
+        return
+    message = (
+        f"Source `{source.name}`: {file}, which arrived after the plan was made, has a time of "
+        "nanoseconds, or a column without any value, of no type. Spark does not read such files, "
+        "and by the plan it reads those of this source."
+    )
+    hint = (
+        "Write the file again with times of microseconds and a type for each column; or begin a "
+        "new generation, whose plan knows of it: `hybrid generation new P`."
+    )
+    raise InputError(message, hint, source=source.name, file=file)
+
+
+def _statistics(rows: int, event_time: str | None, low: int | None, high: int | None) -> str:
+    """Return Delta's statistics of a file as JSON; event times are in microseconds, if known."""
+    if event_time is None or low is None or high is None:
+        return json.dumps({"numRecords": rows})
+    least, most = {event_time: moment_in_log(low)}, {event_time: moment_in_log(high)}
+    return json.dumps({"numRecords": rows, "minValues": least, "maxValues": most})

@@ -1,0 +1,128 @@
+"""Reading of splits inside Spark tasks: rows of splits become the rows of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from sources.config.source.event_time import EventTime
+from sources.config.source.file_options import ArrivalOrder
+from sources.config.source.file_source import FileSource
+from sources.files.format_registry import format_of
+from sources.files.outside_rows import find_outside, refuse_outside
+from sources.formats.lines import BadRow, OnBad, refuse
+from sources.formats.open import read_region
+from sources.formats.parquet.rows import ArrivedRows
+from sources.formats.regions import Region
+from sources.formats.row_check import RowCheck
+from sources.storage.folder import Folder
+from sources.storage.partitions import typed, values_of
+from sources.storage.stores import Stores
+from spark_jobs.inside.readers.bad_records import RowStager
+from spark_jobs.inside.readers.files.outside_rows import BOUNDS
+from spark_jobs.inside.readers.row_rules import FILE, ROW
+from spark_jobs.inside.readers.spark_errors import Step, reporting
+
+PLACES = pa.schema([(FILE, pa.string()), (ROW, pa.int64())])
+"""Columns with the place of a row: :data:`~spark_jobs.inside.readers.row_rules.FILE_COLUMNS`."""
+
+
+def split_reader(
+    columns: pa.Schema,
+    source: FileSource,
+    event_time: EventTime,
+    stores: Stores,
+    staging: Folder | None = None,
+) -> Step:
+    """Return a function for ``mapInArrow`` that turns rows of splits into the rows of their files.
+
+    A damaged file fails the task with the file's name. A bad row fails it with the position in the
+    file too, or is left out (``on_bad_record``); so does a row whose event time does not count
+    (``event_time.outside``). A stream stages what is left out.
+
+    Args:
+        columns: The columns to return, partition columns included, and :data:`PLACES` if wanted.
+        source: The declaration.
+        event_time: Declaration of the event time; the bounds are those of each split.
+        stores: The stores that hold the files.
+        staging: Folder in which bad rows are staged; None for a batch.
+    """
+    whole = None if source.arrival is not None else format_of(source)
+    elsewhere = {*source.partitions, *PLACES.names}
+    inside = pa.schema([field for field in columns if field.name not in elsewhere])
+    is_placed = FILE in columns.names
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        bad, outside = _handlers(source, event_time, staging)
+        for batch in batches:
+            for split in batch.to_pylist():
+                if not split["length"]:
+                    continue
+                check = None
+                if event_time.outside != "keep":
+                    low, high = (split[name] for name in BOUNDS.names)
+                    find = find_outside(source, event_time.column, (low, high))
+                    check = RowCheck(find, outside)
+                constants = values_of(split["partition"])
+                region = Region(*(split[name] for name in Region._fields))
+                form = whole or _arrived(source.arrival, split["arrived_from"])
+                # The rows of an interval are not numbered: others of the file lie between them.
+                number = None if whole is None else region.offset
+                for rows in read_region(form, region, inside, stores, bad, check):
+                    if is_placed:
+                        constants[FILE] = region.path
+                        rows = _numbered(rows, number)  # noqa: PLW2901 - the same rows
+                        number = None if number is None else number + len(rows)
+                    yield _with_constants(rows, columns, constants)
+        for handler in (bad, outside):
+            if isinstance(handler, RowStager):
+                handler.flush()
+
+    return reporting(read)
+
+
+def _arrived(order: ArrivalOrder | None, first: int) -> ArrivedRows:
+    """Return the reader of the rows that arrived within an interval."""
+    assert order is not None
+    return ArrivedRows(order.arrival, first, first + order.step)
+
+
+def _handlers(
+    source: FileSource, event_time: EventTime, staging: Folder | None
+) -> tuple[OnBad, OnBad]:
+    """Return the handlers of bad rows, and of rows whose event time does not count."""
+    bad: OnBad = refuse if source.on_bad_record == "fail" else _pass_over
+    outside: OnBad = refuse_outside if event_time.outside == "fail" else _pass_over
+    if staging is not None and source.on_bad_record != "fail":
+        bad = RowStager(staging, keeps=source.on_bad_record == "quarantine")
+    if staging is not None and event_time.outside in ("drop", "quarantine"):
+        outside = RowStager(staging, keeps=event_time.outside == "quarantine", kind="outside")
+    return bad, outside
+
+
+def _pass_over(_: BadRow) -> None:
+    """Skip a bad row: a batch reads again what a stream has staged before."""
+
+
+def _numbered(rows: pa.RecordBatch, first: int | None) -> pa.RecordBatch:
+    """Return rows with their numbers in :data:`ROW`, from ``first`` on; null without it."""
+    numbers = pa.nulls(len(rows), pa.int64())
+    if first is not None:
+        numbers = pa.array(np.arange(first, first + len(rows)), pa.int64())
+    return rows.append_column(ROW, numbers)
+
+
+def _with_constants(
+    rows: pa.RecordBatch, columns: pa.Schema, constants: dict[str, str | None]
+) -> pa.RecordBatch:
+    if not constants:
+        return rows
+    arrays = [
+        pa.repeat(typed(constants[field.name], field.type), len(rows))
+        if field.name in constants
+        else rows[field.name]
+        for field in columns
+    ]
+    return pa.record_batch(arrays, schema=columns)

@@ -1,0 +1,97 @@
+"""Files that Spark can't read: an error of the file, not of the table that is being written.
+
+Spark names the file in the condition FAILED_READ_FILE
+(https://spark.apache.org/docs/latest/sql-error-conditions.html), below the failure of the task that
+writes the target. PySpark keeps conditions of the outermost exception only, so the JVM is asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+from sources.errors import InputError
+from spark_jobs.inside.readers.java_causes import java_causes
+from spark_jobs.inside.readers.store_answer import OF_S3
+
+_CONDITION = "FAILED_READ_FILE"
+# Packages of errors of a network or of a store, which may pass.
+_PASSING = (
+    "com.google.cloud.",
+    "java.net.",
+    "javax.net.",
+    "java.io.InterruptedIOException",
+    "org.apache.hadoop.fs.azurebfs.",
+    "org.apache.hadoop.fs.gs.",
+    "org.apache.hadoop.hdfs.",
+    "org.apache.hadoop.ipc.",
+    "org.apache.hadoop.net.",
+    "org.apache.http.",
+    *OF_S3,
+)
+
+# What Spark's readers raise for encodings, codecs and types that they do not have.
+_UNKNOWN = (
+    "java.lang.ClassNotFoundException",
+    "java.lang.UnsupportedOperationException",
+    "org.apache.spark.SparkUnsupportedOperationException",
+    "org.apache.spark.sql.execution.datasources.SchemaColumnConvertNotSupportedException",
+)
+
+
+def unreadable_file(error: BaseException) -> InputError | None:
+    """Return the error of a file that Spark could not read, if that made a query fail.
+
+    Args:
+        error: An exception of PySpark or Py4J.
+
+    Returns:
+        The error, with the path as ``file``; transient if a network or store failed. None if no
+        file was the cause, or the JVM is gone.
+    """
+    try:
+        causes = list(java_causes(error))
+        paths = [path for cause in causes if (path := _path_of(cause)) is not None]
+        if not paths:
+            return None
+        kinds = [cause.getClass().getName() for cause in causes]
+        reason = str(causes[-1].getMessage() or kinds[-1]).splitlines()[0].rstrip(".")
+    except Py4JError:
+        return None
+    path = unquote(paths[-1].removeprefix("file://"))
+    if any(kind.startswith(_PASSING) for kind in kinds):
+        hint = "Run the pipeline again (`hybrid run P`) once the store answers."
+        message = f"File {path} could not be read: {reason}."
+        return InputError(message, hint, transient=True, file=path)
+    if any(kind in _UNKNOWN for kind in kinds):
+        message = (
+            f"File {path} is written in a way that Spark does not read: {reason}. No row of this "
+            "micro-batch was written."
+        )
+        hint = (
+            "Write the file again in a way that Spark reads, such as Parquet compressed by snappy "
+            "or zstd, with plain or dictionary encoding, then begin a new generation, which plans "
+            "it: `hybrid generation new P`."
+        )
+        return InputError(message, hint, file=path)
+    message = f"File {path} is damaged or gone: {reason}. No row of this micro-batch was written."
+    hint = (
+        "Restore the file as it was and run the pipeline again: `hybrid run P`. If a file of "
+        "history is lost for good, remove it and begin a new generation, which plans the files "
+        "that are left: `hybrid generation new P`."
+    )
+    return InputError(message, hint, file=path)
+
+
+def _path_of(cause: Any) -> str | None:
+    """Return the path that an exception of the condition names."""
+    names = {name.getName() for name in cause.getClass().getInterfaces()}
+    if "org.apache.spark.SparkThrowable" not in names:
+        return None
+    condition = str(cause.getCondition() or "")
+    if condition.partition(".")[0] != _CONDITION:
+        return None
+    path = cause.getMessageParameters().get("path")
+    return None if path is None else str(path)

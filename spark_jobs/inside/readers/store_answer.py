@@ -1,0 +1,147 @@
+"""Failures of Spark that were an answer of an object store with the S3 API, or its silence.
+
+Hadoop's client of S3 wraps what the AWS SDK raises, and Spark wraps that once more. Status and code
+are asked of the SDK's exception, wherever it is; only the operation is known from a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+from sources.errors import HybridError, InputError, StateError, UnavailableError
+from spark_jobs.inside.readers.java_causes import java_causes
+
+OF_S3 = ("org.apache.hadoop.fs.s3a.", "software.amazon.")
+"""Packages of the errors of Hadoop's client of S3."""
+_ANSWER = "software.amazon.awssdk.awscore.exception.AwsServiceException"
+_SILENCE = "software.amazon.awssdk.core.exception.SdkClientException"
+_OF_SDK = "software.amazon.awssdk."
+_UNKNOWN = "a request"
+# https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+_NOT_LET_IN = {"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
+_CONFLICTS = {409, 412}
+_RESUMES = (
+    "The run resumes after its last commit: the supervision starts it again; without it, run the "
+    "pipeline again (`hybrid run P`)."
+)
+
+
+def is_of_store(error: BaseException) -> bool:
+    """Return whether an exception of PySpark or Py4J was caused by Hadoop's client of S3."""
+    try:
+        kinds = [cause.getClass().getName() for cause in java_causes(error)]
+    except Py4JError:
+        return False
+    return any(kind.startswith(OF_S3) for kind in kinds)
+
+
+def store_answer(error: BaseException, told: str) -> HybridError | None:
+    """Return the error of a store with the S3 API, if its answer or silence made Spark fail.
+
+    Args:
+        error: An exception of PySpark or Py4J.
+        told: Spark's words for it, which the message ends with.
+
+    Returns:
+        An error that names the status and code of the answer, and the operation and its key as far
+        as they are known. It is transient unless the store refuses for good: the login, the bucket,
+        or a feature that it lacks. None if no store was the cause, or the JVM is gone.
+    """
+    try:
+        causes = list(java_causes(error))
+        asked = _operation(causes)
+        answer = next((each for each in reversed(causes) if _ANSWER in _classes(each)), None)
+        if answer is not None:
+            message = _answer(answer, asked)
+            status, code = int(answer.statusCode()), _code(answer)
+        elif asked is not None or any(_SILENCE in _classes(each) for each in causes):
+            message, status, code = _silence(causes[-1], asked), 0, None
+        else:
+            return None
+    except Py4JError:
+        return None
+    lines = [line for line in told.splitlines() if _OF_SDK not in line and line not in message]
+    return _with_way_out("\n".join([message, *lines]), status, code)
+
+
+def _with_way_out(message: str, status: int, code: str | None) -> HybridError:
+    if status == 0:
+        hint = (
+            "Check that the store runs and can be reached from where Spark runs (`s3.endpoint`). "
+        )
+        return UnavailableError(message, hint + _RESUMES)
+    if code in _NOT_LET_IN:
+        hint = (
+            "Correct the credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+            "AWS_PROFILE), or grant them permission to list, read, write and delete there. Then "
+            "run the pipeline again: `hybrid run P`."
+        )
+        return InputError(message, hint)
+    if code == "NoSuchBucket":
+        hint = "Correct `s3.endpoint` or the bucket in the path, then run the pipeline again."
+        return InputError(message, hint)
+    if status == 501:
+        hint = "Use a store that has this feature of Amazon S3, or a version of it that does."
+        return InputError(message, hint)
+    if status in _CONFLICTS:
+        hint = (
+            "Something else wrote there first: stop it, if it is a second driver of this pipeline "
+            "(`hybrid status P`). "
+        )
+        return StateError(message, hint + _RESUMES, transient=True)
+    if status == 404:
+        hint = "Restore what is missing there, if somebody or a rule of the bucket has deleted it. "
+        return StateError(message, hint + _RESUMES, transient=True)
+    hint = (
+        "Look up the request in the log of the store, and of a proxy before it if there is one, "
+        "and correct what it names, such as its load or a quota. `hybrid logs P` shows the whole "
+        "error. "
+    )
+    return UnavailableError(message, hint + _RESUMES)
+
+
+def _answer(answer: Any, asked: str | None) -> str:
+    parts = [each for each in (_code(answer), _request(answer)) if each is not None]
+    told = f" ({', '.join(parts)})" if parts else ""
+    return f"The store answered {asked or _UNKNOWN} with status {answer.statusCode()}{told}."
+
+
+def _silence(innermost: Any, asked: str | None) -> str:
+    why = str(innermost.getMessage() or innermost.getClass().getName()).partition("\n")[0]
+    return f"The store did not answer {asked or _UNKNOWN}: {why.rstrip('.')}."
+
+
+def _code(answer: Any) -> str | None:
+    details = answer.awsErrorDetails()
+    code = None if details is None else details.errorCode()
+    return str(code) if code else None
+
+
+def _request(answer: Any) -> str | None:
+    number = answer.requestId()
+    return f"request {number}" if number else None
+
+
+def _operation(causes: list[Any]) -> str | None:
+    """Return what was asked for, such as ``PUT 0-byte object on checkpoint/offsets``.
+
+    Hadoop's client writes it before the SDK's exception. None if the SDK was called elsewhere, as
+    where state is uploaded, or no store was asked.
+    """
+    for cause in reversed(causes):
+        before, found, _ = str(cause.getMessage()).partition(f": {_OF_SDK}")
+        if found:
+            # Where access is denied, the path stands before it, too; and Spark's words may.
+            return f"`{' '.join(before.rpartition(': ')[2].split())}`"
+    return None
+
+
+def _classes(cause: Any) -> Iterator[str]:
+    """Yield the names of an exception's class and of all above it."""
+    kind = cause.getClass()
+    while kind is not None:
+        yield kind.getName()
+        kind = kind.getSuperclass()

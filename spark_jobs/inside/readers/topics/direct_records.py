@@ -1,0 +1,269 @@
+"""Writing of a topic's records by the tasks that parse them, in whole batches.
+
+Tasks get the records from Spark, or read them themselves, which costs less where there are many.
+
+Only records that are certain to be good are written so: those that are decoded in whole batches,
+JSON as Spark would read it, with an event time within its bounds. All others are returned as they
+are, for :func:`spark_jobs.inside.readers.topics.parse_records.rows_of`, which decides about each of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.schema import ddl
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.table.rules import RowRules
+from sources.decoding.batch_cursor import Mask, as_mask
+from sources.decoding.decoder import RowDecoder
+from sources.decoding.json.batches import read_objects, supports_schema
+from sources.kafka.ranges.cut import Split
+from spark_jobs.inside.readers.direct_rows import RowWriters
+from spark_jobs.inside.readers.spark_errors import reporting
+from spark_jobs.inside.readers.topics.decode_records import KEY, ORIGINS, RECORD, VALUE
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
+from spark_jobs.inside.readers.topics.parse_records import reads_times_as_arrow
+from spark_jobs.inside.readers.topics.range_records import RECORDS, Fetched, as_rows, fetcher
+
+_EARLIEST, _LATEST = _BOUNDS = ("__earliest", "__latest")
+BatchParser = Callable[[pa.BinaryArray], pa.StructArray]
+"""Turns values into rows; those that it can't decide about are null."""
+_Part = tuple[pa.RecordBatch, Callable[[Mask], pa.RecordBatch]]
+_US = 1000  # microseconds in a millisecond
+
+
+def batch_parser(
+    spark: SparkSession, source: KafkaSource, columns: Mapping[str, str], rules: RowRules
+) -> BatchParser | None:
+    """Return how tasks parse the records of a source that they write.
+
+    Args:
+        spark: The Spark session.
+        source: The declaration.
+        columns: Names and types of all columns of a record, before ``select``.
+        rules: Rules that the rows have to meet.
+
+    Returns:
+        None if Spark has to see the records, or alone can parse them.
+    """
+    # Whether the bytes of a key are text has to be looked at; headers are nested.
+    others = {"key", "headers", "tombstone"} & {*source.record_columns.values()}
+    is_whole = not (others or source.selection.expressions or source.value.has_tombstones)
+    if not is_whole or rules.rules or rules.sample is not None:
+        return None
+    values = source.value_schema(columns)
+    parser = source.value.parser
+    if parser == "decoder":
+        reader = source.reader()
+        is_able = reader.rows(pa.array([], pa.binary()), values) is not None
+        return RowDecoder(reader, values).rows if is_able else None
+    is_able = parser == "json" and supports_schema(values) and reads_times_as_arrow(spark)
+    return partial(read_objects, columns=values) if is_able else None
+
+
+@dataclass(frozen=True)
+class DirectRecords:
+    """Records of a topic, and how tasks parse and write them.
+
+    What tasks tell of the records that they write, and the records that they leave, are rows of one
+    DataFrame: a row has either columns of ``writers.told``, or those of a record, as ``records_of``
+    in :mod:`spark_jobs.inside.readers.topics.parse_records` returns them; the others are null. A
+    task that leaves records tells their number in a row of its own.
+
+    Attributes:
+        source: The declaration.
+        columns: Names and types of all columns of a record, before ``select``.
+        event_time: Check of the event times.
+        parse: How tasks parse, from :func:`batch_parser`.
+        writers: How tasks write.
+    """
+
+    source: KafkaSource
+    columns: Mapping[str, str]
+    event_time: EventTimeCheck
+    parse: BatchParser
+    writers: RowWriters
+
+    def of_stream(self, records: DataFrame) -> DataFrame:
+        """Return what tasks tell that get the records from Spark.
+
+        Args:
+            records: From :func:`spark_jobs.inside.readers.topics.parse_records.records_of`.
+        """
+        bounds = zip(self.event_time.bounds_ms, _BOUNDS, strict=True) if self._is_checked else ()
+        columns = [self._given_as(name).alias(name) for name in self._names]
+        given = records.select(*columns, *(bound.alias(name) for bound, name in bounds))
+        write = self._writer
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return write((batch, partial(_where, batch)) for batch in batches)
+
+        return given.mapInArrow(reporting(read), ddl(write.returned))
+
+    def of_splits(self, splits: DataFrame) -> DataFrame:
+        """Return what tasks tell that read the records of splits themselves.
+
+        Call it only with a check of event times that has a clock of its own.
+
+        Args:
+            splits: Topic, partition, first offset and the one after the last.
+        """
+        return self._read(splits, self.event_time.clock_ms or 0, lambda batch: batch)
+
+    def of_numbered(self, splits: Sequence[Split], numbers: DataFrame, clock_ms: int) -> DataFrame:
+        """Return what tasks tell that read the records of splits which are given by number.
+
+        Args:
+            splits: The splits.
+            numbers: Numbers of all splits, from 0, in tasks.
+            clock_ms: Clock of the micro-batch, in Unix milliseconds, for a check without its own.
+        """
+        rows = as_rows(splits)
+        clock_ms = self.event_time.clock_ms or clock_ms
+        return self._read(numbers, clock_ms, lambda batch: rows.take(batch.column(0)))
+
+    def _read(
+        self,
+        given: DataFrame,
+        clock_ms: int,
+        splits_of: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> DataFrame:
+        bounds_ms = self.event_time.declared.bounds_ms(clock_ms) if self._is_checked else None
+        columns = _Columns(self.source.record_columns, bounds_ms)
+        left = partial(_Columns(self.source.record_columns).left, self._names)
+        needed = [VALUE, *self.source.record_columns]
+        fetch, write = fetcher(self.source), self._writer
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            fetched = fetch(map(splits_of, batches))
+            return write((columns.of(needed, each), partial(left, each)) for each in fetched)
+
+        return given.mapInArrow(reporting(read), ddl(write.returned))
+
+    @property
+    def _is_checked(self) -> bool:
+        return self.event_time.declared.outside != "keep"
+
+    def _given_as(self, name: str) -> Column:
+        """Return a column of a record as a task gets it.
+
+        Keys cost time: only a quarantine keeps them all, and those without a value tell more.
+        """
+        kept = (self.source.on_bad_record, self.event_time.declared.outside)
+        if name != KEY or "quarantine" in kept:
+            return F.col(name)
+        return F.when(F.col(VALUE).isNull(), F.col(KEY))
+
+    @property
+    def _names(self) -> list[str]:
+        return [*LOG_COLUMNS, *self.source.record_columns, *RECORD]
+
+    @property
+    def _writer(self) -> _Writer:
+        origin = _Columns(self.source.record_columns).origin
+        record = [RECORDS.field(origin(name)).with_name(name) for name in self._names]
+        column = self.event_time.declared.column if self._is_checked else None
+        returned = pa.schema([*self.writers.told, *record])
+        names = self.source.value_schema(self.columns).names
+        return _Writer(self.parse, names, column, self.writers, returned)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of the records that a consumer has fetched, by their names here.
+
+    Attributes:
+        record_columns: The part of a record by the declared column that it fills.
+        bounds_ms: Lowest and highest event time that count, in Unix milliseconds; None if all do.
+    """
+
+    record_columns: Mapping[str, str]
+    bounds_ms: tuple[int, int] | None = None
+
+    def of(self, names: Sequence[str], fetched: Fetched) -> pa.RecordBatch:
+        """Return columns of records, and the bounds of their event times."""
+        origins = [self.origin(name) for name in names]
+        records = fetched.batch(pa.schema(list(dict.fromkeys(map(RECORDS.field, origins)))))
+        bounds = dict(zip(_BOUNDS, self.bounds_ms or (), strict=False))
+        arrays = [records.column(origin) for origin in origins]
+        arrays += [pa.repeat(bound, len(records)) for bound in bounds.values()]
+        return pa.RecordBatch.from_arrays(arrays, [*names, *bounds])
+
+    def left(self, names: Sequence[str], fetched: Fetched, mask: Mask) -> pa.RecordBatch:
+        """Return columns of the records for which a mask is true."""
+        return self.of(names, fetched.where(mask))
+
+    def origin(self, name: str) -> str:
+        """Return which column of a consumer's records has a name here."""
+        return self.record_columns.get(name) or ORIGINS[name]
+
+
+def _where(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
+    return batch.filter(pa.array(mask))
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Function that writes good records, and returns the others and what was written.
+
+    Its input are batches of records, each with a function that returns those of a mask as they are.
+
+    Attributes:
+        parse: How values are parsed.
+        columns: Names of the columns of a value.
+        event_time: Column whose bounds are looked at; None for none.
+        writers: How tasks write.
+        returned: Columns of its result: what writers tell, and those of a record.
+    """
+
+    parse: BatchParser
+    columns: Sequence[str]
+    event_time: str | None
+    writers: RowWriters
+    returned: pa.Schema
+
+    def __call__(self, parts: Iterator[_Part]) -> Iterator[pa.RecordBatch]:
+        writer, left = self.writers.writer(), 0
+        for batch, where in parts:
+            rows, good = self._rows(batch)
+            if not good.all():
+                others = where(~good)
+                left += len(others)
+                yield self._filled(others)
+                rows = rows.filter(pa.array(good))
+            yield from map(self._filled, writer.add(rows))
+        yield from map(self._filled, writer.close())
+        if left:
+            yield self._filled(pa.RecordBatch.from_pydict({self.writers.left: [left]}))
+
+    def _rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask]:
+        """Return the records with the columns of their values, and which of them are good."""
+        objects = self.parse(batch.column(VALUE))
+        arrays = [*batch.columns, *objects.flatten()]
+        rows = pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *self.columns])
+        good = as_mask(objects.is_valid())
+        if self.event_time is None:
+            return rows, good
+        times = rows.column(self.event_time)
+        micros = times.cast(pa.int64()).fill_null(0).to_numpy()
+        low_ms, high_ms = (batch.column(name).to_numpy() for name in (_EARLIEST, _LATEST))
+        # As Spark's `unix_millis`, which rounds down; both bounds are inclusive.
+        within = (micros >= low_ms * _US) & (micros < (high_ms + 1) * _US)
+        return rows, good & (within | as_mask(times.is_null()))
+
+    def _filled(self, part: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with all columns of the result; those that they lack are null."""
+        there = {*part.schema.names}
+        arrays = [
+            part.column(field.name) if field.name in there else pa.nulls(len(part), field.type)
+            for field in self.returned
+        ]
+        return pa.RecordBatch.from_arrays(arrays, self.returned.names)

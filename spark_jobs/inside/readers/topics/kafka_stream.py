@@ -1,0 +1,120 @@
+"""Spark's Kafka source with explicit start offsets: raw records, as a stream or as a batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sources.common.login.security import spark_settings
+from sources.common.positions import Offsets, TopicPartition, nest, span_ms
+from sources.config.source.kafka_source import KafkaSource
+from sources.kafka.client.address import resolve_bootstrap
+
+# Columns of the log that a parsed row carries until the seam is passed.
+TOPIC, PARTITION, OFFSET = LOG_COLUMNS = ("__topic", "__partition", "__offset")
+_EARLIEST = -2
+_POLL_RECORDS = 20_000
+
+
+def stream_topics(
+    spark: SparkSession, source: KafkaSource, starts: Offsets, max_offsets: int
+) -> DataFrame:
+    """Return a source's topics as a stream of raw records, read by Spark's Kafka source.
+
+    The query fails if records to be read were deleted (``failOnDataLoss``).
+
+    Args:
+        spark: The Spark session.
+        source: The declaration.
+        starts: Start offset of each existing partition; -2 for its log start. Spark uses them
+            only if the checkpoint has never read these topics.
+        max_offsets: Highest number of offsets in one micro-batch, all partitions together.
+    """
+    subscription = ("subscribe", ",".join(source.topics))
+    if source.topic_pattern is not None:
+        subscription = ("subscribePattern", source.topic_pattern)
+    return (
+        spark.readStream.format("kafka")
+        .options(**client_options(source))
+        .option(*subscription)
+        .option("startingOffsets", _offsets_json(starts))
+        .option("maxOffsetsPerTrigger", max_offsets)
+        .load()
+    )
+
+
+def read_topics(
+    spark: SparkSession, source: KafkaSource, starts: Offsets, ends: Offsets
+) -> DataFrame | None:
+    """Return a range of offsets of a source's topics as a batch of raw records.
+
+    Args:
+        spark: The Spark session.
+        source: The declaration.
+        starts: First offset of each partition.
+        ends: First offset beyond the range, by partition; others are not read.
+
+    Returns:
+        None if the range is empty in all partitions.
+    """
+    partitions = sorted(at for at in starts if starts[at] < ends.get(at, 0))
+    if not partitions:
+        return None
+    assigned = {
+        topic: sorted(numbers) for topic, numbers in nest(dict.fromkeys(partitions, 0)).items()
+    }
+    return (
+        spark.read.format("kafka")
+        .options(**client_options(source))
+        .option("assign", json.dumps(assigned))
+        .option("startingOffsets", _offsets_json({at: starts[at] for at in partitions}))
+        .option("endingOffsets", _offsets_json({at: ends[at] for at in partitions}))
+        .load()
+    )
+
+
+def client_options(source: KafkaSource) -> dict[str, str]:
+    """Return the options of Spark's Kafka source for its client, with secrets in plain text.
+
+    Args:
+        source: The declaration.
+
+    Raises:
+        InputError: A file of ``security`` can't be used.
+        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
+    """
+    return {
+        **{f"kafka.{name}": value for name, value in source.properties.of_java.items()},
+        **spark_settings(source.security),
+        "kafka.bootstrap.servers": resolve_bootstrap(source.bootstrap_servers),
+        "kafka.isolation.level": source.isolation,
+        "failOnDataLoss": "true",
+        # With each poll Spark asks the broker where the log begins and ends: for 500 records,
+        # Kafka's default, that takes longer than reading them.
+        "kafka.max.poll.records": str(_POLL_RECORDS),
+        # Spark reads records that it knows to exist, but its consumer fetches ahead. The broker
+        # holds that request for so long, and behind it the next one of the same connection.
+        "kafka.fetch.max.wait.ms": str(span_ms(source.fetch_max_wait)),
+        "includeHeaders": str("headers" in source.include.values()).lower(),
+    }
+
+
+def with_new_partitions(
+    starts: Mapping[TopicPartition, int], partitions: Sequence[TopicPartition]
+) -> Offsets:
+    """Return start offsets of all partitions of a topic.
+
+    Args:
+        starts: Start offsets decided at the hand-over.
+        partitions: All partitions that exist now.
+
+    Returns:
+        The decided offsets, and -2 (Spark's word for the beginning) for each other partition.
+    """
+    return {**dict.fromkeys(partitions, _EARLIEST), **starts}
+
+
+def _offsets_json(offsets: Offsets) -> str:
+    return json.dumps(nest(offsets))

@@ -1,0 +1,472 @@
+"""Parsing a topic's records into rows; bad records are refused, dropped or quarantined.
+
+Every format leads to the same rows: the position in the log, the columns, and why the record is
+bad, if it is. JSON is parsed by Arrow, and by Spark where Arrow can't decide; all other formats by
+Spark's Python workers (:mod:`spark_jobs.inside.readers.topics.decode_records`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.schema import ddl, parse_schema, parse_type, type_name
+from sources.common.sql.sql_names import in_backticks
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.table.rules import NO_RULES, RowRules
+from sources.decoding.changes.record_keys import RecordKeys
+from sources.decoding.decoder import (
+    DECLARE_TOMBSTONE,
+    NO_ROW,
+    NO_TEXT_HEADER,
+    NO_VALUE,
+    REFUSED_TOMBSTONE,
+    RowDecoder,
+)
+from sources.decoding.json.batches import read_objects, supports_schema
+from sources.decoding.record_columns import RecordPart
+from sources.decoding.value_formats.raw_values import RAW_COLUMN
+from sources.errors import InputError
+from sources.kafka.client.headers import NOT_TEXT
+from sources.planning.plan import Plan
+from sources.planning.topics.key_of_changes import known_key
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.inside.readers.bad_records import removing, staging_folder
+from spark_jobs.inside.readers.row_rules import (
+    leave_out,
+    needed_of_record,
+    place_in_log,
+    within_sample,
+)
+from spark_jobs.inside.readers.select import select_columns
+from spark_jobs.inside.readers.spark_errors import Step, raise_at_record, reporting
+from spark_jobs.inside.readers.topics.decode_records import (
+    KEY,
+    ORIGINS,
+    REASON,
+    RECORD,
+    TIME,
+    VALUE,
+    KeyCheck,
+    decoding,
+    place_and_key,
+    place_of_record,
+    rows_as_json,
+    whole_record,
+)
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.inside.readers.topics.too_large import TOO_LARGE, is_too_large, parsed_as
+from spark_jobs.inside.readers.wrong_rows import RepairWatch
+
+_CORRUPT = "__corrupt"
+_ROW = "__row"
+_DECIDED = "__decided"
+_CHECKED = "__checked"
+_REPAIR = (
+    "To continue without such records, write `on_bad_record: quarantine` (keeps them in a table) "
+    "or `on_bad_record: drop` in the source of this topic, and run the pipeline again: "
+    "`hybrid run P`. No row of this micro-batch was written."
+)
+_LOG_DDL = f"{TOPIC} string, {PARTITION} int, {OFFSET} bigint"
+_RECORD_TYPES = {TIME: "timestamp", KEY: "binary", VALUE: "binary"}
+
+
+@dataclass(frozen=True)
+class _Marked:
+    """Records whose bad ones are marked and not handled yet.
+
+    Attributes:
+        rows: Rows with :data:`LOG_COLUMNS` and the inputs of the other three.
+        columns: The columns of a parsed row, by name.
+        is_bad: Whether the record can't be read; never null.
+        reason: Why it can't be read; not null where ``is_bad``.
+    """
+
+    rows: DataFrame
+    columns: dict[str, Column]
+    is_bad: Column
+    reason: Column
+
+
+class Watches(NamedTuple):
+    """What is looked at in records of changes besides their values.
+
+    Attributes:
+        repaired: Recognizes good changes of rows that are wrong; None if the source has no keys
+            that identify rows.
+        key: Refuses records that are identified by other columns; None if it is not known by which
+            they were.
+    """
+
+    repaired: RepairWatch | None
+    key: KeyCheck | None
+
+
+def record_columns(plan: Plan, source: KafkaSource) -> dict[str, str]:
+    """Return names and Spark SQL types of all columns of a source's records, before ``select``.
+
+    They are those of the plan, and the columns that were added to the source since, or widened.
+    """
+    return source.current(plan.topic_of(source.name).read)
+
+
+def parse_values(
+    raw: DataFrame,
+    source: KafkaSource,
+    read: Mapping[str, str],
+    generation: Generation,
+    event_time: EventTimeCheck,
+    rules: RowRules = NO_RULES,
+) -> DataFrame:
+    """Return the source's columns of each record, with :data:`LOG_COLUMNS`.
+
+    Under ``on_bad_record: fail`` a record that can't be read, or does not fit its columns, fails
+    the query with topic, partition and offset. Otherwise it is left out; a stream stages it
+    (:mod:`spark_jobs.inside.readers.bad_records`). ``select`` is applied after that; then the same
+    is done with records whose event time is outside of its bounds (``event_time.outside``), and
+    with those that break a rule (``rules``).
+
+    Args:
+        raw: Records as Spark's Kafka source returns them, a stream or a batch.
+        source: The declaration.
+        read: Names and types of all columns of a record, before ``select``.
+        generation: State of the generation, in which bad records are staged.
+        event_time: Check of the event times.
+        rules: Rules that the rows have to meet.
+
+    Raises:
+        InputError: The schema of the values can't be obtained, ``select`` does not fit it, or Spark
+            can't evaluate a rule.
+    """
+    staging = staging_folder(generation, source.name) if raw.isStreaming else None
+    records = records_of(raw, source, read)
+    return rows_of(records, source, read, generation, (event_time, rules, staging))
+
+
+def rows_of(
+    records: DataFrame,
+    source: KafkaSource,
+    read: Mapping[str, str],
+    generation: Generation,
+    checks: tuple[EventTimeCheck, RowRules, Folder | None],
+) -> DataFrame:
+    """Return the source's columns of each record, as :func:`parse_values` does.
+
+    Args:
+        records: From :func:`records_of`, in a stream or in a part of its micro-batch.
+        source: The declaration.
+        read: Names and types of all columns of a record, before ``select``.
+        generation: State of the generation.
+        checks: Check of the event times, rules, and the folder in which the tasks of a micro-batch
+            stage bad records; None if they do not.
+
+    Raises:
+        InputError: As for :func:`parse_values`.
+    """
+    event_time, rules, staging = checks
+    is_staged = staging is not None
+    needed = [
+        *event_time.needed(is_staged=is_staged),
+        *needed_of_record(rules, is_streaming=is_staged),
+    ]
+    extra = list(dict.fromkeys(needed))
+    watch = key = None
+    if source.changes is not None:
+        unchanged = source.envelope_column("unchanged")
+        watch = RepairWatch(generation, source.name, unchanged)
+        if (identified := known_key(generation, source)) is not None:
+            key = KeyCheck(RecordKeys(source.changes), identified)
+    rows = _parsed(records, source, read, staging, extra, Watches(watch, key))
+    columns = parse_schema(source.selected(read))
+    rows = select_columns(rows, source.selection, columns, [*LOG_COLUMNS, *extra])
+    rows = within_sample(event_time.apply(rows, staging), rules)
+    place = place_in_log(rules, is_streaming=is_staged)
+    return leave_out(rows, rules, place, staging).drop(*extra)
+
+
+def _parsed(
+    records: DataFrame,
+    source: KafkaSource,
+    columns: Mapping[str, str],
+    staging: Folder | None,
+    extra: Sequence[str],
+    watches: Watches,
+) -> DataFrame:
+    """Return all columns of each record that can be read, before ``select``, and the extra ones.
+
+    Args:
+        records: From :func:`records_of`.
+        source: The declaration.
+        columns: Names and types of all columns of a record.
+        staging: Folder in which bad records are staged; None if they are not.
+        extra: Those of :data:`RECORD` that are returned, too.
+        watches: What is looked at besides the values.
+    """
+    watch, key = watches
+    of_value = source.value_schema(columns)
+    kinds = {name: columns[name] for name in [*source.record_columns, *of_value.names]}
+    remove: Step | None = None
+    if staging is not None and source.on_bad_record != "fail":
+        bad = whole_record if source.on_bad_record == "quarantine" else place_of_record
+        if watch is not None and bad is place_of_record:
+            bad = place_and_key
+        remove = removing(staging, REASON, [*LOG_COLUMNS, *kinds, *extra], bad, watch)
+    row_ddl = f"{_LOG_DDL}, {ddl(parse_schema(kinds))}"
+    extra_ddl = "".join(f", {name} {_RECORD_TYPES[name]}" for name in extra)
+    returned = [*LOG_COLUMNS, *columns, *extra]
+    tombstones = source.tombstones(of_value)
+    if source.skips_tombstones:
+        records = records.where(F.col(VALUE).isNotNull())
+    elif tombstones is None:
+        records = _without_tombstones(records)
+    if source.value.parser == "decoder":
+        needed = RECORD if remove is not None else extra
+        decoder = RowDecoder(source.reader(), of_value, tombstones, source.position_columns)
+        decode = decoding(decoder, of_value, [*source.record_columns], needed, key)
+        # A decoder refuses what has no value, unless it deletes a row.
+        wrong = _wrong(source, columns)[0 if tombstones is None else 1 :]
+        reason = (_first_reason(wrong) if wrong else F.lit(None).cast("string")).alias(REASON)
+        by_key = [KEY] if key is not None else [KEY, TIME] if tombstones is not None else []
+        record = dict.fromkeys([VALUE, *by_key, *needed])
+        records = records.select(
+            *LOG_COLUMNS, *map(in_backticks, source.record_columns), reason, *record
+        )
+        if remove is not None:
+            rows = records.mapInArrow(reporting(_chained(decode, remove)), row_ddl + extra_ddl)
+            return rows.select(*map(in_backticks, returned))
+        rows = records.mapInArrow(reporting(decode), f"{row_ddl}, `{REASON}` string{extra_ddl}")
+        reason = F.col(REASON)
+        marked = _Marked(
+            rows, {n: F.col(in_backticks(n)) for n in kinds}, reason.isNotNull(), reason
+        )
+    else:
+        needed = RECORD if remove is not None else extra
+        if tombstones is not None:
+            names = [*LOG_COLUMNS, *source.record_columns, *RECORD]
+            records = records.select(*map(in_backticks, names))
+            kinds_of = ((field.name, field.dataType.simpleString()) for field in records.schema)
+            returned_ddl = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds_of)
+            fill = rows_as_json(tombstones, names)
+            records = records.mapInArrow(reporting(fill), returned_ddl)
+        marked = _parse(records, source, columns, of_value, (needed, extra))
+        if remove is not None:
+            return _without_bad(marked, remove, row_ddl + extra_ddl, extra).select(
+                *map(in_backticks, returned)
+            )
+    if source.on_bad_record == "fail":
+        return _refuse(marked, extra).select(*map(in_backticks, returned))
+    good = marked.rows.where(~marked.is_bad)
+    return good.select(*LOG_COLUMNS, *(marked.columns[name].alias(name) for name in columns))
+
+
+def records_of(raw: DataFrame, source: KafkaSource, columns: Mapping[str, str]) -> DataFrame:
+    """Return position, included columns, and the record itself: ``LOG_COLUMNS`` to ``RECORD``.
+
+    Args:
+        raw: Records as Spark's Kafka source returns them.
+        source: The declaration.
+        columns: Names and types of all columns of a record, before ``select``.
+    """
+    texts = _text_keys(source, columns)
+    included = [
+        _part(what, is_text=name in texts).alias(name)
+        for name, what in source.record_columns.items()
+    ]
+    return raw.select(
+        *(F.col(ORIGINS[name]).alias(name) for name in LOG_COLUMNS),
+        *included,
+        *(F.col(ORIGINS[name]).alias(name) for name in RECORD),
+    )
+
+
+def _part(what: RecordPart, *, is_text: bool) -> Column:
+    """Return a part of a record as Spark's Kafka source has it."""
+    if what == "tombstone":
+        return F.col("value").isNull()
+    return F.col(what).cast("string") if is_text else F.col(what)
+
+
+def _without_tombstones(records: DataFrame) -> DataFrame:
+    """Return records; the query fails at the first one that has a key and no value."""
+    refused = raise_at_record(InputError, F.lit(f"{REFUSED_TOMBSTONE}."), DECLARE_TOMBSTONE)
+    is_tombstone = F.col(VALUE).isNull() & F.col(KEY).isNotNull()
+    value = F.when(is_tombstone, refused.cast("binary")).otherwise(F.col(VALUE))
+    return records.withColumn(VALUE, value)
+
+
+def _text_keys(source: KafkaSource, columns: Mapping[str, str]) -> list[str]:
+    """Return the columns that hold a record's key as text."""
+    keys = [name for name, what in source.record_columns.items() if what == "key"]
+    return [name for name in keys if parse_type(columns[name]) == pa.string()]
+
+
+def _wrong(
+    source: KafkaSource, columns: Mapping[str, str], *, is_read: Column | None = None
+) -> list[tuple[Column, str]]:
+    """Return what can be wrong besides the value's content: conditions (never null), reasons.
+
+    Args:
+        source: The declaration.
+        columns: Names and types of all columns of a record.
+        is_read: Whether the value was read already, and may be null since; never null.
+    """
+    has_none = F.col(VALUE).isNull()
+    without_value = NO_ROW if source.on_tombstone == "delete" else NO_VALUE
+    keys = [F.col(in_backticks(name)) for name in _text_keys(source, columns)]
+    headers = [name for name, what in source.record_columns.items() if what == "headers"]
+    bad_keys = [key.isNotNull() & ~F.is_valid_utf8(key) for key in keys]
+    return [
+        (has_none if is_read is None else ~is_read & has_none, without_value),
+        *((is_bad, "the key is no UTF-8 text") for is_bad in bad_keys),
+        *((_has_no_text(name), NO_TEXT_HEADER) for name in headers),
+    ]
+
+
+def _has_no_text(headers: str) -> Column:
+    """Return whether a header has a name that is no UTF-8 text, which Java replaces."""
+    found = F.exists(F.col(in_backticks(headers)), lambda header: header["key"].contains(NOT_TEXT))
+    return F.coalesce(found, F.lit(False))
+
+
+def _first_reason(wrong: list[tuple[Column, str]]) -> Column:
+    return F.coalesce(*(F.when(condition, F.lit(reason)) for condition, reason in wrong))
+
+
+def _parse(
+    records: DataFrame,
+    source: KafkaSource,
+    columns: Mapping[str, str],
+    of_value: pa.Schema,
+    needed: tuple[Sequence[str], Sequence[str]],
+) -> _Marked:
+    """Parse JSON, or take bytes as they are.
+
+    Args:
+        records: From :func:`records_of`.
+        source: The declaration.
+        columns: Names and types of all columns of a record.
+        of_value: Columns of the value.
+        needed: Those of :data:`RECORD` that rows have to have if they are bad, and if they are
+            good.
+    """
+    included = {name: F.col(in_backticks(name)) for name in source.record_columns}
+    wrong = _wrong(source, columns)
+    if source.value.parser == "none":
+        values = {**included, RAW_COLUMN: F.col(VALUE)}
+        return _Marked(records, values, _any_of(wrong), _first_reason(wrong))
+    as_parsed = pa.schema([field.with_type(parsed_as(field.type)) for field in of_value])
+    schema = f"{ddl(as_parsed)}, `{_CORRUPT}` string"
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    parsed = F.from_json(F.col(VALUE).cast("string"), schema, options)
+    row = F.col(_ROW)
+    too_large = is_too_large(row, of_value, F.col(VALUE))
+    parsed_columns = {
+        field.name: row[field.name]
+        if field.type == as_parsed.field(field.name).type
+        else row[field.name].try_cast(type_name(field.type))
+        for field in of_value
+    }
+    if supports_schema(of_value) and reads_times_as_arrow(records.sparkSession):
+        is_read = F.col(_DECIDED)
+        wrong = _wrong(source, columns, is_read=is_read)
+        of_bad, of_good = needed
+        kept = [*included, *(name for name in of_bad if name != VALUE)]
+        # A bad key makes a record bad whose value may be good.
+        is_whole = VALUE in of_good or (VALUE in of_bad and len(wrong) > 1)
+        read = _object_reader(of_value, [*LOG_COLUMNS, *kept], is_whole=is_whole)
+        records = records.select(*map(in_backticks, [*LOG_COLUMNS, *kept, VALUE]))
+        kinds = {
+            **{field.name: field.dataType.simpleString() for field in records.schema},
+            **{name: columns[name] for name in of_value.names},
+            _DECIDED: "boolean",
+        }
+        returned = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
+        records = records.mapInArrow(read, returned)
+        parsed = F.when(~is_read, parsed)
+        is_bad = ~is_read & (row.isNull() | row[_CORRUPT].isNotNull() | too_large) | _any_of(wrong)
+        values = {
+            name: F.when(is_read, F.col(in_backticks(name))).otherwise(by_spark)
+            for name, by_spark in parsed_columns.items()
+        }
+    else:
+        is_bad = row.isNull() | row[_CORRUPT].isNotNull() | too_large | _any_of(wrong)
+        values = parsed_columns
+    no_object = F.lit("the value is no JSON object with the declared columns")
+    return _Marked(
+        records.select("*", parsed.alias(_ROW)),
+        {**included, **values},
+        is_bad,
+        F.coalesce(_first_reason(wrong), F.when(too_large, F.lit(TOO_LARGE)), no_object),
+    )
+
+
+def _any_of(wrong: list[tuple[Column, str]]) -> Column:
+    return reduce(lambda left, right: left | right, (condition for condition, _ in wrong))
+
+
+def reads_times_as_arrow(spark: SparkSession) -> bool:
+    """Return whether Spark's settings for timestamps are those that Arrow follows."""
+    policy = spark.conf.get("spark.sql.legacy.timeParserPolicy")
+    return spark.conf.get("spark.sql.session.timeZone") == "UTC" and policy != "LEGACY"
+
+
+def _object_reader(columns: pa.Schema, kept: Sequence[str], *, is_whole: bool) -> Step:
+    """Return a reader of values by Arrow, for ``mapInArrow``.
+
+    A row says whether Arrow could decide, as ``from_json`` would; if not, it has the value in place
+    of the columns.
+
+    Args:
+        columns: Columns of the value.
+        kept: Other columns to return as they are.
+        is_whole: Return all values, not only those that are left to Spark.
+    """
+    names = [*kept, VALUE, *columns.names, _DECIDED]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            values = batch.column(VALUE)
+            rows = read_objects(values, columns)
+            is_decided = rows.is_valid()
+            left = values if is_whole else pc.if_else(is_decided, None, values)
+            same = (batch.column(name) for name in kept)
+            yield pa.RecordBatch.from_arrays([*same, left, *rows.flatten(), is_decided], names)
+
+    return read
+
+
+def _without_bad(marked: _Marked, remove: Step, row_ddl: str, extra: Sequence[str]) -> DataFrame:
+    """Return the good rows; they carry nothing to the worker that it does not return."""
+    record = {name: F.when(marked.is_bad, F.col(name)) for name in RECORD if name not in extra}
+    rows = marked.rows.select(
+        *LOG_COLUMNS,
+        *(column.alias(name) for name, column in marked.columns.items()),
+        F.when(marked.is_bad, marked.reason).alias(REASON),
+        *extra,
+        *(column.alias(name) for name, column in record.items()),
+    )
+    return rows.mapInArrow(reporting(remove), row_ddl)
+
+
+def _chained(first: Step, second: Step) -> Step:
+    return lambda batches: second(first(batches))
+
+
+def _refuse(marked: _Marked, extra: Sequence[str]) -> DataFrame:
+    """Return all rows; the query fails at the first bad one."""
+    reason = F.concat(marked.reason, F.lit("."))
+    refused = raise_at_record(InputError, reason, _REPAIR).cast("boolean")
+    checked = F.when(marked.is_bad, refused).otherwise(F.lit(True)).alias(_CHECKED)
+    rows = marked.rows.select("*", checked)
+    # Each column depends on the check: a filter by any of them, or a projection, can't avoid it.
+    columns = (F.when(F.col(_CHECKED), c).alias(name) for name, c in marked.columns.items())
+    return rows.select(*LOG_COLUMNS, *columns, *extra)

@@ -1,0 +1,234 @@
+"""Reading a bounded Kafka source from a plan, as files are: here of ranges of offsets.
+
+A Delta log lists small tables of splits, one for each micro-batch; tasks read the ranges with a
+consumer of their own. Spark's own Kafka stream has no end: in later runs on the same checkpoint
+it would continue to read, whereas a plan stays drained for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.positions import EndPosition
+from sources.common.schema import ddl, parse_schema
+from sources.config.source.event_time import EventTime
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.rate_limit import Batch
+from sources.config.table.rules import NO_RULES, RowRules
+from sources.errors import RunError, SeamError
+from sources.kafka.client.look_ups import KafkaLog
+from sources.planning.topics.topic_range import RANGE_SPLITS, TopicRange, read_range_splits, unread
+from sources.state.generation import Generation
+from spark_jobs.inside.readers.bad_records import staging_folder
+from spark_jobs.inside.readers.direct_rows import RowWriters
+from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog, versions_of
+from spark_jobs.inside.readers.spark_errors import raise_reported
+from spark_jobs.inside.readers.topics.direct_records import BatchParser, DirectRecords, batch_parser
+from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.kafka_stream import read_topics
+from spark_jobs.inside.readers.topics.parse_records import parse_values, rows_of
+from spark_jobs.inside.readers.topics.range_records import columns_of, range_reader
+
+
+class PlannedTopic:
+    """A bounded Kafka source, readable as a stream or as a batch.
+
+    Args:
+        source: The declaration.
+        decided: Its range of offsets, which was decided at its hand-over.
+        generation: State of the generation, which keeps plan, Delta log and bad records.
+        read: Names and types of all columns of a record, before ``select``.
+        event_time: The pipeline's event time, with the bounds that its times have to be in.
+        rules: Rules that its rows have to meet.
+    """
+
+    def __init__(
+        self,
+        source: KafkaSource,
+        decided: TopicRange,
+        generation: Generation,
+        read: Mapping[str, str],
+        event_time: EventTime,
+        rules: RowRules = NO_RULES,
+    ) -> None:
+        self._source = source
+        self._event_time = EventTimeCheck(event_time, decided.clock_ms)
+        self._range = decided
+        self._rules = rules
+        self._generation = generation
+        self._read = read
+        self._columns = source.selected(read)
+        self._log = PlanLog(generation.folder(f"plan-log/{source.name}"))
+        # A log without an entry would never be read to its end.
+        self._batches = max(decided.batches, 1)
+
+    @property
+    def entries(self) -> list[int]:
+        """Number of entries in each version of its Delta log; each entry is a micro-batch.
+
+        Delta's offsets count them, so a committed offset is turned into a position by this list.
+        """
+        return [stop - first for first, stop in versions_of(self._batches)]
+
+    @cached_property
+    def _splits(self) -> pa.Table:
+        return read_range_splits(self._range, self._generation)
+
+    def reached(self, entries: int) -> tuple[int, int | None, int | None]:
+        """Return the number of splits in the first entries of its log.
+
+        Returns:
+            Number of splits; then None twice, as rows and highest event time are unknown.
+        """
+        batches = self._splits["batch"].to_numpy()
+        return int(np.searchsorted(batches, entries)), None, None
+
+    @property
+    def end(self) -> EndPosition:
+        """End position that the source will have once all of it is read; known from its range."""
+        return self._range.end
+
+    @property
+    def largest(self) -> Batch:
+        """Highest number of offsets that a micro-batch reads; bytes, files and rows are None.
+
+        Computed from the plan at each access; 0 for an empty range.
+        """
+        sizes = np.zeros(self._batches, np.int64)
+        counts = self._splits["end"].to_numpy() - self._splits["first"].to_numpy()
+        np.add.at(sizes, self._splits["batch"].to_numpy(), counts)
+        return Batch(offsets=int(sizes.max()))
+
+    def require_unchanged(self, entries_done: int = 0) -> None:
+        """Refuse to read a range of which Kafka has deleted records.
+
+        Args:
+            entries_done: Number of log entries that were read already: their records may be gone.
+
+        Raises:
+            SeamError: Kafka has deleted records that are still to be read; the message names the
+                first such partition with both offsets.
+            UnavailableError: The broker does not answer.
+        """
+        begun = KafkaLog(self._source).log_start()
+        for at, first in unread(self._splits, entries_done).items():
+            if begun.get(at, first + 1) > first:
+                held = (
+                    f"Kafka has deleted its records below offset {begun[at]}"
+                    if at in begun
+                    else "the topic no longer has this partition"
+                )
+                message = (
+                    f"Source `{self._source.name}`: {at} is to be read from offset {first} on, but "
+                    f"{held}. Its rows would be missing from the table."
+                )
+                hint = (
+                    f"Raise `retention.ms` of topic `{at.topic}`, so that this does not happen "
+                    "again, and begin a new generation, which plans the range again: "
+                    "`hybrid generation new P`."
+                )
+                raise SeamError(
+                    message,
+                    hint,
+                    source=self._source.name,
+                    topic=at.topic,
+                    partition=at.partition,
+                    offset=first,
+                )
+
+    def prepare(self) -> None:
+        """Write the versions of the source's Delta log that do not exist yet."""
+        for version, (first, stop) in enumerate(versions_of(self._batches)):
+            if not self._log.has(version):
+                self._log.write(version, FilesOfLog(RANGE_SPLITS), self._entries(first, stop))
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the parsed rows as a stream, in planned order; call :meth:`prepare` before.
+
+        Each row carries its topic, partition and offset (``LOG_COLUMNS``) for the seam filter.
+
+        Raises:
+            InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
+        """
+        splits = self._splits_of(spark)
+        raw = splits.mapInArrow(range_reader(self._source), ddl(columns_of(self._source)))
+        return self._parsed(raw)
+
+    def batch_parser(self, spark: SparkSession) -> BatchParser | None:
+        """Return how tasks parse the records that they write; None if Spark has to see them."""
+        return batch_parser(spark, self._source, self._read, self._rules)
+
+    def written(self, spark: SparkSession, parse: BatchParser, writers: RowWriters) -> DataFrame:
+        """Return what tasks tell that read and write the records, as a stream in planned order.
+
+        Call :meth:`prepare` before.
+
+        Args:
+            spark: The Spark session.
+            parse: How they parse, from :meth:`batch_parser`.
+            writers: How they write.
+        """
+        records = DirectRecords(self._source, self._read, self._event_time, parse, writers)
+        return records.of_splits(self._splits_of(spark))
+
+    def left(self, records: DataFrame, _batch_id: int) -> DataFrame:
+        """Return the rows of the records of a micro-batch that its tasks did not write."""
+        checks = (
+            self._event_time,
+            self._rules,
+            staging_folder(self._generation, self._source.name),
+        )
+        return rows_of(records, self._source, self._read, self._generation, checks)
+
+    def _splits_of(self, spark: SparkSession) -> DataFrame:
+        """Return the splits as a stream, in planned order, spread over tasks."""
+        return self._log.stream(spark, 1).repartition(spark.sparkContext.defaultParallelism)
+
+    def drained(self, spark: SparkSession) -> DataFrame:
+        """Return the stream of a source that was read to its end: no task runs for it.
+
+        The query fails with a :class:`RunError` if Spark finds anything left to read.
+        """
+        text = (
+            f"Source `{self._source.name}` was read to its end, but Spark reads more of it. The "
+            "micro-batch was stopped before it wrote a row."
+        )
+        hint = (
+            "Run the pipeline again: `hybrid run P`. If this message comes back, the checkpoint "
+            "does not fit the state folder: begin a new generation (`hybrid generation new P`)."
+        )
+        fields = {"source": F.lit(self._source.name)}
+        failing = raise_reported(RunError, F.lit(text), hint, fields)
+        types = self._columns.items()
+        self._log.complete(spark, len(self.entries))
+        return self._log.stream(spark, 1).select(
+            *(failing.cast(kind).alias(name) for name, kind in types)
+        )
+
+    def batch(self, spark: SparkSession) -> DataFrame:
+        """Return the whole range as a batch of parsed rows, read by Spark's own Kafka source.
+
+        Raises:
+            InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
+        """
+        raw = read_topics(spark, self._source, self._range.starts, self._range.ends)
+        if raw is None:
+            return spark.createDataFrame([], ddl(parse_schema(self._columns)))
+        return self._parsed(raw)
+
+    def _parsed(self, raw: DataFrame) -> DataFrame:
+        return parse_values(
+            raw, self._source, self._read, self._generation, self._event_time, self._rules
+        )
+
+    def _entries(self, first: int, stop: int) -> Iterator[Entry]:
+        for number in range(first, stop):
+            table = self._splits.filter(pc.equal(self._splits["batch"], number))
+            yield self._log.keep(f"splits-{number:06d}.parquet", table)

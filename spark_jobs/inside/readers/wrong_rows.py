@@ -1,0 +1,94 @@
+"""Finding out, in the tasks and after each micro-batch, which rows of a mirror are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from sources.config.pipeline import Pipeline
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.inside.readers.bad_records import staging_folder
+from spark_jobs.inside.readers.topics.decode_records import KEY, REPAIRED, repaired_record
+from spark_jobs.run_state.wrong_rows import Change, keep_wrong_rows, read_wrong_rows
+
+BatchFunction = Callable[[DataFrame, int], None]
+_COLUMNS = ["partition", "offset", "key", "kind"]
+
+
+@dataclass(frozen=True)
+class RepairWatch:
+    """What a task needs to recognize good changes of rows that are wrong.
+
+    Attributes:
+        generation: State folder of the generation.
+        source: Name of the source.
+        unchanged: Column that names the values that a change lacks, which does not repair these;
+            None if there is none.
+    """
+
+    generation: Folder
+    source: str
+    unchanged: str | None
+
+    def wrong_keys(self) -> set[bytes]:
+        """Return the keys of the rows that are wrong; read once by each task."""
+        return read_wrong_rows(self.generation, self.source).record_keys
+
+    def staged(self, good: pa.RecordBatch, wrong: Collection[bytes]) -> pa.RecordBatch:
+        """Return the good changes of rows that are wrong, or may be, to be staged.
+
+        Args:
+            good: Changes that were read.
+            wrong: Keys of such rows.
+        """
+        keys = good.column(KEY).cast(pa.binary())
+        found = pc.is_in(keys, value_set=pa.array(list(wrong), pa.binary()))
+        if self.unchanged is not None:
+            found = pc.and_(found, pc.is_null(good.column(self.unchanged)))
+        return repaired_record(good.filter(found))
+
+
+def keeping_wrong_rows(
+    write: BatchFunction, pipeline: Pipeline, generation: Generation
+) -> BatchFunction:
+    """Return a function for ``foreachBatch`` that also keeps which rows the batch left wrong.
+
+    That is done before the batch is committed and the next one begins: its tasks need it.
+
+    Args:
+        write: Writes a micro-batch.
+        pipeline: Declares which topics are mirrored though records of them may be bad.
+        generation: State of the generation.
+    """
+    sources = [topic.name for topic in pipeline.mirrored_topics]
+
+    def write_and_keep(batch: DataFrame, batch_id: int) -> None:
+        write(batch, batch_id)
+        for source in sources:
+            folder = staging_folder(generation, source)
+            staged = [
+                pq.read_table(pa.BufferReader(folder.read_bytes(name)), columns=_COLUMNS)
+                for name in folder.names(f"{batch_id}/*.parquet")
+            ]
+            if staged:
+                rows = pa.concat_tables(staged).to_pylist()
+                # A good change whose event time is out of bounds is staged twice, and repairs none.
+                bad = {(row["partition"], row["offset"]) for row in rows if row["kind"] != REPAIRED}
+                changes = [
+                    Change(
+                        row["partition"],
+                        row["offset"],
+                        row["key"],
+                        (row["partition"], row["offset"]) in bad,
+                    )
+                    for row in rows
+                ]
+                keep_wrong_rows(generation, source, batch_id, changes)
+
+    return write_and_keep if sources else write

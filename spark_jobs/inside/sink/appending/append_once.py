@@ -1,0 +1,52 @@
+"""Adding the files of a micro-batch to a table that only grows, in one commit and once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from deltalake import DeltaTable, Transaction
+from deltalake.transaction import AddAction
+
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.inside.sink.table_properties import STATISTICS
+from spark_jobs.table.delta_table import commit_files, commit_once, open_table
+
+
+def append_once(
+    target: Folder,
+    generation: Generation,
+    batch_id: int,
+    files: Callable[[DeltaTable], Sequence[AddAction]],
+) -> None:
+    """Add the files of a micro-batch to the target, unless they were added before.
+
+    The commit has the transaction that Delta's own streaming sink gives it, (query id, number of
+    the micro-batch), so either of them may write the next micro-batch, or this one again.
+
+    Args:
+        target: The table's folder.
+        generation: Generation that owns the target.
+        batch_id: Number of the micro-batch.
+        files: Makes the files; called only if the micro-batch is not in the table.
+
+    Raises:
+        CommitFailedError: Another process has written this micro-batch.
+    """
+    query_id = str(offset_log.query_id(generation.checkpoint))
+    table = open_table(target)
+    written = table.transaction_version(query_id)
+    if written is not None and written >= batch_id:
+        return
+    commit = partial(commit_files, table, files(table))
+    commit_once(commit, target, Transaction(query_id, batch_id))
+
+
+def columns_with_statistics(table: DeltaTable) -> list[str]:
+    """Return the columns of which the files of a table have statistics, by its properties."""
+    named = table.metadata().configuration.get(STATISTICS)
+    if named is None:
+        return [field.name for field in table.schema().fields]
+    return [each.strip("` ") for each in named.split(",")]

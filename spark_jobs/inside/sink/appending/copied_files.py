@@ -1,0 +1,145 @@
+"""Writing of history to a target whose files may be copies: a micro-batch is one commit either way.
+
+Bytes of a file that needs no change are copied into the table's folder, by the store where it can
+do that, and no row is evaluated. A process that dies between copy and commit leaves files that no
+log names, which VACUUM removes; the next one copies under other names, so nothing that a paused
+process does later changes a file that the table has.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from sources.files.whole_files import JudgedFile
+from sources.formats.parquet.table_file import statistics
+from sources.state.generation import Generation
+from sources.storage.documents import copy_apart
+from sources.storage.folder import Folder
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.inside.sink.appending.append_once import append_once, columns_with_statistics
+from spark_jobs.table.delta_table import missing_file
+from spark_jobs.table.ownership.guard import TargetGuard
+
+_AT_ONCE = 16
+_Write = Callable[[DataFrame, int], None]
+
+
+class CopyableHistory(Protocol):
+    """What a sink has to know of the history that a query reads."""
+
+    columns: pa.Schema
+    """Columns of the files."""
+
+    def files(self, batch_id: int) -> Sequence[JudgedFile] | None:
+        """Return the files that a micro-batch consists of, if none of them has to be rewritten.
+
+        Returns:
+            None if one of them has to be, or the micro-batch has other rows.
+
+        Raises:
+            InputError: A file can't be read.
+            StateError: The checkpoint's file of the micro-batch is missing.
+        """
+
+    def require_unchanged(self, batch_id: int) -> None:
+        """Refuse files of a micro-batch that differ from what was planned.
+
+        Raises:
+            InputError: A planned file is missing or was rewritten.
+        """
+
+
+class CopyingSink:
+    """Sink of a bounded run in ``append`` mode that copies the files which need no change.
+
+    Args:
+        target: The table's folder.
+        generation: Generation that owns the target.
+        history: The history that the query reads.
+        guard: Refuses a micro-batch that does not follow what the target holds.
+    """
+
+    def __init__(
+        self,
+        target: Folder,
+        generation: Generation,
+        history: CopyableHistory,
+        guard: TargetGuard,
+    ) -> None:
+        self._target = target
+        self._generation = generation
+        self._history = history
+        self._guard = guard
+
+    def stream(self, rows: DataFrame, reporting: Callable[[_Write], _Write]) -> DataStreamWriter:
+        """Return the writer of a query; the caller sets checkpoint and trigger.
+
+        Args:
+            rows: DataFrame that the transform returned.
+            reporting: Wraps the function for ``foreachBatch``, as for :func:`.sink.write_stream`.
+        """
+        writer = rows.writeStream.queryName(self._generation.info.transaction_id)
+        return writer.outputMode("append").foreachBatch(reporting(self.write))
+
+    def write(self, batch: DataFrame, batch_id: int) -> None:
+        """Add the rows of a micro-batch to the target in one commit, once.
+
+        Raises:
+            InputError: A file can't be read, or was changed since it was planned.
+            StateError: The target lacks micro-batches, or holds later ones.
+            CommitFailedError: Another process has written this micro-batch.
+        """
+        self._guard.before(batch_id)
+        files = self._history.files(batch_id)
+        if files is None:
+            query_id = str(offset_log.query_id(self._generation.checkpoint))
+            options = {"txnAppId": query_id, "txnVersion": str(batch_id)}
+            writer = batch.write.format("delta").mode("append").options(**options)
+            writer.save(self._target.hadoop_path)
+            return
+
+        def copies(table: DeltaTable) -> list[AddAction]:
+            made = self._copy(files, table)
+            # Looked at after the copies were made: they hold what was planned.
+            self._history.require_unchanged(batch_id)
+            return made
+
+        append_once(self._target, self._generation, batch_id, copies)
+
+    def _copy(self, files: Sequence[JudgedFile], table: DeltaTable) -> list[AddAction]:
+        """Copy files into the table's folder; return the actions that add them to the table."""
+        columns, names = self._history.columns, columns_with_statistics(table)
+        now_ms = int(time.time() * 1000)
+
+        def one(file: JudgedFile) -> AddAction:
+            name = f"history-{uuid.uuid4().hex}.parquet"
+            path = self._target.location(name)
+            try:
+                if self._target.is_local:
+                    copy_apart(file.path, path)
+                else:
+                    self._target.documents.copy(file.path, path)
+            except FileNotFoundError:
+                raise missing_file(file.path) from None
+            return AddAction(
+                path=name,
+                size=file.size,
+                partition_values=file.partition,
+                modification_time=now_ms,
+                data_change=True,
+                stats=statistics(file.footer, columns, names),
+            )
+
+        # A store answers each request after a while, and many at once.
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(one, files))

@@ -1,0 +1,112 @@
+"""The sink of a query whose tasks write the rows that they read: a micro-batch is one commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from sources.common.schema import ddl
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.inside.sink.appending.append_once import append_once
+from spark_jobs.inside.sink.appending.task_files import (
+    FILES,
+    LEFT,
+    PATH,
+    SIZE,
+    STATISTICS,
+    TaskFiles,
+)
+from spark_jobs.table.ownership.guard import TargetGuard
+
+_Write = Callable[[DataFrame, int], None]
+
+
+@dataclass(frozen=True)
+class DirectSink:
+    """Sink of a stream of files that tasks have written, and of records that they could not read.
+
+    Attributes:
+        target: The table's folder.
+        generation: Generation that owns the target.
+        guard: Refuses a micro-batch that does not follow what the target holds.
+        files: How tasks write.
+        left: Computes the rows of the records of a micro-batch that its tasks have left, which the
+            stream has as they are. None if tasks leave none.
+        read: Returns the same as a micro-batch has, from tasks that read the source themselves, or
+            None if Spark reads this one. None if Spark reads all.
+    """
+
+    target: Folder
+    generation: Generation
+    guard: TargetGuard
+    files: TaskFiles
+    left: Callable[[DataFrame, int], DataFrame] | None
+    read: Callable[[DataFrame, int], DataFrame | None] | None
+
+    def stream(self, written: DataFrame, reporting: Callable[[_Write], _Write]) -> DataStreamWriter:
+        """Return the writer of a query; the caller sets checkpoint and trigger.
+
+        Args:
+            written: Stream of the files that tasks write, with the columns of
+                :data:`~spark_jobs.inside.sink.appending.task_files.FILES`.
+            reporting: Wraps the function for ``foreachBatch``, as for
+                :func:`spark_jobs.inside.sink.sink.write_stream`.
+        """
+        writer = written.writeStream.queryName(self.generation.info.transaction_id)
+        return writer.outputMode("append").foreachBatch(reporting(self.write))
+
+    def write(self, batch: DataFrame, batch_id: int) -> None:
+        """Add the rows of a micro-batch to the target in one commit, once.
+
+        Raises:
+            StateError: The target lacks micro-batches, or holds later ones.
+            CommitFailedError: Another process has written this micro-batch.
+        """
+        self.guard.before(batch_id)
+
+        def files(_: DeltaTable) -> list[AddAction]:
+            return self._written(batch, batch_id)
+
+        append_once(self.target, self.generation, batch_id, files)
+
+    def _written(self, batch: DataFrame, batch_id: int) -> list[AddAction]:
+        """Let tasks write a micro-batch; return the actions that add its files to the table."""
+        own = None if self.read is None else self.read(batch, batch_id)
+        batch = batch if own is None else own
+        if self.left is None:
+            return _actions(batch.collect())
+        # Tasks write once; then the records that they left are looked at.
+        batch = batch.persist()
+        try:
+            is_told = F.col(PATH).isNotNull() | F.col(LEFT).isNotNull()
+            told = batch.where(is_told).select(*FILES.names).collect()
+            if any(row[LEFT] for row in told):
+                rows = self.left(batch.where(~is_told).drop(*FILES.names), batch_id)
+                told += rows.mapInArrow(self.files.write, ddl(FILES)).collect()
+            return _actions(told)
+        finally:
+            batch.unpersist()
+
+
+def _actions(told: Sequence[Row]) -> list[AddAction]:
+    now_ms = int(time.time() * 1000)
+    return [
+        AddAction(
+            path=row[PATH],
+            size=row[SIZE],
+            partition_values={},
+            modification_time=now_ms,
+            data_change=True,
+            stats=row[STATISTICS],
+        )
+        for row in told
+        if row[PATH] is not None
+    ]

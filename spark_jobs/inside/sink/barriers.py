@@ -1,0 +1,170 @@
+"""Merging up to a barrier in one commit and beyond it in the next, so that a cut has a version.
+
+The part of a micro-batch from before the barrier is committed under a transaction of its own, whose
+version is the barrier's number; the rest under that of the micro-batch, as if it were the whole. A
+driver that ends in between leaves the micro-batch uncommitted: it is merged again as a whole, which
+changes no row twice, as changes are merged by their sequence.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from deltalake import Transaction
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.positions import now_ms
+from sources.common.sql.sql_names import in_backticks
+from sources.config.table.sink import Sink
+from sources.cuts.barrier import (
+    Barrier,
+    Crossing,
+    Step,
+    read_barrier,
+    read_crossing,
+    step,
+    write_crossing,
+)
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.inside.sink.merging.changes import merge_changes
+from spark_jobs.inside.sink.merging.truncation import Truncation
+from spark_jobs.table.delta_table import commit_nothing, commit_once, open_table, version_of
+from spark_jobs.table.ownership.guard import TargetGuard
+
+PATIENCE_S = 5.0
+"""Seconds that a micro-batch waits for the position of a barrier."""
+_POLL_S = 0.05
+_WHY = {
+    Step.LATE: "a change from before the barrier came after changes from behind it",
+    Step.BARRED: "the driver was started, or its query built again, after the barrier was opened",
+}
+
+
+def cut_id(generation: Generation) -> str:
+    """Return Delta's application id of the commits up to a barrier."""
+    return f"{generation.info.transaction_id}-cut"
+
+
+class Barriers:
+    """Merging of a query's micro-batches with regard to the barriers of its generation.
+
+    Creating it bars the newest barrier: a driver that was taken for dead can't split a micro-batch
+    by it any more, which would undo later changes.
+
+    Args:
+        sink: The declaration of the sink; ``sequence`` is the position of a change.
+        target: The table's folder, which exists.
+        generation: State of the generation that owns the target.
+        truncation: Its TRUNCATEs, if they are followed.
+    """
+
+    def __init__(
+        self, sink: Sink, target: Folder, generation: Generation, truncation: Truncation | None
+    ) -> None:
+        self._sink, self._target = sink, target
+        self._generation, self._truncation = generation, truncation
+        newest = read_barrier(generation)
+        self._barred = -1 if newest is None else newest.number
+        if newest is not None:
+            self._bar(newest.number)
+
+    def merge(self, batch: DataFrame, batch_id: int, guard: TargetGuard) -> None:
+        """Merge a micro-batch; in two commits if an open barrier divides it.
+
+        Args:
+            batch: Rows that the transform returned.
+            batch_id: Number of the micro-batch.
+            guard: Refuses a micro-batch that does not follow what the target holds.
+
+        Raises:
+            StateError: The guard refuses, or the state can't be written.
+        """
+        # Before the guard looks: whoever was replaced after this can't split by this barrier.
+        barrier = self._open_barrier(batch_id)
+        guard.before(batch_id)
+        if barrier is None or barrier.position is None:
+            self._merge_rest(batch, batch_id)
+            return
+        batch = batch.persist()
+        try:
+            self._merge_at(barrier, barrier.position, batch, batch_id)
+        finally:
+            batch.unpersist()
+
+    def _merge_at(self, barrier: Barrier, position: str, batch: DataFrame, batch_id: int) -> None:
+        # Rows of the snapshot have no position, and are from before every change.
+        is_before = F.coalesce(
+            F.col(in_backticks(self._sink.order[0])) < F.lit(position), F.lit(True)
+        )
+        before, behind = batch.agg(F.count_if(is_before), F.count_if(~is_before)).first() or (0, 0)
+        decided = step(
+            batch_id,
+            before,
+            behind,
+            read_crossing(self._generation, barrier.number),
+            is_barred=barrier.number <= self._barred,
+        )
+        rest = batch
+        if decided in _WHY:
+            self._give_up(barrier, batch_id, _WHY[decided])
+        elif decided is Step.SPLIT:
+            merge_changes(
+                batch.where(is_before),
+                barrier.number,
+                self._target,
+                self._sink,
+                self._generation,
+                self._truncation,
+                application=cut_id(self._generation),
+            )
+            rest = batch.where(~is_before)
+        if decided in (Step.SPLIT, Step.CROSS):
+            # Before the rest: what has no answer has nothing from behind the barrier.
+            answer = Crossing(
+                number=barrier.number, batch=batch_id, table_version=version_of(self._target)
+            )
+            write_crossing(self._generation, answer)
+        self._merge_rest(rest, batch_id)
+
+    def _merge_rest(self, rows: DataFrame, batch_id: int) -> None:
+        merge_changes(rows, batch_id, self._target, self._sink, self._generation, self._truncation)
+
+    def _open_barrier(self, batch_id: int) -> Barrier | None:
+        """Return the barrier that this micro-batch has to regard, with its position; or None.
+
+        Waits for the position for some seconds, and gives the barrier up if that does not come.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            barrier = read_barrier(self._generation)
+            if barrier is None or not barrier.is_open:
+                return None
+            crossing = read_crossing(self._generation, barrier.number)
+            if crossing is not None and crossing.failure is not None:
+                return None
+            if now_ms() > barrier.until_ms:
+                self._give_up(barrier, batch_id, "its time was over")
+                return None
+            if barrier.position is not None:
+                return barrier
+            if time.monotonic() > deadline:
+                why = f"its position was not written within {PATIENCE_S:.0f} s"
+                self._give_up(barrier, batch_id, why)
+                return None
+            time.sleep(max(self._generation.poll_s, _POLL_S))
+
+    def _give_up(self, barrier: Barrier, batch_id: int, why: str) -> None:
+        write_crossing(
+            self._generation, Crossing(number=barrier.number, batch=batch_id, failure=why)
+        )
+
+    def _bar(self, number: int) -> None:
+        application = cut_id(self._generation)
+        table = open_table(self._target)
+        recorded = table.transaction_version(application)
+        if recorded is None or recorded < number:
+            transaction = Transaction(application, number)
+            commit_once(partial(commit_nothing, table), self._target, transaction)

@@ -1,0 +1,57 @@
+"""A MERGE that is committed once: by Delta's Rust library if it is small, else by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltalake import Transaction
+from pyspark.sql import DataFrame
+
+from sources.storage.folder import Folder
+from spark_jobs.inside.sink.merging.clauses import When, spark_sql
+from spark_jobs.inside.sink.merging.keys import Match
+from spark_jobs.inside.sink.merging.small_merge import SmallMerge, merge_small
+
+_PREFIX = "spark.databricks.delta.write."
+
+
+def merge_once(
+    rows: DataFrame,
+    target: Folder,
+    match: Match,
+    clauses: Sequence[When],
+    transaction: Transaction,
+    small: SmallMerge | None = None,
+) -> None:
+    """Merge rows into a Delta table in one commit, at most once for a transaction.
+
+    Args:
+        rows: The rows, ``s`` in the condition and the clauses.
+        target: The table's folder; the table is ``t`` there.
+        match: Which row of the table belongs to which of the rows.
+        clauses: What becomes of rows that have a counterpart, and of those that have none.
+        transaction: Application id and version, which the commit records. The MERGE is skipped if
+            the table records this version, or a higher one, for the application
+            (https://docs.delta.io/latest/delta-streaming.html, idempotent writes).
+        small: What has to be known for a MERGE without Spark; None if only Spark can do it.
+    """
+    if small is not None and merge_small(rows, target, match, small, transaction):
+        return
+    # In a streaming batch, settings on any other session silently have no effect.
+    spark = rows.sparkSession
+    options = {
+        f"{_PREFIX}txnAppId": transaction.app_id,
+        f"{_PREFIX}txnVersion": str(transaction.version),
+    }
+    for name, value in options.items():
+        spark.conf.set(name, value)
+    try:
+        spark.sql(
+            f"MERGE INTO delta.`{target.hadoop_path}` t USING {{source}} s "
+            f"ON {match.condition} {spark_sql(clauses)}",
+            source=rows,
+        )
+    finally:
+        # Delta applies them to every later write of the session, which it would skip.
+        for name in options:
+            spark.conf.unset(name)

@@ -1,0 +1,85 @@
+"""TRUNCATE of the captured table, an event in the order of changes: all older rows of it go.
+
+In the rows it is a delete without a key: every column of the key is null, which no key of a table
+is. Changes of other partitions of the topic may arrive later although they are older, so the
+position of the last one is kept, before the rows are removed.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.positions import Record
+from sources.common.sql.sql_names import in_backticks
+from sources.config.table.sink import Sink
+from sources.state.generation import Generation
+from spark_jobs.inside.sink.merging.clauses import When, column
+
+_NAME = "truncated.json"
+
+
+class Truncated(Record):
+    """State document of a generation: the last TRUNCATE that was merged.
+
+    Attributes:
+        position: Its value of the column ``sink.sequence``; only later changes count.
+    """
+
+    position: str
+
+
+class Truncation:
+    """The TRUNCATEs that the changes of one generation hold.
+
+    Args:
+        sink: The declaration of the sink; its ``sequence`` is one column of text.
+        generation: State of the generation that owns the target.
+    """
+
+    def __init__(self, sink: Sink, generation: Generation) -> None:
+        self._sink = sink
+        self._generation = generation
+        found = generation.read(_NAME, Truncated)
+        self._last = None if found is None else found.position
+
+    def last_in(self) -> Column:
+        """Return an aggregate: the position of the last TRUNCATE of a batch; null without one."""
+        return F.max(F.when(self._is_truncate(), F.col(in_backticks(self._sink.order[0]))))
+
+    def keep(self, position: str | None) -> None:
+        """Keep the position of a TRUNCATE, if it is later than the last one.
+
+        Raises:
+            StateError: The state folder can't be written.
+        """
+        if position is not None and position > (self._last or ""):
+            self._generation.replace(_NAME, Truncated(position=position))
+            self._last = position
+
+    def later(self, changes: DataFrame) -> DataFrame:
+        """Return the changes that are later than all TRUNCATEs, without these themselves."""
+        if self._last is None:
+            return changes
+        sequence = F.coalesce(F.col(in_backticks(self._sink.order[0])), F.lit(""))
+        return changes.where((sequence > F.lit(self._last)) & ~self._is_truncate())
+
+    def clauses(self, position: str | None) -> list[When]:
+        """Return the clause of a MERGE that removes older rows; none without a TRUNCATE.
+
+        Args:
+            position: Position of the last TRUNCATE in the batch, as :meth:`last_in` returns it.
+        """
+        if position is None:
+            return []
+        older = f"coalesce({column('t', self._sink.order[0])}, '') < '{position}'"
+        return [When("NOT MATCHED BY SOURCE", "DELETE", older)]
+
+    def _is_truncate(self) -> Column:
+        without_key = reduce(
+            lambda left, right: left & right,
+            (F.col(in_backticks(name)).isNull() for name in self._sink.key),
+        )
+        return F.coalesce(F.col(in_backticks(str(self._sink.deleted))), F.lit(False)) & without_key

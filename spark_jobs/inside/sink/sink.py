@@ -1,0 +1,319 @@
+"""The target Delta table: created once for a generation, every write with a transaction id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from deltalake import DeltaTable, Transaction
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import BooleanType, StringType, StructType
+
+from sources.common.counting import counted
+from sources.common.sql.sql_names import in_backticks
+from sources.config.pipeline import Pipeline
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.table.sink import Sink
+from sources.decoding.changes.added_columns import AddedColumn
+from sources.errors import InputError, StateError
+from sources.serving import owner_properties
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.inside.checkpoint.transform_shape import Shape
+from spark_jobs.inside.sink.added_columns import follow_columns, table_schema
+from spark_jobs.inside.sink.barriers import Barriers
+from spark_jobs.inside.sink.merging import unchanged_values
+from spark_jobs.inside.sink.merging.changes import merge_changes, target_rows
+from spark_jobs.inside.sink.merging.clauses import When, of_source
+from spark_jobs.inside.sink.merging.keys import KeyRange
+from spark_jobs.inside.sink.merging.once import merge_once
+from spark_jobs.inside.sink.merging.row_versions import merge_versions, require_validity
+from spark_jobs.inside.sink.merging.small_batches import SmallBatches
+from spark_jobs.inside.sink.merging.small_merge import SmallMerge, bytes_of
+from spark_jobs.inside.sink.merging.truncation import Truncation
+from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
+from spark_jobs.inside.sink.widened_columns import widen_columns
+from spark_jobs.run_state.lock import table_turn
+from spark_jobs.table.ownership.belonging import TargetSide, require_owner
+from spark_jobs.table.ownership.guard import TargetGuard, confirm, epoch_transaction
+from spark_jobs.table.ownership.starts import announce
+
+BatchFunction = Callable[[DataFrame, int], None]
+"""A function for ``foreachBatch``."""
+
+
+class LaterColumns(NamedTuple):
+    """How the columns of a source differ from those that it had as the generation began.
+
+    Attributes:
+        added: Columns that the source got later; the table gets those that it lacks.
+        ignored: Columns of the source that the table leaves out.
+        widened: Wider types that the source got later, by column.
+    """
+
+    added: Mapping[str, AddedColumn] = MappingProxyType({})
+    ignored: Collection[str] = ()
+    widened: Mapping[str, str] = MappingProxyType({})
+
+
+NOTHING_LATER = LaterColumns()
+"""That of a source whose columns are those that it had."""
+
+
+def prepare_table(
+    sink: Sink,
+    target: Folder,
+    rows: DataFrame,
+    generation: Generation,
+    later: LaterColumns = NOTHING_LATER,
+) -> TargetGuard:
+    """Create the target if it does not exist, and refuse one that does not belong to the state.
+
+    The start of a query is recorded on both sides, as the next epoch.
+
+    Args:
+        sink: The declaration of the sink.
+        target: The table's folder.
+        rows: DataFrame that will be written; it determines the columns.
+        generation: Generation (one computation of the whole table) that owns the target.
+        later: How the columns of the source differ from those of its beginning; the table follows.
+
+    Returns:
+        The guard of the query that is about to start.
+
+    Raises:
+        InputError: A column that the sink names is missing from the rows, or has a type that does
+            not fit; or the rows have columns that the sink adds.
+        StateError: The table was created by another generation or by something else, or does not
+            belong to checkpoint and state; a column that the source got later can't be added; or
+            the table has other columns than the rows: Delta and MERGE would silently drop some or
+            fill others.
+    """
+    require_columns(sink, rows)
+    rows = target_rows(rows, sink)
+    side = TargetSide(generation, target, is_append=sink.mode == "append")
+    record = announce(side)
+    # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
+    table = DeltaTable.create(
+        target.url,
+        table_schema(rows, later.added),
+        mode="ignore",
+        partition_by=sink.partition_by or None,
+        configuration={**owner_properties(generation), **table_properties(sink, rows.schema)},
+        raise_if_key_not_exists=False,
+        commit_properties=epoch_transaction(side, record),
+        storage_options=target.documents.delta_options,
+    )
+    require_owner(generation, target, table)
+    if missing := missing_properties(sink, rows.schema, table.metadata().configuration):
+        table.alter.set_table_properties(missing)
+    if later.widened:
+        widen_columns(rows.sparkSession, target, table, sink, generation, later.widened)
+    if later.added or later.ignored:
+        follow_columns(target, table, rows, generation, later.added, later.ignored)
+    _require_same_columns(target, json.loads(table.schema().to_json()), rows.schema)
+    return confirm(side, record)
+
+
+def require_columns(sink: Sink, rows: DataFrame) -> None:
+    """Refuse rows that lack a column which the sink names.
+
+    Args:
+        sink: The declaration of the sink.
+        rows: DataFrame that the transform returns; only its columns are looked at.
+
+    Raises:
+        InputError: Such a column is missing, ``sink.deleted`` is not a boolean,
+            ``sink.unchanged`` is no map of texts or its ``sequence`` no text, ``sink.history`` is
+            no timestamp, or the rows have the columns of their validity themselves.
+    """
+    named = {
+        "key": sink.key,
+        "partition_by": sink.partition_by,
+        "sequence": sink.order,
+        "deleted": [] if sink.deleted is None else [sink.deleted],
+        "unchanged": [] if sink.unchanged is None else [sink.unchanged],
+        "history": [] if sink.history is None else [sink.history],
+    }
+    for field, names in named.items():
+        for name in names:
+            if name not in rows.columns:
+                message = (
+                    f"`sink.{field}` names a column `{name}`, which the transform does not return. "
+                    f"It returns {', '.join(rows.columns)}."
+                )
+                hint = (
+                    f"Name one of these columns under `sink.{field}`, or let the function that "
+                    f"`transform` names return `{name}`."
+                )
+                raise InputError(message, hint, field=f"sink.{field}", column=name)
+    if sink.deleted and (kind := rows.schema[sink.deleted].dataType) != BooleanType():
+        message = (
+            f"`sink.deleted`: column `{sink.deleted}` has the type {kind.simpleString()}. It marks "
+            "deleted rows, so it has to be a boolean."
+        )
+        hint = (
+            f"Let the function that `transform` names return `{sink.deleted}` as a boolean, or "
+            "name another column under `sink.deleted`."
+        )
+        raise InputError(message, hint, field="sink.deleted", column=sink.deleted)
+    if sink.history is not None:
+        require_validity(rows, sink.history)
+    if sink.unchanged is not None:
+        _require_types_of_unchanged(sink, sink.unchanged, rows.schema)
+
+
+def _require_types_of_unchanged(sink: Sink, unchanged: str, columns: StructType) -> None:
+    """Refuse types by which the values that changes lack could not be ordered."""
+    for field, name, needed, part in (
+        ("unchanged", unchanged, unchanged_values.TYPE, "unchanged"),
+        ("sequence", sink.order[0], StringType(), "position"),
+    ):
+        if (kind := columns[name].dataType) != needed:
+            message = (
+                f"`sink.{field}`: column `{name}` has the type {kind.simpleString()}; with "
+                f"`sink.unchanged` it has to be {needed.simpleString()}."
+            )
+            hint = (
+                f"Let `include` fill `{name}` with `{part}`, and let the function that `transform` "
+                "names pass it on."
+            )
+            raise InputError(message, hint, field=f"sink.{field}", column=name)
+
+
+def _require_same_columns(target: Folder, table: dict[str, Any], rows: StructType) -> None:
+    """Refuse rows whose columns differ from those of the target; nullability may differ."""
+    there = {field.name: field.dataType.simpleString() for field in StructType.fromJson(table)}
+    made = {field.name: field.dataType.simpleString() for field in rows}
+    lines = [
+        f"  {name}: {there.get(name, 'missing')} in the table, {made.get(name, 'missing')} returned"
+        for name in {**there, **made}
+        if there.get(name) != made.get(name)
+    ]
+    if lines:
+        said = f"The transform's columns differ from those of the table {target}:"
+        message = "\n".join([said, *lines, "The query was not started."])
+        hint = (
+            "Let the transform return the table's columns again, or begin a new generation, whose "
+            "table has the new columns: `hybrid generation new P`."
+        )
+        raise StateError(message, hint, table=target.url, field="transform")
+
+
+def write_stream(
+    rows: DataFrame,
+    pipeline: Pipeline,
+    target: Folder,
+    generation: Generation,
+    guard: TargetGuard,
+    reporting: Callable[[BatchFunction], BatchFunction],
+) -> DataStreamWriter:
+    """Return the writer of the pipeline's query to its target; the caller sets checkpoint, trigger.
+
+    Each micro-batch is written once. ``append`` is Delta's own streaming sink, whose transaction is
+    (query id, batch id); the other modes merge by key in ``foreachBatch``.
+
+    Args:
+        rows: DataFrame that the transform returned.
+        pipeline: Declares the sink, and whether TRUNCATEs of the captured table are followed.
+        target: The table's folder.
+        generation: Generation that owns the target; its transaction id names the query.
+        guard: Refuses a micro-batch that does not follow what the target holds.
+        reporting: Wraps the function for ``foreachBatch`` so that its errors, which Spark turns
+            into text, reach the driver with their fields.
+    """
+    sink = pipeline.sink
+    writer = rows.writeStream.queryName(generation.info.transaction_id)
+    if sink.mode == "append":
+        return writer.format("delta").outputMode("append").option("path", target.hadoop_path)
+
+    truncation = Truncation(sink, generation) if pipeline.follows_truncates else None
+    barriers = None if pipeline.cuts is None else Barriers(sink, target, generation, truncation)
+    small = None
+    last = pipeline.sources[-1]
+    # A range of offsets is read by its plan, in batches of its own.
+    is_followed = isinstance(last, KafkaSource) and last.until is None
+    if is_followed and not Shape(rows).stateful:
+        small = SmallBatches(generation.checkpoint, len(pipeline.sources) - 1)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        if small is not None:
+            batch = small.in_one_task(batch, batch_id)
+        # A compaction that removed a file which a merge reads would make it fail.
+        with table_turn(generation):
+            if barriers is not None:
+                barriers.merge(batch, batch_id, guard)
+                return
+            guard.before(batch_id)
+            if sink.history is not None:
+                merge_versions(batch, batch_id, target, sink, generation)
+            elif sink.sequence:
+                merge_changes(batch, batch_id, target, sink, generation, truncation)
+            else:
+                merge(batch, batch_id, target, sink.key, generation)
+
+    return writer.outputMode("update").foreachBatch(reporting(write))
+
+
+def merge(
+    batch: DataFrame, batch_id: int, target: Folder, key: Sequence[str], generation: Generation
+) -> None:
+    """Merge one micro-batch into the target by key, in one commit.
+
+    A row replaces the target's row of the same key. A micro-batch that was written before is
+    skipped, by Delta's transaction id.
+
+    Args:
+        batch: Rows that the transform returned for the micro-batch.
+        batch_id: Number of the micro-batch.
+        target: The table's folder.
+        key: Names of the columns that identify a row.
+        generation: Generation that owns the target; its transaction id is Delta's application id.
+
+    Raises:
+        InputError: Two rows of the batch have the same key.
+    """
+    batch = batch.persist()
+    try:
+        # Evaluate the batch even if Delta will skip the MERGE: otherwise Spark finds the state of
+        # the operators above uncommitted and fails.
+        keys = KeyRange(batch, key)
+        size, total, distinct, *limits = batch.agg(
+            bytes_of(batch),
+            F.count(F.lit(1)),
+            F.count_distinct(F.struct(*map(in_backticks, key))),
+            *keys.limits,
+        ).first() or (0, 0, 0)
+        if total != distinct:
+            names = ", ".join(key)
+            message = (
+                f"Micro-batch {batch_id} has {counted(total, 'row')} for "
+                f"{counted(distinct, 'value')} of `sink.key` ({names}): the key has to "
+                "identify each row that the transform returns. Nothing of the "
+                "micro-batch was written."
+            )
+            hint = (
+                "Let the transform return one row for each key (for example by `dropDuplicates`) "
+                "and run the pipeline again: `hybrid run P`. Or declare a `sink.key` that "
+                "identifies each row, and begin a new generation: `hybrid generation new P`."
+            )
+            raise InputError(message, hint, field="sink.key", value=names, table=target.url)
+        values = of_source(batch.columns)
+        clauses = [
+            When("MATCHED", "UPDATE", values=values),
+            When("NOT MATCHED", "INSERT", values=values),
+        ]
+        merge_once(
+            batch,
+            target,
+            keys.match(limits),
+            clauses,
+            Transaction(generation.info.transaction_id, batch_id),
+            SmallMerge(rows=total, bytes=size, compared=key, clauses=clauses),
+        )
+    finally:
+        batch.unpersist()

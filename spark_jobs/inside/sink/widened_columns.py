@@ -1,0 +1,78 @@
+"""Columns whose type was widened: rewriting the target with the wider type, in one commit.
+
+Delta's type widening would leave the files as they are; but delta-rs, and with it DuckDB and
+whatever else reads the target without Spark, refuses tables with it (deltalake 1.6).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.types import StructType
+
+from sources.common.sql.sql_names import in_backticks
+from sources.config.table.sink import Sink
+from sources.decoding.changes.widened_columns import is_widened
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+
+
+def widen_columns(
+    spark: SparkSession,
+    target: Folder,
+    table: DeltaTable,
+    sink: Sink,
+    generation: Generation,
+    types: Mapping[str, str],
+) -> None:
+    """Give columns of the target their wider types; rows keep their values.
+
+    Call it before a query is started. The commit has all columns at once: if it is interrupted,
+    nothing has changed, and the next start repeats it.
+
+    Args:
+        spark: Session that rewrites the table.
+        target: Folder of the target.
+        table: The target; it has the types afterwards.
+        sink: The declaration of the sink.
+        generation: Generation that owns the target.
+        types: Spark SQL types of columns that were widened, by name; a column that the target
+            lacks, or has under the transform's own type, is left as it is.
+    """
+    there = {
+        field.name: field.dataType.simpleString()
+        for field in StructType.fromJson(_schema(table)).fields
+    }
+    wider = {
+        name: kind
+        for name, kind in types.items()
+        if name in there and there[name] != kind and is_widened(there[name], kind)
+    }
+    if not wider:
+        return
+    version = table.version()
+    rows = spark.read.format("delta").option("versionAsOf", version).load(target.hadoop_path)
+    writer = (
+        rows.withColumns(
+            {name: F.col(in_backticks(name)).cast(kind) for name, kind in wider.items()}
+        )
+        .write.format("delta")
+        .mode("overwrite")
+        .option("overwriteSchema", "true")
+        # So that the commit is recognized as the pipeline's own.
+        .option("txnAppId", f"{generation.info.transaction_id}-columns")
+        .option("txnVersion", str(version + 1))
+    )
+    if sink.partition_by:
+        writer = writer.partitionBy(*sink.partition_by)
+    writer.save(target.hadoop_path)
+    table.update_incremental()
+
+
+def _schema(table: DeltaTable) -> dict[str, object]:
+    schema: dict[str, object] = json.loads(table.schema().to_json())
+    return schema

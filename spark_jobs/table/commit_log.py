@@ -1,0 +1,160 @@
+"""The commits of a Delta table, as its log holds them: who made each one, and what it changed.
+
+The format is Delta's own (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sources.storage.folder import Folder
+from sources.storage.tables.delta_log import commit_name
+
+RESTORE = "RESTORE"
+REMOVED = "unknown, since Delta has removed the commit from the log"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit of a Delta table.
+
+    Attributes:
+        version: Version of the table that it made.
+        at_ms: When, in Unix milliseconds, by the writer's clock; 0 if the log does not say.
+        operation: Delta's name of the change, such as ``DELETE``.
+        restored_to: For a ``RESTORE``: the version whose rows the table got back; None otherwise,
+            or if the command named a time.
+        transactions: Transaction versions by application id that it sets.
+        changes_rows: Whether it adds or removes rows: compaction, VACUUM and properties do not.
+    """
+
+    version: int
+    at_ms: int = 0
+    operation: str = "unknown"
+    restored_to: int | None = None
+    transactions: dict[str, int] = field(default_factory=dict)
+    changes_rows: bool = False
+
+
+class CommitLog:
+    """Reader of a Delta table's commits.
+
+    Args:
+        table: Folder of the table.
+    """
+
+    def __init__(self, table: Folder) -> None:
+        self._table = table
+
+    def read(self, version: int) -> Commit | None:
+        """Return one commit.
+
+        Returns:
+            None if the log does not hold it: it was not made yet, or Delta has removed it.
+
+        Raises:
+            OSError: It is there and can't be read.
+        """
+        text = self._table.read_bytes(commit_name(version))
+        return None if text is None else parse_commit(version, text)
+
+    def holds(self, version: int) -> bool:
+        """Return whether the log holds a commit; it need not be readable."""
+        return self._table.exists(commit_name(version))
+
+    def between(self, after: int, last: int) -> list[Commit]:
+        """Return the commits after a version, up to and including another one.
+
+        A commit that Delta has removed from the log (after ``delta.logRetentionDuration``) is
+        returned as one that may have changed rows: nobody can tell any more.
+        """
+        numbers = range(after + 1, last + 1)
+        found = ((number, self.read(number)) for number in numbers)
+        return [
+            commit or Commit(number, operation=REMOVED, changes_rows=True)
+            for number, commit in found
+        ]
+
+
+def parse_commit(version: int, text: bytes) -> Commit:
+    """Return the commit that a file of the log describes.
+
+    Args:
+        version: Number of the commit.
+        text: Content of the file: one JSON object, an action, in each line.
+    """
+    info: dict[str, Any] = {}
+    transactions: dict[str, int] = {}
+    changes_rows = False
+    for line in text.splitlines():
+        # A commit can hold thousands of files; one that changes rows is enough.
+        if changes_rows and line.startswith((b'{"add"', b'{"remove"')):
+            continue
+        action = json.loads(line) if line.strip() else {}
+        if "commitInfo" in action:
+            info = action["commitInfo"]
+        if "txn" in action:
+            transactions[action["txn"]["appId"]] = int(action["txn"]["version"])
+        parts = (action.get("add"), action.get("remove"))
+        changes_rows |= any(part is not None and part.get("dataChange", True) for part in parts)
+    operation = str(info.get("operation", "unknown"))
+    to = (info.get("operationParameters") or {}).get("version") if operation == RESTORE else None
+    return Commit(
+        version=version,
+        at_ms=int(info.get("timestamp") or 0),
+        operation=operation,
+        restored_to=None if to is None else int(to),
+        transactions=transactions,
+        changes_rows=changes_rows,
+    )
+
+
+@dataclass(frozen=True)
+class ForeignChanges:
+    """Changes of a table's rows by others, as they are still in effect.
+
+    Attributes:
+        commits: Their commits, the oldest first; empty if there are none.
+        last_good: Newest version without any of them: restoring it undoes them all.
+        own_after: Newest of the pipeline's own micro-batch commits after ``last_good``; None if
+            there is none. Restoring would then lose rows of the pipeline.
+    """
+
+    commits: tuple[Commit, ...]
+    last_good: int
+    own_after: int | None = None
+
+
+def foreign_changes(
+    commits: Iterable[Commit], verified: int, is_own: Callable[[Commit], bool]
+) -> ForeignChanges:
+    """Find the changes of rows that others made, and that no later RESTORE has undone.
+
+    A RESTORE to a version at or after ``verified`` leaves those changes in effect that were so at
+    that version, if the pipeline itself has written nothing in between. Any other RESTORE takes
+    rows of the pipeline away and is a foreign change itself.
+
+    Args:
+        commits: The commits after ``verified``, in order.
+        verified: Newest version that is known to be good.
+        is_own: Whether a commit was made by the pipeline.
+    """
+    foreign: tuple[Commit, ...] = ()
+    # In effect at each version: a RESTORE can bring back what an earlier one had undone.
+    at: dict[int, tuple[Commit, ...]] = {verified: foreign}
+    own: list[int] = []
+    for commit in commits:
+        to = commit.restored_to
+        if commit.changes_rows and is_own(commit):
+            own.append(commit.version)
+        elif commit.changes_rows and to in at and not any(number > to for number in own):
+            foreign = at[to]
+        elif commit.changes_rows:
+            foreign = (*foreign, commit)
+        at[commit.version] = foreign
+    last_good = foreign[0].version - 1 if foreign else verified
+    after = [number for number in own if number > last_good]
+    return ForeignChanges(foreign, last_good, max(after, default=None))

@@ -1,0 +1,232 @@
+"""Delta tables as they are on disk: open them, look at them, link a file of one into another."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from sources.errors import InputError, StateError
+from sources.storage.folder import Folder
+from sources.storage.tables.delta import delta_table
+
+_COPIES = 16
+_COMMIT = "hybridCommit"
+# Commits of others, between ours and the look at the log.
+_LOOKED_AT = 20
+NO_MORE = 2**62
+"""Transaction version beyond any micro-batch: a writer with that id writes nothing more."""
+
+
+def transactions_of(
+    table: Folder, ids: Sequence[str], version: int | None = None
+) -> dict[str, int]:
+    """Return the last transaction version that a Delta table records for some application ids.
+
+    Args:
+        table: The table's folder.
+        ids: Application ids (Delta's ``txn.appId``).
+        version: Version of the table; None for the newest.
+
+    Returns:
+        Transaction versions by application id; ids that have written nothing are missing.
+
+    Raises:
+        InputError: The table can't be read.
+    """
+    opened = open_table(table, version)
+    versions = {each: opened.transaction_version(each) for each in ids}
+    return {each: number for each, number in versions.items() if number is not None}
+
+
+def version_of(table: Folder) -> int:
+    """Return the number of a Delta table's newest version.
+
+    Raises:
+        InputError: The table can't be read.
+    """
+    return int(open_table(table).version())
+
+
+def paths_of(table: DeltaTable) -> list[str]:
+    """Return the paths of the files of a Delta table, as its log names them."""
+    files = pa.table(table.get_add_actions())
+    return [str(name) for name in files["path"].to_pylist()]
+
+
+def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
+    """Open a Delta table at a version; None for the newest.
+
+    Raises:
+        InputError: The table can't be read.
+    """
+    try:
+        return delta_table(folder, version)
+    except (DeltaError, OSError) as error:
+        at = "" if version is None else f" at version {version}"
+        message = f"The table {folder} can't be read{at}: {str(error).rstrip('.')}."
+        hint = (
+            "If the folder is not the pipeline's table, correct `sink.path`. If it is, restore its "
+            "folder `_delta_log` and the files that are missing. Without a backup, move its folder "
+            "away and compute the table again: `hybrid generation new P`, `hybrid run P`, "
+            "`hybrid generation promote P`."
+        )
+        raise InputError(message, hint, table=folder.url) from None
+
+
+def commit_once(
+    commit: Callable[[CommitProperties], object], table: Folder, transaction: Transaction
+) -> None:
+    """Make a commit by delta-rs that carries a transaction id, also if its answer is lost.
+
+    delta-rs repeats a request without an answer. If a store had done the first one, delta-rs meets
+    its own commit, and refuses to make it again because of the transaction id.
+
+    Args:
+        commit: Makes the commit, with the properties that it is given.
+        table: The table's folder.
+        transaction: Application id and version of the commit.
+
+    Raises:
+        CommitFailedError: Another writer has committed this transaction, or has changed what the
+            commit is about.
+    """
+    mark = uuid.uuid4().hex
+    try:
+        commit(CommitProperties(app_transactions=[transaction], custom_metadata={_COMMIT: mark}))
+    except CommitFailedError:
+        latest = delta_table(table).history(_LOOKED_AT)
+        if not any(each.get(_COMMIT) == mark for each in latest):
+            raise
+    if table.is_local:
+        # Hadoop's checksum of a pointer to the last checkpoint that Rust may just have replaced.
+        table.delete("_delta_log/._last_checkpoint.crc")
+
+
+def commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
+    """Make a commit without rows, for the sake of its transaction."""
+    commit_files(table, [], properties)
+
+
+def commit_files(
+    table: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
+) -> None:
+    """Add files to a table, and remove others from it, in one commit.
+
+    Args:
+        table: The table.
+        actions: What the commit lists.
+        properties: Transactions and further properties of the commit.
+    """
+    table.create_write_transaction(
+        list(actions),
+        "append",
+        table.schema(),
+        partition_by=table.metadata().partition_columns,
+        commit_properties=properties,
+    )
+
+
+def bring(source: Folder, target: Folder, names: Mapping[str, str]) -> None:
+    """Link or copy files of one table into the folder of another one.
+
+    Args:
+        source: Folder of the table that has them.
+        target: Folder of the other one; files that it has already are left as they are.
+        names: Name in the target by name in the source, both relative to the folder.
+
+    Raises:
+        StateError: A file is missing.
+    """
+
+    def one(pair: tuple[str, str]) -> None:
+        there, here = pair
+        try:
+            target.documents.copy(source.location(there), target.location(here))
+        except FileNotFoundError:
+            raise missing_file(source.location(there)) from None
+
+    # A store answers each request after a while, and many at once.
+    with ThreadPoolExecutor(_COPIES) as pool:
+        for _ in pool.map(one, names.items()):
+            pass
+
+
+def missing_file(path: str) -> StateError:
+    """Return the error to raise for a file that is missing, so that its rows can't be used."""
+    message = (
+        f"File {path} is missing: its rows can't be restored. VACUUM removes files of older "
+        "versions. The table that was to get them is as it was before."
+    )
+    hint = (
+        "Restore the file from a backup and repeat the command; or compute the rows again in a "
+        "new generation: `hybrid generation new P`."
+    )
+    return StateError(message, hint, file=path)
+
+
+def add_action(row: dict[str, Any], path: str) -> AddAction:
+    """Return the log action that adds a file of one table to another one.
+
+    Args:
+        row: The file's row in ``DeltaTable.get_add_actions`` of the first table.
+        path: The file's path in the other table, relative to the table's folder.
+
+    Returns:
+        The action with size, partition values and those statistics that can be trusted.
+    """
+    statistics = {
+        "numRecords": row["num_records"],
+        "minValues": row.get("min"),
+        "maxValues": row.get("max"),
+        "nullCount": row.get("null_count"),
+    }
+    known = {name: _plain(value) for name, value in statistics.items() if value is not None}
+    return AddAction(
+        # The library writes it as a URI.
+        path=path,
+        size=row["size_bytes"],
+        partition_values={
+            name: _text(value) for name, value in (row.get("partition") or {}).items()
+        },
+        modification_time=row["modification_time"],
+        data_change=True,
+        stats=json.dumps(known),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of the statistics in the log's form; unknown values are left out."""
+    if isinstance(value, dict):
+        plain = {name: _plain(each) for name, each in value.items()}
+        return {name: each for name, each in plain.items() if each is not None}
+    if isinstance(value, datetime):
+        mark = "" if value.tzinfo is None else "Z"
+        moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return moment.isoformat(timespec="milliseconds") + mark
+    if isinstance(value, date):
+        return value.isoformat()
+    # Delta's Rust library rounds decimals, and never reports NaN as the highest number, as Spark
+    # does: a reader would skip files that hold what it looks for.
+    return None if isinstance(value, Decimal | float) else value
+
+
+def _text(value: Any) -> str | None:
+    """Return a partition value in the log's form."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return moment.isoformat(sep=" ", timespec="microseconds")
+    return str(value)

@@ -1,0 +1,160 @@
+"""Guard of the target while a query writes to it: sees others' commits and what was taken away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+
+from deltalake import CommitProperties, Transaction
+
+from sources.storage.tables.delta import is_delta_table
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.run_state.target_record import TargetRecord
+from spark_jobs.table.commit_log import Commit, CommitLog, foreign_changes
+from spark_jobs.table.delta_table import commit_nothing, commit_once, open_table
+from spark_jobs.table.ownership import refusals
+from spark_jobs.table.ownership.belonging import TargetSide, epoch_id
+from spark_jobs.table.ownership.starts import verified
+
+RECORD_S = 60.0
+
+
+def epoch_transaction(side: TargetSide, record: TargetRecord) -> CommitProperties:
+    """Return the properties of a commit that gives the target the epoch of a start."""
+    return CommitProperties(app_transactions=[_epoch(side, record)])
+
+
+def _epoch(side: TargetSide, record: TargetRecord) -> Transaction:
+    return Transaction(epoch_id(side.generation), record.epoch)
+
+
+def confirm(side: TargetSide, record: TargetRecord) -> TargetGuard:
+    """Give the target the epoch of an announced start, and record it as verified.
+
+    Call it after the last change of the table before the query starts.
+
+    Args:
+        side: The generation and its target, which exists.
+        record: The announced start (:func:`spark_jobs.table.ownership.starts.announce`).
+
+    Returns:
+        The guard of the query that is about to start.
+
+    Raises:
+        StateError: Others changed rows since the start was announced; or the state can't be
+            written.
+    """
+    table = open_table(side.table)
+    if table.transaction_version(epoch_id(side.generation)) != record.epoch:
+        commit_once(partial(commit_nothing, table), side.table, _epoch(side, record))
+    guard = TargetGuard(side, record)
+    guard.look()
+    guard.keep()
+    return guard
+
+
+class TargetGuard:
+    """Guard of one query's target, from the last verified version on.
+
+    Its methods may be called from several threads.
+
+    Args:
+        side: The generation and its target.
+        record: What the state knows of the target.
+    """
+
+    def __init__(self, side: TargetSide, record: TargetRecord) -> None:
+        self._side = side
+        self._log = CommitLog(side.table)
+        self._record = record
+        self._version = -1 if record.verified is None else record.verified
+        self._written = record.written
+        self._writer = side.writer()
+        self._kept_at = time.monotonic()
+        self._lock = threading.Lock()
+
+    def look(self, committed: int | None = None) -> None:
+        """Look at the commits since the last call; record the verified version now and then.
+
+        Args:
+            committed: Last micro-batch that the checkpoint has committed, as it was read just now;
+                read here if left out.
+
+        Raises:
+            StateError: Others changed rows of the table, the table is gone or was replaced by an
+                older copy, or the checkpoint is not the one that wrote it. The query has to end.
+        """
+        with self._lock:
+            # Before the table: a micro-batch is committed there first.
+            if committed is None:
+                committed = offset_log.last_committed(self._side.generation.checkpoint)
+            self._read()
+            self._compare(committed)
+            is_first = self._record.written is None and self._written is not None
+            if is_first or time.monotonic() - self._kept_at >= RECORD_S:
+                self._keep()
+
+    def before(self, batch_id: int) -> None:
+        """Refuse to write a micro-batch unless the target holds the one before it, or itself.
+
+        Raises:
+            StateError: As :meth:`look`, or the target lacks micro-batches, or holds later ones.
+        """
+        with self._lock:
+            self._read()
+            generation, path, written = self._side.generation, self._side.table, self._written
+            last = -1 if written is None else written
+            if last > batch_id:
+                raise refusals.checkpoint_behind(generation, path, batch_id, last)
+            if last < batch_id - 1:
+                raise refusals.batches_lost(generation, path, written, batch_id - 1)
+
+    def keep(self) -> None:
+        """Record in the state the version up to which the target is verified.
+
+        Raises:
+            StateError: The state can't be written.
+        """
+        with self._lock:
+            self._keep()
+
+    def _read(self) -> None:
+        commits: list[Commit] = []
+        while (commit := self._log.read(self._version + 1 + len(commits))) is not None:
+            commits.append(commit)
+        if not commits and self._version >= 0 and not self._log.holds(self._version):
+            self._require_newer()
+            return
+        if self._writer is None:
+            self._writer = self._side.writer()
+        foreign = foreign_changes(commits, self._version, self._side.is_own(self._writer))
+        if foreign.commits:
+            raise refusals.changed_by_others(self._side.generation, self._side.table, foreign)
+        for commit in commits:
+            self._written = commit.transactions.get(self._writer or "", self._written)
+        self._version += len(commits)
+
+    def _require_newer(self) -> None:
+        """Refuse a table without the verified version, unless its log was only tidied up."""
+        generation, path = self._side.generation, self._side.table
+        is_there = is_delta_table(path)
+        if not (is_there and open_table(path).version() >= self._version):
+            raise refusals.table_missing(generation, path, self._written or 0)
+
+    def _compare(self, committed: int | None) -> None:
+        generation, path, written = self._side.generation, self._side.table, self._written
+        if committed is not None and (written is None or written < committed):
+            raise refusals.batches_lost(generation, path, written, committed)
+        if written == committed:
+            return
+        planned = offset_log.last_planned(generation.checkpoint)
+        if written is not None and planned is None:
+            raise refusals.checkpoint_missing(generation, path, written)
+        if written is not None and planned is not None and written > planned:
+            raise refusals.checkpoint_behind(generation, path, planned, written)
+
+    def _keep(self) -> None:
+        self._kept_at = time.monotonic()
+        self._record = verified(self._side, self._record, self._version)
+        self._side.generation.replace(TargetRecord.NAME, self._record)

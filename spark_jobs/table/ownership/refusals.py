@@ -1,0 +1,256 @@
+"""Errors for a checkpoint, state and target that do not belong together: what was lost, what to do.
+
+Only the texts are here; :mod:`spark_jobs.table.ownership.belonging` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sources.common.positions import iso
+from sources.errors import ErrorFields, StateError
+from sources.serving import Serving
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.table.commit_log import RESTORE, ForeignChanges
+
+_SHOWN = 5
+_NEW = (
+    "compute the table again in a new generation: `hybrid generation new P`, `hybrid run P`, "
+    "`hybrid generation promote P`"
+)
+
+
+def _refused(
+    generation: Generation, table: Folder, message: str, hint: str, file: str | None = None
+) -> StateError:
+    nothing = "Nothing was started, and nothing was written."
+    fields: ErrorFields = {"table": table.url, "generation": generation.name}
+    if file is not None:
+        fields["file"] = file
+    return StateError(f"{message} {nothing}", hint, **fields)
+
+
+def _batches(first: int, last: int) -> str:
+    return f"micro-batch {last}" if first >= last else f"micro-batches {first} to {last}"
+
+
+def _since(generation: Generation, batch_id: int) -> str:
+    at_ms = offset_log.committed_at_ms(generation.checkpoint, batch_id)
+    return "" if at_ms is None else f" (committed at {iso(at_ms)})"
+
+
+def _shown(names: Sequence[str]) -> str:
+    """Return the first names as one text, and how many more there are."""
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def documents_missing(generation: Generation, names: Sequence[str]) -> StateError:
+    """Return the error for documents of the state that are gone after something was committed."""
+    files = [generation.location(name) for name in names]
+    message = (
+        f"State file {_shown(files)} is missing, although micro-batches were committed by it. "
+        "Deciding it again could lose or double rows. Nothing was started."
+    )
+    hint = f"Restore the file from a backup of the state folder. Without one, {_NEW}."
+    return StateError(message, hint, generation=generation.name, file=files[0])
+
+
+def table_missing(generation: Generation, table: Folder, committed: int) -> StateError:
+    """Return the error for a target that is gone after micro-batches were committed to it."""
+    message = (
+        f"The table {table} is missing. The rows of {_batches(0, committed)}"
+        f"{_since(generation, committed)} were in it; the checkpoint counts them as written and "
+        "would never write them again."
+    )
+    hint = f"Restore the table's folder with its `_delta_log`. Without a backup, {_NEW}."
+    return _refused(generation, table, message, hint)
+
+
+def files_missing(generation: Generation, table: Folder, names: Sequence[str]) -> StateError:
+    """Return the error for data files of the target that are gone, although its log lists them."""
+    message = (
+        f"Data files of the table {table} are missing, although its log lists them: "
+        f"{_shown(names)}. Their rows are lost, and the table can't be read."
+    )
+    hint = f"Restore the files from a backup. Without one, {_NEW}."
+    return _refused(generation, table, message, hint)
+
+
+def serving_missing(generation: Generation, table: Folder, target: Folder) -> StateError:
+    """Return the error for a missing ``serving.json``: the generation's table is the target."""
+    file = f"{generation.url.rpartition('/')[0]}/serving.json"
+    message = (
+        f"State file {file} is missing: generation {generation.name} serves, and its rows are in "
+        f"{target}, but without the file its table is {table}, which does not exist."
+    )
+    serving = Serving(generation=generation.name)
+    hint = f"Restore the file from a backup, or write it: `{serving.model_dump_json()}`."
+    return _refused(generation, table, message, hint, file)
+
+
+def another_owner(
+    generation: Generation, table: Folder, prop: str, owner: str | None
+) -> StateError:
+    """Return the error for a table that names another generation, or none, as its owner."""
+    message = (
+        f"The table {table} was not made by this generation ({generation.url}): its property "
+        f"`{prop}` is {owner or 'not set'}, this generation's id is "
+        f"{generation.info.transaction_id}. Nothing was written to it."
+    )
+    hint = (
+        "Name another `sink.path` and plan again (`hybrid plan P`). Or, if nobody needs the "
+        "rows of that table any more, move its folder away and run the pipeline again. If the "
+        "state folder was restored or lost, restore the one that wrote this table."
+    )
+    return StateError(message, hint, table=table.url, generation=generation.name, field="sink.path")
+
+
+def another_table(generation: Generation, table: Folder, found: str, known: str) -> StateError:
+    """Return the error for a table with another id than the one that was written to."""
+    message = (
+        f"The table {table} is not the one that this pipeline wrote to: its Delta id is {found}, "
+        f"and the state knows {known}. Its rows are not those of the checkpoint."
+    )
+    hint = f"Put the pipeline's own table back into this folder. If it is lost, {_NEW}."
+    return _refused(generation, table, message, hint)
+
+
+def table_behind(generation: Generation, table: Folder, found: str, known: str) -> StateError:
+    """Return the error for a target that is older than the state, as after restoring a copy."""
+    message = (
+        f"The table {table} is older than the state: {found}, but the state has seen {known}. An "
+        "older copy of its folder was put in its place; what was written since is not in it, and "
+        "the checkpoint would never write it again."
+    )
+    hint = (
+        "Put the newest copy of the table's folder back; or restore the state folder from a "
+        f"backup of the same moment. Without one, {_NEW}."
+    )
+    return _refused(generation, table, message, hint)
+
+
+def state_behind(generation: Generation, table: Folder, found: str, known: str) -> StateError:
+    """Return the error for a state folder that is older than the target."""
+    message = (
+        f"The state folder {generation.url} is older than the table {table}: {found}, but the "
+        f"state knows {known}. It was restored from a backup, or a file of it was. A run would "
+        "skip new rows as already written, or write rows twice."
+    )
+    hint = f"Put the newest state folder back. If it is lost, {_NEW}."
+    return _refused(generation, table, message, hint)
+
+
+def checkpoint_missing(generation: Generation, table: Folder, written: int) -> StateError:
+    """Return the error for a checkpoint that is gone, or was begun again, after a commit."""
+    message = (
+        f"The checkpoint {generation.checkpoint} is missing, or another one is in its place. The "
+        f"table {table} holds {_batches(0, written)} of it; a new checkpoint would begin with "
+        "micro-batch 0 again: rows would be written twice, or new rows be skipped as already "
+        "written."
+    )
+    hint = f"Restore the folder `checkpoint` from a backup made after the last run. Else {_NEW}."
+    return _refused(generation, table, message, hint)
+
+
+def checkpoint_behind(
+    generation: Generation, table: Folder, planned: int | None, written: int
+) -> StateError:
+    """Return the error for a checkpoint that does not know batches that the target holds."""
+    known = "none" if planned is None else f"none after {planned}"
+    first = 0 if planned is None else planned + 1
+    message = (
+        f"The checkpoint {generation.checkpoint} is older than the table {table}: the table holds "
+        f"{_batches(first, written)}, the checkpoint knows {known}. It was restored from a "
+        "backup, or files of it were deleted. New rows would be skipped as already written."
+    )
+    hint = f"Put the newest checkpoint back. If it is lost, {_NEW}."
+    return _refused(generation, table, message, hint)
+
+
+def commits_missing(generation: Generation, committed: int | None, planned: int) -> StateError:
+    """Return the error for a checkpoint whose ``commits`` lag more than one batch behind."""
+    message = (
+        f"The checkpoint {generation.checkpoint} is damaged: micro-batch {planned} was begun, but "
+        f"the last one in its folder `commits` is {'none' if committed is None else committed}. "
+        "How far the sources were read is unknown. Nothing was started."
+    )
+    hint = f"Restore the checkpoint's files. If they are lost, {_NEW}."
+    return StateError(
+        message, hint, generation=generation.name, file=generation.checkpoint.location("commits")
+    )
+
+
+def batches_lost(
+    generation: Generation, table: Folder, written: int | None, committed: int
+) -> StateError:
+    """Return the error for a target that lacks micro-batches that the checkpoint committed."""
+    first = 0 if written is None else written + 1
+    message = (
+        f"The table {table} lacks {_batches(first, committed)}{_since(generation, committed)}, "
+        "which the checkpoint counts as written and would never write again. An older copy of the "
+        "table's folder was put in its place, or Delta has forgotten who wrote it "
+        "(`delta.setTransactionRetentionDuration`)."
+    )
+    hint = f"Put the newest copy of the table's folder back. Without one, {_NEW}."
+    return _refused(generation, table, message, hint)
+
+
+def changed_by_others(generation: Generation, table: Folder, found: ForeignChanges) -> StateError:
+    """Return the error for changes of the target's rows that the pipeline did not make."""
+    is_restored = any(each.operation == RESTORE for each in found.commits)
+    effect = (
+        "A RESTORE takes rows away that the checkpoint counts as written and would never write "
+        "again. The pipeline does not continue."
+        if is_restored
+        else "The pipeline does not continue with a table whose rows it does not know."
+    )
+    message = f"{_changes(table, found)}\n{effect}"
+    undo = f"`RESTORE TABLE delta.`{table}` TO VERSION AS OF {found.last_good}`"
+    ways = []
+    if not is_restored:
+        ways.append("If the change is intended, accept it: `hybrid accept P --by NAME`.")
+    if found.own_after is None:
+        ways.append(f"To undo it, run {undo}, then repeat the command.")
+    ways.append(f"{'Otherwise' if ways else 'Now'} {_NEW}.")
+    return StateError(message, " ".join(ways), table=table.url, generation=generation.name)
+
+
+def changed_before_rollback(
+    generation: Generation, table: Folder, found: ForeignChanges
+) -> StateError:
+    """Return the error for changes by others in rows that are to serve again."""
+    message = (
+        f"{_changes(table, found)}\nThat was before another generation replaced "
+        f"{generation.name}; a rollback would return to these rows. Nothing was changed."
+    )
+    hint = (
+        "Keep the generation that serves, or compute the table again in a new one: `hybrid "
+        "generation new P`, `hybrid run P`, `hybrid generation promote P`."
+    )
+    return StateError(message, hint, table=table.url, generation=generation.name)
+
+
+def _changes(table: Folder, found: ForeignChanges) -> str:
+    """Return the sentence that lists changes of a table by others, one in each line."""
+    commits = found.commits
+    lines = [
+        f"  version {each.version}, {iso(each.at_ms) if each.at_ms else 'time unknown'}: "
+        + each.operation
+        + (f" to version {each.restored_to}" if each.restored_to is not None else "")
+        for each in commits[:_SHOWN]
+    ]
+    more = [f"  and {len(commits) - _SHOWN} more"] if len(commits) > _SHOWN else []
+    head = f"Rows of the table {table} were changed by something other than this pipeline:"
+    return "\n".join([head, *lines, *more])
+
+
+def run_active(generation: Generation, table: Folder) -> StateError:
+    """Return the error for changes that are to be accepted while a run writes to the table."""
+    message = (
+        f"A run of generation {generation.name} is active, so no change of {table} can be accepted."
+    )
+    hint = "End it with `hybrid pause P`, accept the change, then run `hybrid resume P`."
+    return StateError(message, hint, transient=True, table=table.url, generation=generation.name)

@@ -1,0 +1,129 @@
+"""Records in the state of what is known of the target: a start, a switch, an accepted change."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+
+from sources.config.loader import LoadedPipeline
+from sources.state.generation import Generation
+from sources.storage.tables.delta import delta_table
+from spark_jobs.run_state.lock import is_held
+from spark_jobs.run_state.target_record import (
+    AcceptedChange,
+    TargetRecord,
+    documents_of,
+    read_target_record,
+)
+from spark_jobs.table.commit_log import RESTORE
+from spark_jobs.table.delta_table import open_table, paths_of
+from spark_jobs.table.ownership import refusals
+from spark_jobs.table.ownership.belonging import TargetSide, epoch_id, examine, require
+
+
+def announce(side: TargetSide) -> TargetRecord:
+    """Record in the state that a query is about to start, with the next epoch.
+
+    The target gets the epoch afterwards; a crash in between is recognized at the next launch.
+
+    Raises:
+        StateError: Checkpoint, state and target do not belong together; a data file of the target
+            is missing; or the state can't be written.
+    """
+    found = require(side)
+    if found.table is not None:
+        _require_files(side, found.table)
+    epoch = found.table.transaction_version(epoch_id(side.generation)) if found.table else None
+    # While nothing was committed, a deleted target may be created again.
+    known = {} if found.table else {"table_id": None, "verified": None}
+    last = _last_epoch(found.record) if epoch is None else epoch
+    changes = {"epoch": last + 1, "is_announced": True, **known}
+    record = found.record.model_copy(update=changes)
+    side.generation.replace(TargetRecord.NAME, record)
+    return record
+
+
+def _require_files(side: TargetSide, table: DeltaTable) -> None:
+    """Refuse a table on this machine of which data files are missing: nobody could read it."""
+    if not side.table.is_local:
+        return
+    names = map(unquote, paths_of(table))
+    if lacking := [name for name in names if not side.table.exists(name)]:
+        raise refusals.files_missing(side.generation, side.table, lacking)
+
+
+def _last_epoch(record: TargetRecord) -> int:
+    # The announced one was never reached: a start that broke off is announced again.
+    return record.epoch - (1 if record.is_announced else 0)
+
+
+def accept(side: TargetSide, by: str, at_ms: int) -> list[AcceptedChange]:
+    """Accept the changes of rows that others made, so that the pipeline continues with them.
+
+    Args:
+        side: The generation and its target.
+        by: Name of the person who accepts; kept with the state.
+        at_ms: When, in Unix milliseconds.
+
+    Returns:
+        What was accepted; empty if nothing had to be.
+
+    Raises:
+        StateError: A run is active; or a change is a RESTORE, which takes rows away that the
+            pipeline has written; or checkpoint, state and target don't belong together otherwise.
+    """
+    if is_held(side.generation):
+        raise refusals.run_active(side.generation, side.table)
+    found = examine(side)
+    commits = found.foreign.commits
+    if any(commit.operation == RESTORE for commit in commits):
+        raise refusals.changed_by_others(side.generation, side.table, found.foreign)
+    if not commits or found.table is None:
+        return []
+    accepted = [
+        AcceptedChange(by=by, at_ms=at_ms, version=each.version, operation=each.operation)
+        for each in commits
+    ]
+    record = verified(side, found.record, found.table.version())
+    # A start that was announced stays announced.
+    changes = {
+        "accepted": [*found.record.accepted, *accepted],
+        "is_announced": found.record.is_announced,
+    }
+    side.generation.replace(TargetRecord.NAME, record.model_copy(update=changes))
+    return accepted
+
+
+def adopt(loaded: LoadedPipeline, generation: Generation, since: int) -> None:
+    """Record that a generation's rows are in another table now: after a promotion or a rollback.
+
+    Args:
+        loaded: The pipeline.
+        generation: The generation that serves now.
+        since: Version of the target before its rows were replaced.
+
+    Raises:
+        StateError: The state can't be written.
+        InputError: The target can't be read.
+    """
+    if (record := read_target_record(generation)) is None:
+        return
+    target = open_table(loaded.target)
+    changes = {"table_id": str(target.metadata().id), "verified": since}
+    generation.replace(TargetRecord.NAME, record.model_copy(update=changes))
+
+
+def verified(side: TargetSide, record: TargetRecord, version: int) -> TargetRecord:
+    """Return a record of the target as it is at a verified version; nothing is written."""
+    writer = side.writer()
+    table = delta_table(side.table, version)
+    changes = {
+        "is_announced": False,
+        "table_id": str(table.metadata().id),
+        "verified": version,
+        "writer": writer,
+        "written": None if writer is None else table.transaction_version(writer),
+        "documents": documents_of(side.generation),
+    }
+    return record.model_copy(update=changes)

@@ -1,0 +1,119 @@
+"""VACUUM: deleting files of a Delta table that neither its newest version nor its readers need.
+
+The rule is Delta's own (https://docs.delta.io/latest/delta-utility.html#-delta-vacuum), with the
+files of versions that a rollback returns to kept as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from sources.common.positions import now_ms
+from sources.errors import InputError
+from sources.storage.documents import Listed
+from sources.storage.folder import Folder
+from spark_jobs.table.protocol import CARRIED
+from spark_jobs.table.table_snapshot import TableSnapshot, read_snapshot
+from spark_jobs.table.unlisted_files import needed_files
+
+RETENTION = "delta.deletedFileRetentionDuration"
+_DEFAULT = "interval 7 days"
+_PART = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?")
+_MS = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+_MS["week"] = 7 * _MS["day"]
+_LEAST_MS = _MS["day"]
+"""Least age of a deleted file: a younger one may be of a commit that is still to be made."""
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Unneeded:
+    """The files of a table that nobody needs.
+
+    Attributes:
+        table: Folder of the table.
+        files: The files.
+    """
+
+    table: Folder
+    files: list[Listed]
+
+    @property
+    def bytes(self) -> int:
+        """Their size."""
+        return sum(each.size for each in self.files)
+
+    def delete(self) -> None:
+        """Delete them; those that are gone already are passed over.
+
+        Raises:
+            StateError: One can't be deleted.
+            UnavailableError: The store does not answer.
+        """
+        names = [each.path.removeprefix(f"{self.table.url}/") for each in self.files]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for _ in pool.map(self.table.delete, names):
+                pass
+
+
+def find_unneeded(target: Folder, versions: Iterable[int]) -> Unneeded:
+    """Find the files of a table that were removed from it, or never committed, long enough ago.
+
+    How long is said by ``delta.deletedFileRetentionDuration``, and at least a day. What begins with
+    ``_`` or ``.`` is left alone, folders included, but for those of a partition column.
+
+    Args:
+        target: Folder of the table. No promotion and no replacement of a range may be under way.
+        versions: Versions whose files are kept; one that can't be read any more is passed over.
+
+    Raises:
+        InputError: The table can't be read, has a feature of Delta that is not known here, or a
+            retention in another form than ``interval 7 days``.
+        UnavailableError: The store does not answer.
+    """
+    table = read_snapshot(target)
+    if unknown := sorted(table.protocol.features - CARRIED):
+        names = ", ".join(f"`{each}`" for each in unknown)
+        message = (
+            f"The table {target} has the Delta features {names}, of which is not known here which "
+            "files they need. Nothing was deleted."
+        )
+        hint = f"Run VACUUM with Spark: `VACUUM delta.`{target}``."
+        raise InputError(message, hint, table=target.url)
+    before = now_ms() - max(_retention_ms(table), _LEAST_MS)
+    old = [each for each in target.documents.listing(target.url) if each.modified_ms < before]
+    if not old:
+        return Unneeded(target, [])
+    place = f"{target.url}/"
+    needed = set(needed_files(target, versions))
+    return Unneeded(
+        target,
+        [
+            each
+            for each in old
+            if (name := each.path.removeprefix(place)) not in needed
+            and not _is_hidden(name, table.partitions)
+        ],
+    )
+
+
+def _retention_ms(table: TableSnapshot) -> int:
+    text = table.configuration.get(RETENTION, _DEFAULT)
+    parts = text.strip().lower().removeprefix("interval").strip()
+    found = _PART.findall(parts)
+    if not found or _PART.sub("", parts).strip():
+        message = (
+            f"The table {table.folder} has the property `{RETENTION}: {text}`, of which is not "
+            "known here how long it is. Nothing was deleted."
+        )
+        hint = f"Declare it in `sink.properties` in this form: `{RETENTION}: interval 7 days`."
+        raise InputError(message, hint, table=table.folder.url, value=text)
+    return sum(int(number) * _MS[unit] for number, unit in found)
+
+
+def _is_hidden(name: str, partitions: list[str]) -> bool:
+    columns = tuple(f"{each}=" for each in partitions)
+    return any(part[0] in "_." and not part.startswith(columns) for part in name.split("/"))

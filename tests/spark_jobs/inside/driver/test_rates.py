@@ -1,0 +1,56 @@
+"""The rates of a micro-batch, also where tasks have read the records and Spark has seen none."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sources.common.positions import TopicPartition
+from spark_jobs.inside.driver.reports.measurement import Measurement
+from spark_jobs.inside.query.declaration import QueryDeclaration
+
+
+def measurement(starts: dict[TopicPartition, int] | None) -> Measurement:
+    """Of a query whose second source is read."""
+    declared = SimpleNamespace(index=1, place=SimpleNamespace(starts=starts))
+    return Measurement(cast("QueryDeclaration", declared), 0)
+
+
+def report(rows: int, before: dict[str, int] | None, after: dict[str, int]) -> Any:
+    """Spark's report of a micro-batch of half a second."""
+    start = None if before is None else json.dumps({"events": before})
+    topic = SimpleNamespace(startOffset=start, endOffset=json.dumps({"events": after}))
+    return SimpleNamespace(
+        numInputRows=rows,
+        processedRowsPerSecond=rows / 0.5,
+        inputRowsPerSecond=float("nan") if before is None else rows / 1,
+        batchDuration=500,
+        sources=[None, topic],
+    )
+
+
+STARTS = {TopicPartition("events", 0): 0, TopicPartition("events", 1): 0}
+
+
+@pytest.mark.parametrize(
+    ("rows", "before", "expected"),
+    [
+        pytest.param(300, {"0": 0, "1": 0}, (600, 300), id="as Spark has counted them"),
+        pytest.param(0, {"0": 100, "1": 150}, (100, None), id="by offsets"),
+        pytest.param(0, None, (600, None), id="in the first micro-batch from the start offsets on"),
+        pytest.param(0, {"0": 100, "1": 200}, (0, 0), id="of which there are none"),
+    ],
+)
+def test_the_rate_is_that_of_rows_or_of_offsets(
+    rows: int, before: dict[str, int] | None, expected: tuple[float, float | None]
+) -> None:
+    found = measurement(STARTS)._rates(report(rows, before, {"0": 100, "1": 200}))
+    assert (found["rows_per_s"], found["input_rows_per_s"]) == expected
+
+
+def test_what_has_no_offsets_has_the_rates_of_spark() -> None:
+    found = measurement(None)._rates(report(0, {"0": 0}, {"0": 100}))
+    assert found == {"rows_per_s": 0, "input_rows_per_s": 0}

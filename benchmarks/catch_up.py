@@ -41,7 +41,7 @@ from benchmarks.topics import (
     produce,
     topic_pipeline,
 )
-from services.broker import LocalBroker
+from hybrid_extensions.servers.broker import LocalBroker
 from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource

@@ -31,7 +31,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.session import HERE, in_turns, plain_topic, report, session
 from benchmarks.topics import deliver, send
-from services.broker import LocalBroker, create_topic
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline

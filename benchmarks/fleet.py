@@ -31,8 +31,8 @@ from confluent_kafka import Producer
 
 from benchmarks.processes import cpu_s, end_all, groups_of, memory_mb, processes_of
 from benchmarks.record import record
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
-from services.broker import LocalBroker, create_topic
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext

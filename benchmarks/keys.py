@@ -29,7 +29,7 @@ from confluent_kafka import Producer
 from benchmarks.processes import cpu_s_of
 from benchmarks.record import record
 from benchmarks.session import IN_MEMORY, STORE, jvm_pid, read_history, session
-from services.broker import LocalBroker, create_topic
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.context import PipelineContext

@@ -38,12 +38,12 @@ from deltalake.transaction import AddAction
 
 from benchmarks.record import record
 from benchmarks.store import CountingProxy, Gateway, tell
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
+from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
 from orchestration import operations
 from orchestration.backlog import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.supervision.supervisor import tick
-from services.broker import LocalBroker, create_topic
-from services.s3 import LOGIN, LocalS3, client
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.files.listing.splits import list_source
 from sources.planning.context import PipelineContext

@@ -32,8 +32,8 @@ from benchmarks.record import record
 from benchmarks.session import HERE, in_turns, plain_topic
 from benchmarks.store import CountingProxy, Gateway, tell
 from benchmarks.topics import TOPIC, produce, topic_pipeline
-from services.broker import LocalBroker
-from services.s3 import LOGIN, client
+from hybrid_extensions.servers.broker import LocalBroker
+from hybrid_extensions.servers.s3 import LOGIN, client
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.storage.folder import Folder

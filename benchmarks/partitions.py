@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from benchmarks.record import record
 from benchmarks.topics import deliver
-from services.broker import LocalBroker, create_topic
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from sources.common.positions import EndPosition
 from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import SourceSwitchContext

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from benchmarks.record import record
 from benchmarks.session import HERE, in_turns, read_history, report, session
 from benchmarks.topics import deliver, send
-from services.broker import LocalBroker, create_topic
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.context import PipelineContext

@@ -27,9 +27,9 @@ from benchmarks.flink.project_works import run
 from benchmarks.record import record
 from benchmarks.session import HERE, session
 from benchmarks.topics import deliver, send
-from orchestration.training.columns import Asked
-from orchestration.training.point_in_time import training_set
-from services.broker import LocalBroker, create_topic
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
+from hybrid_extensions.training.columns import Asked
+from hybrid_extensions.training.point_in_time import training_set
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 

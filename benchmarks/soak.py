@@ -30,12 +30,12 @@ import yaml
 from confluent_kafka import Producer
 
 from benchmarks.record import record
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.cli import console
 from orchestration.supervision.status import status
-from services.broker import LocalBroker, create_topic
 from sources.common.positions import iso, now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource

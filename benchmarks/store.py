@@ -15,8 +15,8 @@ from urllib.request import Request, urlopen
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from services.process import HOST, TemporaryServer
-from services.s3 import LOGIN, client
+from hybrid_extensions.servers.process import HOST, TemporaryServer
+from hybrid_extensions.servers.s3 import LOGIN, client
 
 
 class Gateway(TemporaryServer):

@@ -16,7 +16,7 @@ import sys
 from collections import Counter
 from urllib.parse import parse_qs
 
-from services.process import HOST
+from hybrid_extensions.servers.process import HOST
 
 _CHUNK = 1 << 18
 _LIMIT = 1 << 20

@@ -26,9 +26,9 @@ import yaml
 from confluent_kafka import Producer
 
 from benchmarks.record import record
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
 from orchestration.cli import console
-from services.broker import LocalBroker, create_topic
 from sources.common.positions import iso, now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hybrid import SwitchState

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from benchmarks.session import HERE, race, report, session
 from benchmarks.topics import COLUMNS, TOPIC, produce, topic_pipeline
-from services.broker import LocalBroker
+from hybrid_extensions.servers.broker import LocalBroker
 from sources.common.positions import TopicPartition
 from sources.common.schema import parse_schema
 from sources.hand_over import hand_over

@@ -14,7 +14,7 @@ import fastavro
 from confluent_kafka import Producer
 from google.protobuf import descriptor_pb2, message_factory, timestamp_pb2
 
-from services.broker import create_topic
+from hybrid_extensions.servers.broker import create_topic
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from examples.shop import connect, execute
-from services.connect import LocalConnect, binlog_config, debezium_config
-from services.mariadb import LocalMariaDb, add_client_to_path
-from services.mysql import LocalMySql
-from services.mysql_server import MySqlServer
-from services.postgres import LocalPostgres
-from services.process import Service
+from hybrid_extensions.servers.connect import LocalConnect, binlog_config, debezium_config
+from hybrid_extensions.servers.mariadb import LocalMariaDb, add_client_to_path
+from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.mysql_server import MySqlServer
+from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.process import Service
 from sources.databases.mariadb.log.connector import ReadUpTo, ask_connector
 from sources.databases.mariadb.snapshot.begin import file_number
 from sources.errors import RunError

@@ -28,12 +28,12 @@ from rich.console import Console
 from rich.table import Table
 
 from examples import flight_data
+from hybrid_extensions.servers.broker import LocalBroker
 from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.cli import tables
-from services.broker import LocalBroker
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, RunError

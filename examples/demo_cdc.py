@@ -34,6 +34,7 @@ from examples.captured import KINDS, CapturedDatabase
 from examples.demo import ROOT, Stages, console
 from examples.shop import NAMES, Customers, execute, make_shop
 from examples.transfers import Transfers, broken
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
 from orchestration.audit.database.compare_source import SourceComparison, compare_with_source
 from orchestration.backlog import wait_until_caught_up
@@ -43,7 +44,6 @@ from orchestration.cuts.members import load_group
 from orchestration.cuts.publisher import publish
 from orchestration.databases import table_pipelines
 from orchestration.several import several
-from services.broker import LocalBroker, create_topic
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource

@@ -27,19 +27,19 @@ from rich.table import Table
 from examples import delay_model, departures, serving
 from examples.demo import FEED_RATE, ROOT, Stages, conclude, console, live_source, stop
 from examples.flight_data import create_feed_topic, produce, split_feed
-from feeds.base import Comparison
-from feeds.loop import compare, compared_in_words, deliver_once, follow
+from hybrid_extensions.feeds.base import Comparison
+from hybrid_extensions.feeds.declare import AnyFeed, PostgresFeed, feeds_of
+from hybrid_extensions.feeds.loop import compare, compared_in_words, deliver_once, follow
+from hybrid_extensions.servers.broker import LocalBroker
+from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.training.columns import Asked
+from hybrid_extensions.training.point_in_time import TrainingSet, training_set
 from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
 from orchestration.cli import tables
-from orchestration.training.columns import Asked
-from orchestration.training.point_in_time import TrainingSet, training_set
-from services.broker import LocalBroker
-from services.postgres import LocalPostgres
-from sources.config.feeds import AnyFeed, PostgresFeed
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.transform import SqlTransform
 from sources.errors import RunError
@@ -138,7 +138,7 @@ def serve(
         DEPARTURES_STATE=str(folder / "state"),
     )
     loaded = load_pipeline(PIPELINE)
-    source, feed = live_source(loaded), loaded.pipeline.feeds[0]
+    source, feed = live_source(loaded), feeds_of(loaded)[0]
     with stages("history as Parquet, first part of the feed into the topic"):
         every = departures.departures()
         rows = departures.write_history(every, period, folder / "history")
@@ -173,7 +173,7 @@ def prove(loaded: LoadedPipeline, rows: pa.Table, stages: Stages) -> Proof:
         rows: The training set.
         stages: Stopwatch.
     """
-    feed = loaded.pipeline.feeds[0]
+    feed = feeds_of(loaded)[0]
     assert isinstance(feed, PostgresFeed)
     with stages("audit: DuckDB over all raw input; PostgreSQL beside the table"):
         report, sink = audit(loaded), compare(loaded, feed, _SAMPLE)

@@ -33,10 +33,10 @@ from examples.demo import (
     live_source,
     prepare,
 )
+from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
 from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
-from services.s3 import LOGIN, LocalS3, client
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.state.generation import Generation

@@ -1,6 +1,1 @@
-"""Second sinks: PostgreSQL, Valkey, Kafka and functions of one's own get the rows of a target.
-
-They are fed from the commits of the Delta table, which stays the only truth. Belongs here: what
-changed between two versions of the table, how it is delivered, and what a sink remembers of it.
-Does not belong here: writing the target (spark_jobs), and when a follower runs (orchestration).
-"""
+"""Old name of :mod:`hybrid_extensions.feeds`, which functions of users import."""

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # Python takes the first module of a name that it finds. Before anything of another one runs:
-for _name in ("sources", "spark_jobs", "feeds", "services"):
+for _name in ("sources", "spark_jobs", "hybrid_extensions"):
     _found = find_spec(_name)
     _own = Path(__file__).resolve().parents[1] / _name
     # One folder may be named in several ways, such as with `.` in its path.

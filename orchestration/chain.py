@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from orchestration import lineage, operations
+from orchestration import operations, step_observers
 from orchestration.backlog import wait_until_caught_up
 from orchestration.databases import snapshots
 from orchestration.databases.snapshots import TakenSnapshot
@@ -145,7 +145,7 @@ class Step(ABC, Generic[T]):
         with (
             nullcontext()
             if isinstance(self, LiveStep)
-            else lineage.reported(
+            else step_observers.reported(
                 run.loaded, self.name, self.source, partial(run.observer.noted, self)
             )
         ):
@@ -276,7 +276,7 @@ class LiveStep(Step[Heartbeat]):
         on_beat = partial(run.observer.beat, self)
         beat = operations.go_live(run.context, source, on_beat, waiting=run.waiting)
         tell = partial(run.observer.noted, self)
-        lineage.live_run_started(run.loaded, self.name, beat.launch_id, tell)
+        step_observers.live_run_started(run.loaded, self.name, beat.launch_id, tell)
         if run.until_caught_up:
             wait_until_caught_up(run.context, partial(run.observer.waiting, self))
         return Outcome(beat, beat.model_dump(mode="json"), f"Live: {describe(beat)}.")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 
-from orchestration import lineage
+from orchestration import step_observers
 from orchestration.changed_columns.begin import plan_changed_columns
 from orchestration.requested_state import (
     RequestedState,
@@ -86,7 +86,7 @@ def validate(loaded: LoadedPipeline) -> list[str]:
 def _require_runnable(loaded: LoadedPipeline) -> None:
     """Refuse a declaration that can't run here, without starting Spark."""
     require_java()
-    require_extras(loaded.pipeline)
+    require_extras(loaded.pipeline, loaded.sections)
     require_transform(loaded)
     for source in loaded.pipeline.sources:
         for field, name in source.functions.items():
@@ -441,7 +441,7 @@ def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop") -> list[str
         beat = read_heartbeat(generation, names[-1])
         ended = [name for name in names if process.stop(generation, name)]
         if beat is not None and names[-1] in ended:
-            lineage.live_run_ended(loaded, names[-1], beat.launch_id)
+            step_observers.live_run_ended(loaded, names[-1], beat.launch_id)
         after["ended runs"] = ", ".join(ended) or "none"
     return ended
 

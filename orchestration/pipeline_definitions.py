@@ -15,7 +15,6 @@ from orchestration.defs.assets.upstream import upstream_specs
 from orchestration.defs.checks.audit import AUDITED
 from orchestration.defs.checks.compare import EQUALS, compare_checks, compare_schedules
 from orchestration.defs.checks.table import COMPARED, table_checks
-from orchestration.defs.feeds import feed_definitions
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.control import control_job
 from orchestration.defs.jobs.generation import (
@@ -26,6 +25,7 @@ from orchestration.defs.jobs.upkeep import upkeep_schedules
 from orchestration.defs.keys import step_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks, supervision_sensor
 from sources.config.loader import LoadedPipeline
+from sources.extensions import contributions
 
 
 def pipeline_definitions(
@@ -74,7 +74,8 @@ def pipeline_definitions(
         ],
         sensors=[supervision_sensor(loaded, [chain, generations])],
     )
-    return dg.Definitions.merge(made, range_definitions(loaded), feed_definitions(loaded))
+    added = (make(loaded) for make in contributions("definitions"))
+    return dg.Definitions.merge(made, range_definitions(loaded), *added)
 
 
 def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:

@@ -13,7 +13,7 @@ from collections.abc import Generator
 
 import pytest
 
-from services.server_programs import MissingServerError
+from hybrid_extensions.servers.server_programs import MissingServerError
 
 VARIABLE = "HYBRID_REQUIRE_SERVERS"
 _PROPERTY = "missing server"

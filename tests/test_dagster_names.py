@@ -149,7 +149,8 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
     schedules = [*pipeline.generations.reruns, *pipeline.upkeep]
     if pipeline.ranges is not None:
         schedules += pipeline.ranges.reruns
-    compared = [each for each in pipeline.feeds if each.type in {"postgres", "redis"}]
+    feeds = [each for part in loaded.sections for each in getattr(part, "feeds", [])]
+    compared = [each for each in feeds if each.type in {"postgres", "redis"}]
     return {
         "each pipeline": [{}],
         "each source": each_of("source", pipeline.sources),
@@ -162,8 +163,8 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
         "ranges": [{}] if pipeline.ranges is not None else [],
         "ranges.automatic": [{}] if pipeline.ranges and pipeline.ranges.automatic else [],
         "each schedule": each_of("schedule", schedules),
-        "feeds": [{}] if pipeline.feeds else [],
-        "each feed": each_of("feed", pipeline.feeds),
+        "feeds": [{}] if feeds else [],
+        "each feed": each_of("feed", feeds),
         "each feed into PostgreSQL or Redis": each_of("feed", compared),
         "each topic": [{"topic": topic} for each in pipeline.topics for topic in each.topics],
         "each folder of files": [{"folder": folder} for folder in folders_of(loaded)],

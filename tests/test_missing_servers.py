@@ -8,7 +8,7 @@ from tests.missing_servers import VARIABLE
 
 TESTS = """
 import pytest
-from services.server_programs import MissingServerError
+from hybrid_extensions.servers.server_programs import MissingServerError
 
 @pytest.fixture(scope="session")
 def oracle():

@@ -19,7 +19,14 @@ import yaml
 from orchestration.cli.main import app
 from tests.names_page import ADD, ROOT, Row, require_same, rows
 
-PACKAGES = ["feeds", "hybrid_testing", "orchestration", "services", "sources", "spark_jobs"]
+PACKAGES = [
+    "feeds",
+    "hybrid_extensions",
+    "hybrid_testing",
+    "orchestration",
+    "sources",
+    "spark_jobs",
+]
 AIRFLOW = ROOT / "integrations" / "airflow"
 IN_PYTHON = rows("Python")
 

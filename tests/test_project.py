@@ -18,7 +18,14 @@ from spark_jobs.jvm.spark_version import DEFAULT, SUPPORTED
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = ["feeds", "hybrid_testing", "orchestration", "services", "sources", "spark_jobs"]
+PACKAGES = [
+    "feeds",
+    "hybrid_extensions",
+    "hybrid_testing",
+    "orchestration",
+    "sources",
+    "spark_jobs",
+]
 COMPATIBILITY = (ROOT / "docs" / "versions.md").read_text().partition("## Compatibility")[2]
 
 NAMED_ARTIFACTS = (

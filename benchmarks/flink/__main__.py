@@ -33,7 +33,7 @@ from benchmarks.flink.results import files_of_delta, files_of_flink, require_rig
 from benchmarks.flink.switch_gap import delta_files, flink_files, gap
 from benchmarks.record import record
 from benchmarks.session import in_turns
-from services.broker import LocalBroker
+from hybrid_extensions.servers.broker import LocalBroker
 
 _STAGES = {
     "keeping state": (

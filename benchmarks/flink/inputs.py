@@ -9,7 +9,7 @@ import duckdb
 from confluent_kafka import Producer
 
 from benchmarks.topics import deliver, send
-from services.broker import create_topic
+from hybrid_extensions.servers.broker import create_topic
 
 TOPIC = "events"
 COLUMNS = {"id": "bigint", "at": "timestamp", "user": "string", "value": "double"}

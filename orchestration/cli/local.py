@@ -1,11 +1,9 @@
-"""Commands about this machine, not about one pipeline: broker, reference, JVM parts."""
+"""Commands about this machine, not about one pipeline: reference, JVM parts."""
 
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,27 +11,6 @@ import typer
 from orchestration.cli.output import AsJson, answer
 
 app = typer.Typer()
-
-
-@app.command()
-def broker(
-    data: Annotated[Path | None, typer.Option(help="Folder that keeps the records.")] = None,
-) -> None:
-    """Run a Kafka broker on this machine until Ctrl-C.
-
-    Pipelines reach it with `bootstrap_servers: local`.
-    """
-    with answer(as_json=False):
-        from services.broker import LocalBroker
-        from sources.common.cache import cache_folder
-        from sources.kafka.client.address import local_address_file
-
-        # SIGTERM ends it as Ctrl-C does.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        folder = data or cache_folder() / "broker"
-        with LocalBroker(folder, address_file=local_address_file()) as running:
-            typer.echo(f"Kafka listens at {running.bootstrap_servers}; Ctrl-C ends it.")
-            running.wait()
 
 
 @app.command()

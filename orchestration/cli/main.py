@@ -12,17 +12,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import (
-    cuts,
-    feed,
-    generation,
-    live_run,
-    local,
-    metrics,
-    sample,
-    target,
-    training,
-)
+from orchestration.cli import cuts, generation, live_run, local, target
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -34,6 +24,7 @@ from orchestration.cli.output import (
     person,
 )
 from orchestration.cli.usage import Commands
+from sources.extensions import contributions
 
 app = typer.Typer(
     cls=Commands,
@@ -330,38 +321,10 @@ def logs(
         show({**document, "lines": text.splitlines()}, text)
 
 
-@app.command()
-def report(
-    pipeline: PipelineFile,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="File to write, replaced if it exists; else `<name>-report.html` here."),
-    ] = None,
-    audit: Annotated[bool, typer.Option("--audit", help="Audit the table now.")] = False,
-    generation: GenerationName = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write one HTML page about a pipeline: plan, seam, audit, generations and status, for tickets.
-
-    What is not there yet is named on the page. It has no rows of the table and no credentials.
-    """
-    with answer(as_json) as show:
-        from orchestration.report.collect import collect
-        from orchestration.report.page import render, require_file, write
-
-        loaded = load_acting(pipeline, generation, as_kept=True)
-        path = require_file(out or Path(f"{loaded.pipeline.name}-report.html"))
-        write(render(collect(loaded, with_audit=audit), loaded), path)
-        show({"ok": True, "file": str(path)}, f"Written: {path}")
-
-
 # In the order in which `hybrid --help` lists them.
-app.add_typer(sample.app)
-app.add_typer(live_run.app)
-app.add_typer(target.app)
-app.add_typer(cuts.app)
-app.add_typer(feed.app)
+for _commands in (live_run, target, cuts):
+    app.add_typer(_commands.app)
 app.add_typer(generation.app, name="generation")
-app.add_typer(training.app)
-app.add_typer(metrics.app)
 app.add_typer(local.app)
+for _added in contributions("commands"):
+    app.add_typer(_added)

@@ -17,6 +17,7 @@ from sources.config.pipeline import Pipeline
 from sources.decoding.record_rows import RecordRows
 from sources.decoding.value_formats.base import ValueFormat
 from sources.decoding.value_formats.registry import VALUE_FORMATS
+from sources.extensions import contributions
 
 _ENTRY = re.compile(r"^    (\w+(?:, \w+)*): (.*)$")
 _ROLE = re.compile(r":\w+:`([\w.]+)`")
@@ -38,16 +39,25 @@ which an editor completes and checks a pipeline.
 def json_schema() -> dict[str, Any]:
     """Return the schema of a pipeline's file as JSON Schema (draft 2020-12)."""
     schema = Pipeline.model_json_schema()
+    for section in contributions("section"):
+        part = section.model_json_schema()
+        schema["properties"] |= part["properties"]
+        schema["$defs"] |= part.get("$defs", {})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def markdown() -> str:
     """Return the reference of a pipeline's file as Markdown: a table of fields for each model."""
     schema = json_schema()
-    sections = [_section(Pipeline, schema)]
-    models = {model.__name__: model for model in _models(Pipeline)}
+    added = [*contributions("section")]
+    lines = [line for model in added for line in _fields(model, schema)]
+    sections = ["\n".join([*_section(Pipeline, schema), *lines, ""])]
+    roots: list[type[Declared]] = [Pipeline, *added]
+    models = {model.__name__: model for root in roots for model in _models(root)}
     sections += [
-        _section(models[name], part) for name, part in schema["$defs"].items() if name in models
+        "\n".join([*_section(models[name], part), ""])
+        for name, part in schema["$defs"].items()
+        if name in models
     ]
     return "\n".join([_HEAD, *sections])
 
@@ -66,23 +76,29 @@ def _models(root: type[Declared]) -> Iterator[type[Declared]]:
             waiting.extend(field.annotation for field in kind.written().values())
 
 
-def _section(model: type[Declared], schema: dict[str, Any]) -> str:
-    meanings = _meanings(model)
-    lines = [
+def _section(model: type[Declared], schema: dict[str, Any]) -> list[str]:
+    return [
         f"## {model.__name__}",
         "",
         _first_sentence(model),
         "",
         "| field | type | default | meaning |",
         "| --- | --- | --- | --- |",
+        *_fields(model, schema),
     ]
+
+
+def _fields(model: type[Declared], schema: dict[str, Any]) -> list[str]:
+    """Return a line of a table for each field of a model, by a schema that has these fields."""
+    meanings = _meanings(model)
+    lines = []
     attributes = {info.alias: attribute for attribute, info in model.model_fields.items()}
     for name, field in model.written().items():
         shown = "" if field.is_required() else _default(field)
         kind = _kind(schema["properties"][name])
         cells = [f"`{name}`", kind, shown, meanings.get(name) or meanings[attributes[name]]]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join([*lines, ""])
+    return lines
 
 
 def _first_sentence(model: type[BaseModel]) -> str:

@@ -19,13 +19,13 @@ _SHORT = len("30 Sep 2024 00:00")
 """Cells of a plan up to this length, times among them, stay on one line."""
 
 if TYPE_CHECKING:
-    from feeds.record import FeedStatus
     from orchestration.audit.compare_generations import GenerationComparison
     from orchestration.audit.report import AuditReport, BadLine, LedgerLine
     from orchestration.generations.lifecycle import GenerationLine
     from orchestration.progress.plan_preview import Preview
     from orchestration.supervision.source_status import SourceStatus
     from orchestration.supervision.status import Status
+    from orchestration.supervision.status_part import StatusPart
     from sources.planning.plan import Plan
     from sources.state.action_log import LoggedAction
 
@@ -65,17 +65,14 @@ def _plan_table(shown: PlanTable) -> Table:
 def status(found: Status) -> Group:
     """Show the state of each source, and the same of the serving generation if that is another."""
     serving = [] if found.served_by is None else [_status(found.served_by)]
-    return Group(_status(found), *serving, *([_feeds(found.feeds)] if found.feeds else []))
+    return Group(_status(found), *serving, *(_part(each) for each in found.parts if each.rows))
 
 
-def _feeds(found: list[FeedStatus]) -> Table:
-    """Show how far each second sink is."""
-    table = Table("feed", "type", "version", "versions behind", "seconds behind", "state")
-    for each in found:
-        cells = (each.number, each.behind, None if each.lag_s is None else round(each.lag_s))
-        shown = ("" if cell is None else f"{cell:,}" for cell in cells)
-        style = None if each.is_healthy else "red"
-        table.add_row(each.name, each.type, *shown, escape(each.text), style=style)
+def _part(found: StatusPart) -> Table:
+    """Show what an extension adds."""
+    table = Table(*found.headings)
+    for row in found.rows:
+        table.add_row(*map(escape, row.cells), style=None if row.is_healthy else "red")
     return table
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from orchestration import lineage, operations
+from orchestration import operations, step_observers
 from orchestration.generations import switch_steps
 from orchestration.generations.switch_lock import alone
 from orchestration.generations.switch_progress import Say, Steps, silent, told_if_interrupted
@@ -239,7 +239,7 @@ def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
         # Another process was first.
         return None
     is_done = is_committed(loaded, switch)
-    reported = lineage.reported(loaded, lineage.PROMOTION, tell=steps.say)
+    reported = step_observers.reported(loaded, step_observers.PROMOTION, tell=steps.say)
     with nullcontext() if is_done else switch_steps.naming_the_abort(switch), reported:
         to, past = switch_steps.contexts(loaded, switch)
         steps.begin(f"stopping the runs of {switch.past} and {switch.to}")

@@ -5,11 +5,10 @@ Nothing is changed but what is known of the replication slot, which the next loo
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 
-from feeds.record import FeedStatus, feed_statuses
 from orchestration.audit.kept_audit import KeptAudit, read_audit
 from orchestration.databases.compared_ranges import KeptCompare, read_compare
 from orchestration.supervision.belonging import find_refusal
@@ -17,8 +16,10 @@ from orchestration.supervision.look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.slot_watch import keep_slot, keep_table
 from orchestration.supervision.source_status import SourceStatus, source_status
+from orchestration.supervision.status_part import StatusPart
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
+from sources.extensions import contributions
 from sources.generations import acting_on
 from sources.kept_definitions import in_service
 from sources.planning.approval import find_approval
@@ -59,7 +60,7 @@ class Status(BaseModel):
         waits_for_approval: Whether that plan waits for a person's approval.
         healthy: False if a run failed, is dead or silent, the live run is red, or checkpoint, state
             and target don't belong together; of this generation or of the serving one. False, too,
-            if a feed is late, if a comparison with the database has found other rows, or if the
+            if a part is not well, if a comparison with the database has found other rows, or if the
             last audit failed and nobody has accepted that.
         own_healthy: Whether this generation's runs are well, whatever was found in the table.
         sources: Progress of each source, in order.
@@ -74,8 +75,8 @@ class Status(BaseModel):
             none did.
         followed: Changes of the captured table's columns that this generation's runs followed.
         audit: Verdict of the last audit of this generation; None if there was none.
-        feeds: How far each second sink has the table that readers see; empty unless that was
-            asked for.
+        parts: What extensions add; empty unless that was asked for. In a document each is a field
+            of its own.
         lease: Lease of the driver, or of the process that launches one, with its holder and age;
             None if there was never one, or if the state is on a file system, whose kernel keeps
             the locks.
@@ -97,8 +98,12 @@ class Status(BaseModel):
     transform_changed: str | None = None
     followed: list[FollowedChange] = Field(default_factory=list)
     audit: AuditVerdict | None = None
-    feeds: list[FeedStatus] = Field(default_factory=list)
+    parts: Annotated[list[StatusPart], Field(exclude=True)] = Field(default_factory=list)
     lease: SeenLease | None = None
+
+    @model_serializer(mode="wrap")
+    def _with_parts(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {**serialize(self), **{each.name: each.document for each in self.parts}}
 
 
 def status_of(loaded: LoadedPipeline, generation: str | None = None) -> Status:
@@ -114,14 +119,14 @@ def status_of(loaded: LoadedPipeline, generation: str | None = None) -> Status:
         InputError: There is no such generation.
         StateError: The state can't be read.
     """
-    # A copy that was kept for a generation may have other feeds than the file has now.
-    feeds = feed_statuses(loaded)
+    # By the file as it is now, which a copy that was kept for a generation may differ from.
+    parts = [part(loaded) for part in contributions("status")]
     if generation is not None or waiting(loaded) is None:
         # After a rollback the newest one neither serves nor waits.
         loaded = acting_on(loaded, generation)
     found = status(loaded)
-    is_healthy = found.healthy and all(each.is_healthy for each in feeds)
-    return found.model_copy(update={"feeds": feeds, "healthy": is_healthy})
+    is_healthy = found.healthy and all(each.is_healthy for each in parts)
+    return found.model_copy(update={"parts": parts, "healthy": is_healthy})
 
 
 def status(loaded: LoadedPipeline) -> Status:

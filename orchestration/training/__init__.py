@@ -1,4 +1,1 @@
-"""Training sets: the values of a table that were known at the times of labels.
-
-Removable: nothing else but its command imports it.
-"""
+"""Old name of :mod:`hybrid_extensions.training`, which code of users imports."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -18,19 +18,21 @@ from sources.common.environment import FILE_SUFFIX, is_set, variable
 from sources.common.fields import Declared
 from sources.common.login.security import check_secrets_come_from_environment
 from sources.common.positions import Record
-from sources.config.feeds import FEED_MODELS
 from sources.config.own_modules import OwnModules
 from sources.config.pipeline import SOURCE_MODELS, Pipeline
+from sources.config.section import Section
 from sources.config.source.file_options import BY_ARRIVAL, BY_NAME, ArrivalOrder
 from sources.config.source.file_source import FileSource
 from sources.config.transform import TRANSFORM_MODELS
 from sources.decoding.record_rows import FORMATS_FIELDS, RecordRows
 from sources.decoding.value_formats.registry import VALUE_TAGS
 from sources.errors import InputError, StateError
+from sources.extensions import contributions
 from sources.state.generation import Generation, Ways, open_generation
 from sources.storage.folder import Folder
 
 M = TypeVar("M", bound=BaseModel)
+S = TypeVar("S", bound=Section)
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 # By the names that Pydantic puts between a field and the fields of one of several models.
 _TAGS: Mapping[str, type[BaseModel]] = {
@@ -74,6 +76,7 @@ class LoadedPipeline:
             the user's own file, which declares the newest generation.
         modules: Where the modules of its functions are kept apart from those of other pipelines,
             in a process that runs several; None if they are imported as usual.
+        sections: What the file declares for extensions.
 
     """
 
@@ -81,6 +84,15 @@ class LoadedPipeline:
     pipeline: Pipeline
     kept: KeptDefinition | None = None
     modules: OwnModules | None = field(default=None, compare=False)
+    sections: tuple[Section, ...] = ()
+
+    def section(self, kind: type[S]) -> S:
+        """Return what the file declares for an extension; the defaults where it declares nothing.
+
+        Args:
+            kind: The extension's model.
+        """
+        return next((each for each in self.sections if isinstance(each, kind)), kind())
 
     @property
     def folder(self) -> Path:
@@ -312,10 +324,21 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
             f"`{path.stem}.<schema>.<table>.yaml`; `hybrid tables {path.name}` makes the files."
         )
         raise InputError(message, hint, file=str(path), field="tables")
-    pipeline = validated(path, document, Pipeline, environment)
+    kinds = [*contributions("section")]
+    pipeline, *sections = _validated(path, document, [Pipeline, *kinds], environment)
+    assert isinstance(pipeline, Pipeline)
+    for section in sections:
+        try:
+            section.check(pipeline)
+        except ValueError as error:
+            raise _refusal(path, [f"  pipeline: {error}"]) from None
     kept = Folder(path.parent).read(KEPT, KeptDefinition)
     loaded = LoadedPipeline(path, pipeline, kept)
-    return replace(loaded, pipeline=loaded.pipeline.located(loaded.locate))
+    return replace(
+        loaded,
+        pipeline=pipeline.located(loaded.locate),
+        sections=tuple(each.located(loaded.locate) for each in sections),
+    )
 
 
 def validated(
@@ -335,6 +358,15 @@ def validated(
             set or its file can't be read, or a field is not valid; the message has a line for each
             such field.
     """
+    found: M
+    (found,) = _validated(path, document, [model], environment)
+    return found
+
+
+def _validated(
+    path: Path, document: Any, models: Sequence[type[Any]], environment: Mapping[str, str]
+) -> list[Any]:
+    """Return what a document declares for each model: the last ones take their fields out of it."""
     if not isinstance(document, dict):
         message = f"{path} contains a {type(document).__name__}, not a YAML mapping."
         hint = (
@@ -354,13 +386,28 @@ def validated(
             f"`${{{names[0]}:-default}}`."
         )
         raise InputError(message, hint, file=str(path))
-    try:
-        return model.model_validate(filled)
-    except ValidationError as error:
-        lines = [_explain(dict(item), model) for item in error.errors()]
-        message = "\n".join([f"{path.name} is not a valid pipeline:", *lines])
-        hint = f"Correct {path.name}; `hybrid reference` prints all fields and what they mean."
-        raise InputError(message, hint, file=str(path)) from None
+    lines: list[str] = []
+    found: list[Any] = []
+    for model in reversed(models):
+        own = filled if model is models[0] else _taken(filled, model)
+        try:
+            found.append(model.model_validate(own))
+        except ValidationError as error:
+            lines = [*(_explain(dict(item), model, models) for item in error.errors()), *lines]
+    if lines:
+        raise _refusal(path, lines)
+    return found[::-1]
+
+
+def _taken(document: dict[str, Any], model: type[Declared]) -> dict[str, Any]:
+    """Remove the fields of a model from a document, and return them."""
+    return {name: document.pop(name) for name in model.written() if name in document}
+
+
+def _refusal(path: Path, lines: list[str]) -> InputError:
+    message = "\n".join([f"{path.name} is not a valid pipeline:", *lines])
+    hint = f"Correct {path.name}; `hybrid reference` prints all fields and what they mean."
+    return InputError(message, hint, file=str(path))
 
 
 def variables_used(path: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -409,8 +456,10 @@ def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
     return _VARIABLE.sub(replacement, value)
 
 
-def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
-    types = _tags(error["loc"])
+def _explain(
+    error: dict[str, Any], model: type[BaseModel], models: Sequence[type[BaseModel]]
+) -> str:
+    types = _tags(model)
     location = [
         part
         for part in error["loc"]
@@ -418,7 +467,9 @@ def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
     ]
     where = ".".join(str(part) for part in location) or "pipeline"
     if error["type"] == "extra_forbidden":
-        allowed = _fields_at(error["loc"][:-1], model)
+        place = error["loc"][:-1]
+        inside = _fields_at(place, model)
+        allowed = inside if place else [name for each in models for name in _fields_of(each)]
         close = difflib.get_close_matches(str(location[-1]), allowed, 1, 0.5)
         advice = f"did you mean `{close[0]}`?" if close else f"allowed: {', '.join(allowed)}."
         return f"  {where}: unknown field; {advice}"
@@ -433,15 +484,15 @@ def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
     return f"  {where}: {text.removesuffix('.')}{given}."
 
 
-def _tags(location: tuple[int | str, ...]) -> Mapping[str, type[BaseModel]]:
+def _tags(model: type[BaseModel]) -> Mapping[str, type[BaseModel]]:
     """Return the names that Pydantic may put into a location, with the models they stand for."""
-    return FEED_MODELS if location[:1] == ("feeds",) else _TAGS
+    return model.tags if issubclass(model, Section) else _TAGS
 
 
 def _fields_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
     """Return the field names that a YAML mapping at a location may use."""
     current: type[BaseModel] | None = model
-    types = _tags(location)
+    types = _tags(model)
     for part in location:
         if part in types:
             current = types[str(part)]

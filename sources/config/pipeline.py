@@ -13,8 +13,6 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 from sources.common.expressions.translation import Proven, Unproven
 from sources.common.fields import Declared, Duration, Name
 from sources.common.positions import span_ms
-from sources.config.feeds import AnyFeed, check_feeds
-from sources.config.lineage import Lineage
 from sources.config.source.declared_source import DeclaredSource
 from sources.config.source.deletes_by_key import check_deletes
 from sources.config.source.event_time import DeclaredEventTime
@@ -110,8 +108,6 @@ class Pipeline(Declared):
         compare: Schedule by which the target is compared with the database table that it captures.
         about: Owners, tags and descriptions of the table, for Dagster's catalog.
         cuts: Consistent cuts of this table and others of its database.
-        lineage: OpenLineage events of the steps, for a catalog of data.
-        feeds: Second sinks, which get the rows of the target from its commits.
 
     """
 
@@ -141,8 +137,6 @@ class Pipeline(Declared):
     compare: Compare | None = None
     about: About = About()
     cuts: Cuts | None = None
-    lineage: Lineage | None = None
-    feeds: list[AnyFeed] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _places_are_safe(self) -> Pipeline:
@@ -209,18 +203,6 @@ class Pipeline(Declared):
                 "`audit.sql` is needed: `tolerance` alone is enough only where the transform is a "
                 "query, which DuckDB can run, too. Declare `audit.sql: FILE` with a DuckDB query "
                 "that computes the target from `input`, or remove `audit`."
-            )
-            raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _feeds_have_names(self) -> Pipeline:
-        check_feeds(self.feeds)
-        if self.feeds and self.sink.history is not None:
-            message = (
-                f"`feeds` brings the last row of each key elsewhere, and `sink.history: "
-                f"{self.sink.history}` keeps every version. Remove one of them, or declare a "
-                "pipeline of its own for either."
             )
             raise ValueError(message)
         return self
@@ -339,7 +321,7 @@ class Pipeline(Declared):
         return Stores(self.s3, self.hdfs)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
-        """Return the pipeline with the paths of its sources and feeds made absolute.
+        """Return the pipeline with the paths of its sources made absolute.
 
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
@@ -348,8 +330,7 @@ class Pipeline(Declared):
             ValueError: A path is ``hdfs:///…`` and no namenode is declared.
         """
         sources = [source.located(locate, self.hdfs.absolute) for source in self.sources]
-        feeds = [feed.located(locate) for feed in self.feeds]
-        return self.model_copy(update={"sources": sources, "feeds": feeds})
+        return self.model_copy(update={"sources": sources})
 
     def hybrid_source(self) -> HybridSource[AnySource]:
         """Return the chain of sources.
@@ -438,20 +419,6 @@ class Pipeline(Declared):
         names = ", ".join(source.name for source in self.topics) or "none"
         hint = f"Name a source of `type: kafka`; pipeline `{self.name}` has {names}."
         raise InputError(message, hint, pipeline=self.name, source=name)
-
-    def feed(self, name: str) -> AnyFeed:
-        """Return the feed of this name.
-
-        Raises:
-            InputError: The pipeline has none of this name.
-        """
-        for feed in self.feeds:
-            if feed.name == name:
-                return feed
-        message = f"Pipeline `{self.name}` has no feed `{name}`."
-        names = ", ".join(feed.name for feed in self.feeds) or "none"
-        hint = f"Name a feed that `feeds` declares; pipeline `{self.name}` has {names}."
-        raise InputError(message, hint, pipeline=self.name, value=name)
 
     def topic_after(self, name: str) -> KafkaSource | None:
         """Return the first Kafka source after the source of this name; None if there is none.

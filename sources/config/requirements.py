@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sources.common.optional import require_extra
 from sources.config.pipeline import Pipeline
+from sources.config.section import Section
 
 
-def require_extras(pipeline: Pipeline) -> None:
+def require_extras(pipeline: Pipeline, sections: Iterable[Section] = ()) -> None:
     """Refuse a pipeline whose declaration needs an extra that is not installed.
 
     Called before any data is looked at, so that no run fails half-way for the want of a package.
+
+    Args:
+        pipeline: The declaration.
+        sections: What the file declares for extensions.
 
     Raises:
         InputError: A package can't be imported; names the source, the field, and the extra of this
             project that installs it.
     """
-    if pipeline.lineage is not None:
-        require_extra("lineage", "`lineage`")
+    for section in sections:
+        section.require_extras()
     if pipeline.spark.service_name == "databricks":
         require_extra("databricks", "`master: databricks://…`")
     for source in pipeline.sources:

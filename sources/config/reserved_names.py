@@ -8,7 +8,14 @@ from pathlib import Path
 
 from sources.errors import InputError
 
-RESERVED = ("feeds", "hybrid_testing", "orchestration", "services", "sources", "spark_jobs")
+RESERVED = (
+    "feeds",
+    "hybrid_extensions",
+    "hybrid_testing",
+    "orchestration",
+    "sources",
+    "spark_jobs",
+)
 """The packages, by their import names."""
 _OWN = Path(__file__).resolve().parents[2]
 

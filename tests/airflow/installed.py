@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from services.server_programs import MissingServerError
+from hybrid_extensions.servers.server_programs import MissingServerError
 from sources.common.cache import cache_folder
 
 VERSION = "3.3.2"

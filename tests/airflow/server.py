@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from services.process import HOST, end, free_ports, spawn
+from hybrid_extensions.servers.process import HOST, end, free_ports, spawn
 from tests.services.processes import wait_for
 
 START_S = 600.0

@@ -21,10 +21,10 @@ from confluent_kafka.admin import AdminClient
 from playwright.sync_api import Browser, sync_playwright
 
 from examples import flight_data
+from hybrid_extensions.servers.broker import LocalBroker
+from hybrid_extensions.servers.process import HOST, end, free_ports, last_lines, spawn
+from hybrid_extensions.servers.server_programs import CHROMIUM, obtain
 from orchestration import operations
-from services.broker import LocalBroker
-from services.process import HOST, end, free_ports, last_lines, spawn
-from services.server_programs import CHROMIUM, obtain
 from sources.config.loader import LoadedPipeline, load_pipeline
 from tests.services.processes import wait_for
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.record import record
+from hybrid_extensions.servers.broker import LocalBroker
+from hybrid_extensions.servers.process import free_ports
 from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
-from services.broker import LocalBroker
-from services.process import free_ports
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
 from sources.planning.context import PipelineContext

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from services.broker import create_topic
+from hybrid_extensions.servers.broker import create_topic
 from sources.config.loader import LoadedPipeline, load_pipeline
 from tests.services.processes import wait_for
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from hybrid_extensions.servers.process import HOST, end, free_ports, last_lines, spawn
 from orchestration.attribution import acting_user
-from services.process import HOST, end, free_ports, last_lines, spawn
 from sources.errors import InputError
 from tests.services.processes import wait_for
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from hybrid_extensions.servers.broker import create_topic
 from orchestration import backlog
 from orchestration.backlog import ConnectorWait, backlog_of, wait_until_caught_up
 from orchestration.databases.database_log import describe_unread
 from orchestration.supervision.source_status import source_status
-from services.broker import create_topic
 from sources.common.positions import Offsets, TopicPartition
 from sources.errors import RunError
 from sources.planning.context import PipelineContext

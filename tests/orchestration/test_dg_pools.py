@@ -12,8 +12,8 @@ import pytest
 import yaml
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 
+from hybrid_extensions.servers.process import end, spawn
 from orchestration.defs.keys import POOL
-from services.process import end, spawn
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.services.processes import wait_for
 

@@ -16,11 +16,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from hybrid_extensions.servers.broker import create_topic
+from hybrid_extensions.servers.postgres import LocalPostgres
 from orchestration.cli.main import app
 from orchestration.databases import snapshots, table_pipelines
 from orchestration.template_definitions import template_definitions
-from services.broker import create_topic
-from services.postgres import LocalPostgres
 from sources.config.table_names import topic_part
 from sources.config.table_template import Template
 from sources.errors import HybridError

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from services.process import HOST, end, free_ports, last_lines, spawn
+from hybrid_extensions.servers.process import HOST, end, free_ports, last_lines, spawn
 from spark_jobs.jvm.jar_sets import JarSet, excludes
 from spark_jobs.jvm.jars import obtain
 from spark_jobs.jvm.java import require_java

@@ -20,7 +20,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from services.secured import TokenIssuer
+from hybrid_extensions.servers.secured import TokenIssuer
 
 AUDIENCE = "kafka"
 KEY_ID = "k1"

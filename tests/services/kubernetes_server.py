@@ -16,8 +16,8 @@ from pathlib import Path
 
 import yaml
 
-from services.process import HOST, end, free_ports, spawn
-from services.server_programs import MissingServerError
+from hybrid_extensions.servers.process import HOST, end, free_ports, spawn
+from hybrid_extensions.servers.server_programs import MissingServerError
 from tests.services.processes import wait_for
 
 API_SERVER, ETCD = "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD"

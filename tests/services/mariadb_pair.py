@@ -8,9 +8,9 @@ from typing import Any
 
 from pymysql.cursors import DictCursor
 
-from services.mariadb import LocalMariaDb
-from services.mysql_server import USER
-from services.process import HOST
+from hybrid_extensions.servers.mariadb import LocalMariaDb
+from hybrid_extensions.servers.mysql_server import USER
+from hybrid_extensions.servers.process import HOST
 from sources.databases.mariadb.log.gtid import Gtid, parse_gtids
 from tests.services.processes import wait_for
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import requests
 import yaml
 
-from services.process import HOST, end, free_ports, spawn
-from services.server_programs import PROMETHEUS, obtain
+from hybrid_extensions.servers.process import HOST, end, free_ports, spawn
+from hybrid_extensions.servers.server_programs import PROMETHEUS, obtain
 from tests.services.processes import wait_for
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from services.process import HOST, end, free_ports, last_lines, spawn
+from hybrid_extensions.servers.process import HOST, end, free_ports, last_lines, spawn
 from sources.common.cache import cache_folder
 from spark_jobs.jvm.ivy import repository
 from spark_jobs.jvm.jar_sets import JarSet

@@ -29,7 +29,7 @@ from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
-from services.s3_app import S3App, serve
+from hybrid_extensions.servers.s3_app import S3App, serve
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication

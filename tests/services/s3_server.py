@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 import boto3
 
-from services.s3 import LOGIN, LocalS3, client
+from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
 from tests.services.versitygw import Versitygw
 
 __all__ = ["LOGIN", "STORES", "client", "require_logins", "s3_server", "tell"]

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import SecretStr
 
-from services.broker import LocalBroker, create_topic
-from services.secured import SecuredListeners
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
+from hybrid_extensions.servers.secured import SecuredListeners
 from sources.common.login.security import Security, client_settings
 from tests.services.identity_provider import IdentityProvider
 

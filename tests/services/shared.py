@@ -19,12 +19,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, cast
 
-from services.broker import LocalBroker
-from services.connect import LocalConnect
-from services.connectors import Connectors
-from services.mariadb import LocalMariaDb
-from services.mysql import LocalMySql
-from services.postgres import LocalPostgres
+from hybrid_extensions.servers.broker import LocalBroker
+from hybrid_extensions.servers.connect import LocalConnect
+from hybrid_extensions.servers.connectors import Connectors
+from hybrid_extensions.servers.mariadb import LocalMariaDb
+from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.postgres import LocalPostgres
 from tests.services.hdfs_server import hdfs_server
 
 _ADDRESS, _KEY = "HYBRID_TEST_SERVERS", "HYBRID_TEST_SERVERS_KEY"

@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
-from services.process import HOST, end, free_ports, spawn
+from hybrid_extensions.servers.process import HOST, end, free_ports, spawn
 from spark_jobs.jvm.java import require_java
 from spark_jobs.jvm.spark_version import spark_home
 from tests.services.processes import all_running, child_of, wait_for

@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from services import broker as broker_module
-from services.broker import LocalBroker, create_topic
-from services.process import free_ports
+from hybrid_extensions.servers import broker as broker_module
+from hybrid_extensions.servers.broker import LocalBroker, create_topic
+from hybrid_extensions.servers.process import free_ports
 from sources.errors import RunError
 from tests.services.processes import child_of, runs, wait_for
 
@@ -25,7 +25,7 @@ ROOT = Path(broker_module.__file__).parents[1]
 HOLDER = """
 import sys
 from pathlib import Path
-from services.broker import LocalBroker
+from hybrid_extensions.servers.broker import LocalBroker
 with LocalBroker(Path(sys.argv[1])) as broker:
     print(broker._process.pid, broker.bootstrap_servers, flush=True)
     sys.stdin.read()

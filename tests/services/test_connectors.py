@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.connectors import Connectors
+from hybrid_extensions.servers.connectors import Connectors
 from sources.errors import RunError
 
 # As Debezium 3.6.1 and Kafka Connect 4.3.1 write it for a user without a right.

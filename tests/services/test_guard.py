@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from services import guard
+from hybrid_extensions.servers import guard
 from tests.services.processes import NEVER_ENDS, runs, wait_for
 
 

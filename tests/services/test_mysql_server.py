@@ -11,9 +11,9 @@ from typing import Any
 import pymysql
 import pytest
 
-from services.mariadb import LocalMariaDb
-from services.mysql import LocalMySql
-from services.mysql_server import MySqlServer
+from hybrid_extensions.servers.mariadb import LocalMariaDb
+from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.mysql_server import MySqlServer
 from tests.services.processes import runs, wait_for
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.s3 import LocalS3, client
+from hybrid_extensions.servers.s3 import LocalS3, client
 
 BUCKET = "lake"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -15,7 +15,9 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LOGIN = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, Signature=0"
 
 
-@pytest.fixture(scope="module", params=["services.s3_app", "tests.services.s3_app"])
+@pytest.fixture(
+    scope="module", params=["hybrid_extensions.servers.s3_app", "tests.services.s3_app"]
+)
 def server(request: pytest.FixtureRequest) -> Iterator[LocalS3]:
     with LocalS3(request.param) as running:
         client(running.endpoint).create_bucket(Bucket=BUCKET)

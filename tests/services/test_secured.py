@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from services.broker import LocalBroker
-from services.secured import SecuredListeners
+from hybrid_extensions.servers.broker import LocalBroker
+from hybrid_extensions.servers.secured import SecuredListeners
 from sources.common.login.security import Security
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, RunError, UnavailableError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from services.debian import has_apt
-from services.server_programs import REDIS, MissingServerError, Server, obtain
+from hybrid_extensions.servers.debian import has_apt
+from hybrid_extensions.servers.server_programs import REDIS, MissingServerError, Server, obtain
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,10 @@ def test_where_apt_fails_its_words_and_the_command_to_try_again_are_named(
     write(programs / "dpkg-deb", "exit 0")
     with pytest.raises(MissingServerError, match="The archive does not answer") as caught:
         obtain(REDIS)
-    assert caught.value.command == f"{sys.executable} -m services.server_programs Redis"
+    assert (
+        caught.value.command
+        == f"{sys.executable} -m hybrid_extensions.servers.server_programs Redis"
+    )
     assert {path.suffix for path in (cache / "servers").iterdir()} == {".lock", ".part"}
 
 

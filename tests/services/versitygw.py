@@ -14,9 +14,9 @@ from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from services.process import HOST, TemporaryServer
-from services.s3 import LOGIN, client
-from services.server_programs import MissingServerError
+from hybrid_extensions.servers.process import HOST, TemporaryServer
+from hybrid_extensions.servers.s3 import LOGIN, client
+from hybrid_extensions.servers.server_programs import MissingServerError
 from sources.common.cache import cache_folder, make_once
 
 VERSION = "1.8.0"

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from services.process import HOST, end, free_ports, spawn
+from hybrid_extensions.servers.process import HOST, end, free_ports, spawn
 from spark_jobs.jvm.jars import obtain
 from spark_jobs.jvm.java import require_java
 from spark_jobs.jvm.spark_version import spark_home

@@ -1,6 +1,6 @@
 """The job `<pipeline>_control`: show, pause, resume, stop, drain, limit, try, by one form."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
@@ -17,9 +17,9 @@ from orchestration.defs.checks.audit import audit_evaluation
 from orchestration.defs.checks.compare import ACTION as COMPARE
 from orchestration.defs.checks.compare import compare
 from orchestration.defs.jobs import job_texts
+from orchestration.defs.jobs.actions import Act
 from orchestration.defs.jobs.form import job_of
 from orchestration.defs.jobs.job_texts import actions_in_words
-from orchestration.defs.jobs.sample import try_on_sample
 from orchestration.defs.jobs.upkeep import compact, delete_unneeded
 from orchestration.defs.keys import (
     ACTION_TAG,
@@ -39,6 +39,7 @@ from sources.common.fields import parse_duration
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.rate_limit import parse_limit
 from sources.errors import InputError
+from sources.extensions import contributions
 from sources.generations import acting_on
 from sources.hybrid import Boundedness
 from sources.planning.approval import approve
@@ -80,20 +81,22 @@ class ControlConfig(dg.Config):
     until: str = Field(default="", description="TRY: first event time after the sample.")
 
 
-Act = Callable[[dg.OpExecutionContext, LoadedPipeline, Any], None]
-
-
 def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     """Return the job that controls a pipeline's runs; its form names the action.
 
     A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
     plan needs an approval has ``APPROVE``, one with ``compare`` has ``COMPARE``; all have ``STOP``,
-    ``RATE``, ``AUDIT``, ``TRY``, ``COMPACT``, ``VACUUM`` and ``STATUS``, which is the default and
-    changes nothing. Each does what the command of the same name does, and reads the pipeline's file
-    again. Those that act on runs do so on the generation that serves, unless the form names another
-    one.
+    ``RATE``, ``AUDIT``, ``COMPACT``, ``VACUUM`` and ``STATUS``, which is the default and changes
+    nothing; extensions add others. Each does what the command of the same name does, and reads the
+    pipeline's file again. Those that act on runs do so on the generation that serves, unless the
+    form names another one.
     """
     acts = _acts(loaded)
+    added = {
+        name: action for make in contributions("actions") for name, action in make(loaded).items()
+    }
+    texts = {name: action.text for name, action in added.items()}
+    acts = {**acts, **{name: action.act for name, action in added.items()}}
 
     def control(context: dg.OpExecutionContext, config: Any) -> None:
         action = config.action.value
@@ -102,8 +105,8 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
             acts[action](context, load_pipeline(loaded.path), config)
 
     # Dagster takes the form from the annotation.
-    control.__annotations__["config"] = _form(loaded, list(acts))
-    return job_of(control_name(loaded), control, job_texts.control(loaded, list(acts)))
+    control.__annotations__["config"] = _form(loaded, list(acts), texts)
+    return job_of(control_name(loaded), control, job_texts.control(loaded, list(acts), texts))
 
 
 def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
@@ -111,7 +114,7 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     found: dict[str, Act] = {"STATUS": _status}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
-    found |= {"STOP": _stop, "RATE": _rate, "AUDIT": _audit, "TRY": try_on_sample}
+    found |= {"STOP": _stop, "RATE": _rate, "AUDIT": _audit}
     found |= {"COMPACT": compact, "VACUUM": delete_unneeded}
     if loaded.pipeline.compare is not None:
         found |= {COMPARE: compare}
@@ -120,7 +123,9 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     return found
 
 
-def _form(loaded: LoadedPipeline, actions: list[str]) -> type[ControlConfig]:
+def _form(
+    loaded: LoadedPipeline, actions: list[str], added: Mapping[str, str]
+) -> type[ControlConfig]:
     """Return the launch form, with the pipeline's actions and sources to choose from."""
     chosen = Enum("Action", {each: each for each in actions})  # type: ignore[misc]
     names = [source.name for source in loaded.pipeline.sources]
@@ -128,7 +133,10 @@ def _form(loaded: LoadedPipeline, actions: list[str]) -> type[ControlConfig]:
     made: type[ControlConfig] = create_model(
         "ControlConfig",
         __base__=ControlConfig,
-        action=(chosen, Field(default=chosen[actions[0]], description=actions_in_words(actions))),
+        action=(
+            chosen,
+            Field(default=chosen[actions[0]], description=actions_in_words(actions, added)),
+        ),
         source=(
             sources,
             Field(default=sources[names[-1]], description="RATE: " + ", ".join(names)),

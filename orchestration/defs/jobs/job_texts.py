@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
@@ -18,8 +18,6 @@ _CONTROLS = {
     "RATE": "limits how fast a source is read; without a number the limit is removed",
     "AUDIT": "computes the table from all files and records by DuckDB, without Spark, and compares "
     "it row by row; changes nothing",
-    "TRY": "runs the pipeline, as its file is now, on a part of its keys, and shows the rows and "
-    "how they compare with DuckDB's and with the table; changes nothing",
     "COMPACT": "makes few large files of the table's many small ones; the stream goes on, and no "
     "row changes",
     "VACUUM": "deletes files of the table that neither readers nor a rollback need",
@@ -72,28 +70,30 @@ def build(loaded: LoadedPipeline) -> str:
     return "\n\n".join(lines)
 
 
-def control(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
+def control(loaded: LoadedPipeline, actions: Iterable[str], added: Mapping[str, str]) -> str:
     """Return the description of the control job.
 
     Args:
         loaded: The pipeline.
         actions: The actions of its form.
+        added: What those do that extensions add.
     """
     name = loaded.pipeline.name
     first = (
         f"For a pipeline that was started by `{name}`: shows and controls its runs. Choose the "
         "`action` in the Launchpad:"
     )
-    return f"{first}\n\n{_list(_CONTROLS, actions)}"
+    return f"{first}\n\n{_list({**_CONTROLS, **added}, actions)}"
 
 
-def actions_in_words(actions: Iterable[str]) -> str:
+def actions_in_words(actions: Iterable[str], added: Mapping[str, str] | None = None) -> str:
     """Return what each action of a form does in one line, for the form's field.
 
     Args:
         actions: Actions of the control job, or of the job for generations.
+        added: What those do that extensions add.
     """
-    texts = {**_CONTROLS, **_GENERATIONS}
+    texts = {**_CONTROLS, **_GENERATIONS, **(added or {})}
     return " ".join(f"{each} {texts[each]}." for each in actions)
 
 

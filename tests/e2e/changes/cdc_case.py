@@ -11,11 +11,11 @@ from typing import Any
 import psycopg
 import yaml
 
+from hybrid_extensions.servers.broker import create_topic
+from hybrid_extensions.servers.connect import debezium_config
+from hybrid_extensions.servers.connectors import Connectors
+from hybrid_extensions.servers.postgres import LocalPostgres
 from orchestration.audit.database.compare_source import SourceComparison, compare_with_source
-from services.broker import create_topic
-from services.connect import debezium_config
-from services.connectors import Connectors
-from services.postgres import LocalPostgres
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import SnapshotManifest

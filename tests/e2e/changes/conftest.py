@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from examples.shop import make_shop
-from services.connectors import Connectors
-from services.mariadb import LocalMariaDb
-from services.mysql import LocalMySql
-from services.postgres import LocalPostgres
+from hybrid_extensions.servers.connectors import Connectors
+from hybrid_extensions.servers.mariadb import LocalMariaDb
+from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.postgres import LocalPostgres
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import CdcCase
 

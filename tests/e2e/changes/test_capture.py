@@ -11,13 +11,13 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.servers.broker import create_topic
+from hybrid_extensions.servers.connectors import Connectors
+from hybrid_extensions.servers.postgres import LocalPostgres
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.cli.starter.capture import CaptureOptions, start_capture
 from orchestration.databases.database_log import DatabaseLog
-from services.broker import create_topic
-from services.connectors import Connectors
-from services.postgres import LocalPostgres
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot
 from spark_jobs.run_state.wrong_rows import read_wrong_rows

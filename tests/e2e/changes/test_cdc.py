@@ -20,6 +20,9 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 from examples.shop import TABLES, Customers, make_shop
+from hybrid_extensions.servers.broker import create_topic
+from hybrid_extensions.servers.connect import LocalConnect
+from hybrid_extensions.servers.postgres import LocalPostgres
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_table, compare_with_source
 from orchestration.audit.database.compared_sides import ComparedTable
@@ -29,9 +32,6 @@ from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import request
 from orchestration.supervision.rules.verdict import Finding
 from orchestration.supervision.supervisor import tick
-from services.broker import create_topic
-from services.connect import LocalConnect
-from services.postgres import LocalPostgres
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError

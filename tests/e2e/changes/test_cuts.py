@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from examples.transfers import MAKE, TABLES, Transfers, broken
+from hybrid_extensions.servers.connectors import Connectors
+from hybrid_extensions.servers.postgres import LocalPostgres
 from hybrid_testing.chain import QUICK
 from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import load_group
 from orchestration.cuts.publisher import publish
-from services.connectors import Connectors
-from services.postgres import LocalPostgres
 from sources.config.loader import LoadedPipeline
 from sources.cuts.table import Cut, list_cuts
 from sources.errors import StateError

@@ -10,12 +10,12 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.servers.mysql_server import MySqlServer
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.supervisor import tick
-from services.mysql_server import MySqlServer
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.errors import RunError
 from sources.planning.context import PipelineContext

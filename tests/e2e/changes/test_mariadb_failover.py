@@ -12,9 +12,9 @@ import pymysql
 import pytest
 from pymysql.cursors import DictCursor
 
-from services.connect import binlog_config
-from services.connectors import Connectors
-from services.mariadb import LocalMariaDb
+from hybrid_extensions.servers.connect import binlog_config
+from hybrid_extensions.servers.connectors import Connectors
+from hybrid_extensions.servers.mariadb import LocalMariaDb
 from sources.kafka.client.look_ups import KafkaLog
 from tests.e2e.case import live_of
 from tests.e2e.changes.binlog_case import BinlogCase

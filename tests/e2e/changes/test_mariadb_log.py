@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hybrid_extensions.servers.connectors import Connectors
 from orchestration.databases import database_log
 from orchestration.databases.database_log import DatabaseLog
-from services.connectors import Connectors
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import Slot, ask_slot
 from sources.errors import RunError

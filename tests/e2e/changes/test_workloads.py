@@ -12,10 +12,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from services.connectors import Connectors
-from services.postgres import LocalPostgres
-from services.process import HOST
-from services.server_programs import POSTGRESQL, SYSBENCH, obtain
+from hybrid_extensions.servers.connectors import Connectors
+from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.process import HOST
+from hybrid_extensions.servers.server_programs import POSTGRESQL, SYSBENCH, obtain
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import CdcCase
 from tests.e2e.changes.tables_file import TablesFile

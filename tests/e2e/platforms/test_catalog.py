@@ -14,9 +14,9 @@ from deltalake import write_deltalake
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.servers.metastore import LocalMetastore
+from hybrid_extensions.servers.process import free_ports
 from orchestration import operations
-from services.metastore import LocalMetastore
-from services.process import free_ports
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.storage.folder import Folder

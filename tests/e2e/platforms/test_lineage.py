@@ -10,7 +10,7 @@ import pytest
 from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
 from tests.e2e.case import SMALL, Case
-from tests.orchestration.lineage.receiver import receiving
+from tests.hybrid_extensions.lineage.receiver import receiving
 
 pytestmark = [
     pytest.mark.e2e,

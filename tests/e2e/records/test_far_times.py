@@ -11,7 +11,7 @@ import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from feeds.rows import all_rows
+from hybrid_extensions.feeds.rows import all_rows
 from orchestration.audit.run import audit
 from sources.config.loader import load_pipeline
 from tests.e2e.case import SMALL, TRANSFORMS, moment

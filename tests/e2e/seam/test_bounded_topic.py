@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.servers.broker import create_topic
 from hybrid_testing.chain import QUICK
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.defs.assets.chain import pipeline_assets
 from orchestration.supervision.status import status
-from services.broker import create_topic
 from sources.common.positions import TopicPartition
 from sources.config.loader import LoadedPipeline
 from sources.errors import SeamError

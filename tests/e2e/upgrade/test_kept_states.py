@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.servers.broker import LocalBroker
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.generations import promotion
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
-from services.broker import LocalBroker
 from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
 from sources.errors import StateError

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from services.broker import create_topic
+from hybrid_extensions.servers.broker import create_topic
 from sources.errors import InputError
 from tests.orchestration.audit.audit_case import Case, Row, row
 

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 import trustme
 
+from hybrid_extensions.servers.mysql import LocalMySql
 from orchestration.audit.database.mariadb_rows import write_rows
-from services.mysql import LocalMySql
 from sources.errors import InputError
 
 pytestmark = pytest.mark.slow

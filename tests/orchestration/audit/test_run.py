@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from hdfs_native import WriteOptions
 
+from hybrid_extensions.servers.azurite import LocalAzurite
 from orchestration.audit.readers.files import AuditFiles
 from orchestration.audit.report import AuditExample
-from services.azurite import LocalAzurite
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.storage.hadoop.hdfs import connect

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from hybrid_extensions.servers.mariadb import LocalMariaDb
+from hybrid_extensions.servers.mysql import LocalMySql
 from orchestration.cli.main import app
-from services.mariadb import LocalMariaDb
-from services.mysql import LocalMySql
 from sources.config.loader import load_pipeline
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from hybrid_extensions.servers.postgres import LocalPostgres
 from orchestration.cli.main import app
-from services.postgres import LocalPostgres
 from sources.config.loader import load_pipeline
 
 pytestmark = pytest.mark.slow

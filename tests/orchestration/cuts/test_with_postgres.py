@@ -20,9 +20,9 @@ import pyarrow as pa
 import pytest
 
 from examples.transfers import INVARIANTS, MAKE, TABLES, Transfers
+from hybrid_extensions.servers.postgres import LocalPostgres
 from orchestration.cuts import attempt as attempt_module
 from orchestration.cuts.attempt import Attempt, GivenUp, database_of
-from services.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
 from sources.cuts.barrier import (
     Crossing,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from feeds.position import Position
-from feeds.python_function import Remembered
-from feeds.record import FeedRecord
+from hybrid_extensions.feeds.position import Position
+from hybrid_extensions.feeds.python_function import Remembered
+from hybrid_extensions.feeds.record import FeedRecord
 from orchestration.audit.kept_audit import KeptAudit
 from orchestration.databases.compared_ranges import KeptCompare
 from orchestration.generations.range_history import RemovedFiles

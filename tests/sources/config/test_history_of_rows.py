@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from sources.config.pipeline import Pipeline
 from sources.config.table.sink import Sink
 
 KEPT: dict[str, Any] = {
@@ -46,18 +45,3 @@ def test_a_sink_without_whole_versions_in_their_order_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=told):
         Sink.model_validate(sink)
-
-
-def test_feeds_need_the_last_row_of_each_key_and_are_refused() -> None:
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [{"name": "h", "type": "files", "path": "in/*.parquet", "format": "parquet"}],
-        "transform": "shop:rows",
-        "sink": KEPT,
-        "feeds": [{"name": "served", "type": "redis", "url": "redis://127.0.0.1", "prefix": "x"}],
-        "state": "state",
-    }
-    assert Pipeline.model_validate({**document, "feeds": []}).sink.history == "changed"
-    with pytest.raises(ValueError, match=r"`sink.history: changed` keeps every version"):
-        Pipeline.model_validate(document)

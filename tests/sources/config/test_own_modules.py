@@ -88,7 +88,7 @@ def test_the_reserved_names_are_those_that_are_installed() -> None:
     assert [name.removesuffix("*") for name in packages] == list(RESERVED)
 
 
-@pytest.mark.parametrize("name", ["sources", "spark_jobs", "feeds", "services"])
+@pytest.mark.parametrize("name", ["sources", "spark_jobs", "hybrid_extensions"])
 def test_the_first_import_says_where_another_package_of_one_of_our_names_is(
     tmp_path: Path, name: str
 ) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.mariadb import LocalMariaDb, add_client_to_path
-from services.mysql import LocalMySql
-from services.postgres import LocalPostgres
+from hybrid_extensions.servers.mariadb import LocalMariaDb, add_client_to_path
+from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.postgres import LocalPostgres
 
 
 @pytest.fixture(scope="session")

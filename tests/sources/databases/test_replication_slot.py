@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from services.postgres import LocalPostgres
+from hybrid_extensions.servers.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import Slot, ask_slot, keep_gone, slot_gone
 from sources.storage.folder import Folder

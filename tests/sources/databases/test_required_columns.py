@@ -10,7 +10,7 @@ import pytest
 import yaml
 from deltalake import write_deltalake
 
-from services.broker import create_topic
+from hybrid_extensions.servers.broker import create_topic
 from sources.common.positions import Offsets, TopicPartition
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.altered_table import RequiredColumn, TableWatch

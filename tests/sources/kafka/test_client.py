@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from services.broker import create_topic
+from hybrid_extensions.servers.broker import create_topic
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import UnavailableError
 from sources.kafka.client.look_ups import KafkaLog

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from services.azurite import KEY, LocalAzurite
+from hybrid_extensions.servers.azurite import KEY, LocalAzurite
 from sources.errors import InputError, UnavailableError
 from sources.storage.base import Storage
 from sources.storage.folder import Folder

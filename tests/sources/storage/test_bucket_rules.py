@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.s3 import LOGIN, LocalS3, client
+from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
 from sources.storage.folder import Folder
 from sources.storage.objects.bucket_rules import bucket_warnings
 from sources.storage.objects.s3_documents import S3Documents

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from services.azurite import LocalAzurite
+from hybrid_extensions.servers.azurite import LocalAzurite
 from sources.errors import InputError, UnavailableError
 from sources.storage.documents import Document, DocumentStore, LocalDocuments, copy_apart
 from sources.storage.folder import Folder

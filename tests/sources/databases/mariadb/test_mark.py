@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from services.mariadb import LocalMariaDb
-from services.mysql import LocalMySql
+from hybrid_extensions.servers.mariadb import LocalMariaDb
+from hybrid_extensions.servers.mysql import LocalMySql
 from sources.common.database_snapshot import file_position, gtid_position
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import Misfit

@@ -13,7 +13,7 @@ import pymysql
 import pytest
 import trustme
 
-from services.mysql import LocalMySql
+from hybrid_extensions.servers.mysql import LocalMySql
 from sources.databases.captured_table import CapturedTable
 from sources.databases.kinds import find_tables, open_table
 from sources.databases.mariadb.server import connect, needs_public_key, parse_address

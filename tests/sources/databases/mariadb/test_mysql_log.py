@@ -9,9 +9,9 @@ import pytest
 from pymysql import Connection
 from pymysql.cursors import Cursor
 
+from hybrid_extensions.servers.mysql import LocalMySql
 from orchestration.databases import database_log
 from orchestration.databases.database_log import DatabaseLog
-from services.mysql import LocalMySql
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.mariadb.log.binlog import ask_log
 from sources.databases.mariadb.log.connector import ReadUpTo

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.mysql import LocalMySql
+from hybrid_extensions.servers.mysql import LocalMySql
 from sources.databases.captured_table import Misfit
 from sources.databases.kinds import open_table
 from sources.databases.mariadb.server import connect, parse_address

@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from services.broker import create_topic
-from services.mariadb import LocalMariaDb
+from hybrid_extensions.servers.broker import create_topic
+from hybrid_extensions.servers.mariadb import LocalMariaDb
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.positions import TopicPartition
 from sources.config.source.kafka_source import KafkaSource

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.mariadb import LocalMariaDb
+from hybrid_extensions.servers.mariadb import LocalMariaDb
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import Misfit, QueryError

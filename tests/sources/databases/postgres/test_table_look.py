@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from services.postgres import LocalPostgres
+from hybrid_extensions.servers.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
 from sources.databases.altered_table import Names, TableWatch

@@ -8,7 +8,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from services.process import free_ports
+from hybrid_extensions.servers.process import free_ports
 from spark_jobs.inside.readers.spark_errors import report_of, without_traces
 
 _TRACE = """\

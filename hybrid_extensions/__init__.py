@@ -1,0 +1,6 @@
+"""The project's own extensions: each folder is optional, and nothing outside of it knows it.
+
+Belongs here: what a pipeline can do without, with all its parts: fields of its file, commands,
+definitions of Dagster, status. Each package has a constant `EXTENSION`, by which
+:mod:`sources.extensions` finds it. Extensions do not know each other, but for `servers`.
+"""

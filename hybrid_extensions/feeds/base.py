@@ -1,0 +1,161 @@
+"""What every kind of second sink does; the follower knows nothing else of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import ClassVar, Literal, Self
+
+import pyarrow as pa
+
+from hybrid_extensions.feeds.position import Held, Position
+from sources.errors import InputError
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Some rows of a version of the table, compared with those of a sink.
+
+    Attributes:
+        number: The version.
+        compared: Number of rows that were compared, chosen at random.
+        different: Number of them that differ in the sink, or are missing from it.
+        examples: Keys of some of these.
+        rows: Number of rows of the table.
+        sink_rows: Number of rows of the sink.
+    """
+
+    number: int
+    compared: int
+    different: int
+    examples: list[str]
+    rows: int
+    sink_rows: int
+
+    @property
+    def share(self) -> float:
+        """Share of the compared rows that are the same in both, from 0 to 1."""
+        return 1 - self.different / self.compared if self.compared else 1.0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no difference was found."""
+        return not self.different and self.rows == self.sink_rows
+
+
+EXAMPLES = 5
+"""Most keys that a comparison names."""
+Form = Literal["text", "json", "fields", "arrow"]
+"""How a sink gets rows; :meth:`hybrid_extensions.feeds.rows.Rows.read` says what each form is."""
+
+
+class FeedSink(ABC):
+    """A second sink; a context manager, which ends its connections.
+
+    A sink that applies a delivery in one transaction has nothing pending. Any other one records
+    :meth:`begin` first: a delivery that was interrupted is repeated as it was, since a row may
+    change and change back, and the changes to a later version would lack it.
+
+    Several followers may use a sink at a time: all but one of them fail, and nothing of an older
+    delivery is written after a newer one.
+    """
+
+    form: ClassVar[Form]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the connections."""
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connections; what was not committed is rolled back."""
+
+    @abstractmethod
+    def held(self, columns: pa.Schema) -> Held:
+        """Return what the sink remembers; make what it needs if it is new.
+
+        Args:
+            columns: Columns that are delivered, with the table's types.
+
+        Raises:
+            InputError: The sink can't take the rows, refuses the login, or belongs to others.
+            UnavailableError: It does not answer.
+        """
+
+    @abstractmethod
+    def begin(self, position: Position) -> None:
+        """Record that the changes up to a position are about to be applied, if that is needed.
+
+        Raises:
+            StateError: Another follower feeds the sink.
+            UnavailableError: It does not answer.
+        """
+
+    @abstractmethod
+    def apply(self, rows: pa.RecordBatchReader, end: Position) -> None:
+        """Apply the changes since the position that the sink has, and record the new one.
+
+        Args:
+            rows: A row for each key that changed, in the order of keys, in the sink's ``form``,
+                with ``_is_deleted``.
+            end: The position that it gets.
+
+        Raises:
+            InputError: A row can't be stored.
+            StateError: Another follower feeds the sink.
+            UnavailableError: It does not answer.
+        """
+
+    def standing_still(self, columns: pa.Schema) -> AbstractContextManager[Held]:
+        """Let a comparison see the sink at one position.
+
+        Args:
+            columns: Columns that are delivered, with the table's types.
+
+        Returns:
+            A context manager with what the sink remembers.
+
+        Raises:
+            InputError: Rows of the sink can't be looked up.
+            UnavailableError: It does not answer.
+        """
+        message = f"Rows of {type(self).__name__.removesuffix('Sink')} can't be looked up by key."
+        hint = "Compare a feed of `type: postgres` or `type: redis`."
+        raise InputError(message, hint)
+
+    def compare(self, rows: pa.RecordBatchReader) -> tuple[int, list[str], int]:
+        """Compare rows of the table with those of the sink, which stands still.
+
+        Args:
+            rows: The rows, in the sink's ``form``, of the version that it has.
+
+        Returns:
+            How many of them differ or are missing, the keys of some, and the number of all rows of
+            the sink.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def load(self, rows: pa.RecordBatchReader, end: Position) -> None:
+        """Make the sink hold exactly the given rows, and record the position.
+
+        Args:
+            rows: All rows of the table, in the sink's ``form``, with ``_is_deleted``, which is
+                false.
+            end: The position that the sink gets.
+
+        Raises:
+            InputError: A row can't be stored.
+            StateError: Another follower feeds the sink.
+            UnavailableError: It does not answer.
+        """

@@ -1,0 +1,92 @@
+"""Command that feeds second sinks from the commits of the table."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestration.cli.output import AsJson, PipelineFile, answer, load, sigterm_interrupts, tell
+
+if TYPE_CHECKING:
+    from hybrid_extensions.feeds.declare import AnyFeed
+    from sources.config.loader import LoadedPipeline
+
+app = typer.Typer()
+_GRACE_S = 20.0
+
+
+@app.command()
+def feed(
+    pipeline: PipelineFile,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Feed to follow; may be repeated. All by default.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Deliver what there is now, and return.")
+    ] = False,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Load the whole table again, and return.")
+    ] = False,
+    compare: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Compare up to so many rows, chosen at random; 1 if the sink differs."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Feed the declared second sinks from the table's commits, until Ctrl-C or SIGTERM."""
+    with answer(as_json) as show, sigterm_interrupts():
+        from hybrid_extensions.feeds.loop import deliver_once, follow, in_words
+
+        loaded = load(pipeline)
+        feeds = _chosen(loaded, name or [])
+        if compare is not None:
+            show(*_comparison(loaded, feeds, compare))
+            return
+        if once or reload:
+            done = [(each, deliver_once(loaded, each, reload=reload)) for each in feeds]
+            document = {each.name: outcome._asdict() for each, outcome in done}
+            text = "\n".join(in_words(each, outcome) for each, outcome in done)
+            show({"ok": True, "feeds": document}, text)
+            return
+        stop = threading.Event()
+        threads = follow(loaded, feeds, stop, tell)
+        try:
+            # A delivery that is under way is completed, unless it takes too long.
+            stop.wait()
+        finally:
+            stop.set()
+            for each in threads:
+                each.join(_GRACE_S)
+
+
+def _comparison(
+    loaded: LoadedPipeline, feeds: list[AnyFeed], sample: int
+) -> tuple[dict[str, Any], str]:
+    """Return the answer of a comparison of some feeds: its document, and its text."""
+    from hybrid_extensions.feeds.loop import compare, compared_in_words
+
+    found = {each.name: compare(loaded, each, sample) for each in feeds}
+    documents = {
+        name: {**asdict(each), "share": each.share, "agrees": each.agrees}
+        for name, each in found.items()
+    }
+    text = "\n".join(compared_in_words(each, found[each.name]) for each in feeds)
+    good = all(each.agrees for each in found.values())
+    return {"ok": good, "feeds": documents}, text
+
+
+def _chosen(loaded: LoadedPipeline, names: list[str]) -> list[AnyFeed]:
+    """Return the feeds of these names, or all."""
+    from hybrid_extensions.feeds.declare import feed_of, feeds_of
+    from sources.errors import InputError
+
+    if not feeds_of(loaded):
+        message = f"Pipeline `{loaded.pipeline.name}` declares no `feeds`."
+        hint = f"Add `feeds` to {loaded.path.name}; `hybrid reference` prints their fields."
+        raise InputError(message, hint, pipeline=loaded.pipeline.name, field="feeds")
+    return [feed_of(loaded, name) for name in names] or feeds_of(loaded)

@@ -1,0 +1,215 @@
+"""Declaration of feeds: second sinks, which get the rows of the target from its commits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+
+from sources.common.fields import Declared, Duration, Name, Reference
+from sources.common.login.security import Security
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
+from sources.config.section import Section
+from sources.config.source.snapshot import without_password
+from sources.errors import InputError
+
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
+"""Name of an environment variable."""
+
+
+# The user, and the rest.
+_URL = re.compile(r"rediss?://([^:@/\s]+@)?[^@\s]+")
+
+
+def _address(url: str) -> str:
+    if not _URL.fullmatch(url):
+        message = (
+            "`url` is not an address such as redis://user@host:6379/0, without a password (it is "
+            "not shown, as it may contain one). Correct it; the password comes from the "
+            "environment variable that `password_variable` names."
+        )
+        raise ValueError(message)
+    return url
+
+
+class Feed(Declared):
+    """A second sink of any type.
+
+    Attributes:
+        name: Name of the feed.
+        columns: Columns that it gets, besides ``sink.key``; all by default.
+        every: Least time between two looks at the table for something new.
+        max_lag: A feed is late, which is not healthy, if a commit of the table has waited for it
+            for longer.
+    """
+
+    name: Name
+    columns: list[str] = Field(default_factory=list)
+    every: Duration = timedelta(seconds=1)
+    max_lag: Duration = timedelta(minutes=10)
+
+    def located(self, locate: Callable[[str], str]) -> Self:
+        """Return the feed with the paths of its files made absolute.
+
+        Args:
+            locate: Makes a path that is relative to the pipeline's file absolute.
+        """
+        return self
+
+
+class PostgresFeed(Feed):
+    """A table of PostgreSQL, which has the rows of the target.
+
+    Attributes:
+        type: ``postgres``.
+        dsn: Connection string of libpq, such as ``host=db dbname=serving user=feeder``, without a
+            password.
+        password_variable: Environment variable with the password, which the follower reads.
+            Without it libpq's own password file is used.
+        table: Name of the table, ``table`` or ``schema.table``. It is created if it does not exist.
+
+    """
+
+    type: Literal["postgres"]
+    dsn: Annotated[str, AfterValidator(without_password)]
+    password_variable: Variable = "PGPASSWORD"
+    table: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)?$")]
+
+
+class RedisFeed(Feed):
+    """Keys of a Redis or Valkey server: a hash for each row, with a field for each column.
+
+    Attributes:
+        type: ``redis``; for Valkey, too.
+        url: Address of the server, ``redis://user@host:6379/0``, or ``rediss://…`` with TLS;
+            without a password.
+        password_variable: Environment variable with the password, which the follower reads.
+        prefix: What the names of all keys begin with, such as ``delays:``; no other keys of the
+            server begin with it.
+
+    """
+
+    type: Literal["redis"]
+    url: Annotated[str, AfterValidator(_address)]
+    password_variable: Variable = "REDIS_PASSWORD"
+    prefix: Annotated[str, Field(pattern=r"^[\w.:/-]+$")]
+
+
+class KafkaFeed(Feed):
+    """A compacted Kafka topic, which has the last row of each key as JSON.
+
+    Attributes:
+        type: ``kafka``.
+        topic: Name of the topic, with ``cleanup.policy=compact``. Nobody else writes to it.
+        bootstrap_servers: Comma-separated ``host:port`` list; ``local`` is the broker that
+            ``hybrid broker`` runs on this machine.
+        security: Login and trust; unencrypted and anonymous by default.
+
+    """
+
+    type: Literal["kafka"]
+    topic: str
+    bootstrap_servers: str = "local"
+    security: Security | None = None
+
+    def located(self, locate: Callable[[str], str]) -> Self:
+        """Return the feed with the paths of its TLS files made absolute.
+
+        Args:
+            locate: Makes a path that is relative to the pipeline's file absolute.
+        """
+        if self.security is None:
+            return self
+        return self.model_copy(update={"security": self.security.located(locate)})
+
+
+class PythonFeed(Feed):
+    """A Python function, which is called with the rows of each delivery.
+
+    Attributes:
+        type: ``python``.
+        function: The function as ``module:function``: it takes an Arrow table of rows, and a
+            ``hybrid_extensions.feeds.delivery.Delivery``, which has the version of the target.
+
+    """
+
+    type: Literal["python"]
+    function: Reference
+
+
+AnyFeed = Annotated[PostgresFeed | RedisFeed | KafkaFeed | PythonFeed, Field(discriminator="type")]
+FEED_MODELS: dict[str, type[BaseModel]] = {
+    "postgres": PostgresFeed,
+    "redis": RedisFeed,
+    "kafka": KafkaFeed,
+    "python": PythonFeed,
+}
+"""The model that each value of a feed's ``type`` stands for."""
+
+
+class FeedsSection(Section):
+    """What a pipeline's file declares of feeds.
+
+    Attributes:
+        feeds: Second sinks, which get the rows of the target from its commits.
+    """
+
+    tags: ClassVar[Mapping[str, type[BaseModel]]] = FEED_MODELS
+    feeds: list[AnyFeed] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _have_names(self) -> Self:
+        names = [each.name for each in self.feeds]
+        for name in names:
+            if names.count(name) > 1:
+                message = f"`feeds` has two feeds of the name `{name}`. Rename one of them."
+                raise ValueError(message)
+        return self
+
+    def check(self, pipeline: Pipeline) -> None:
+        """Refuse feeds of a table that keeps every version of its rows.
+
+        Raises:
+            ValueError: It does.
+        """
+        if self.feeds and pipeline.sink.history is not None:
+            message = (
+                f"`feeds` brings the last row of each key elsewhere, and `sink.history: "
+                f"{pipeline.sink.history}` keeps every version. Remove one of them, or declare a "
+                "pipeline of its own for either."
+            )
+            raise ValueError(message)
+
+    def located(self, locate: Callable[[str], str]) -> Self:
+        """Return it with the paths of its feeds' files made absolute.
+
+        Args:
+            locate: Makes a path that is relative to the pipeline's file absolute.
+        """
+        return self.model_copy(update={"feeds": [each.located(locate) for each in self.feeds]})
+
+
+def feeds_of(loaded: LoadedPipeline) -> list[AnyFeed]:
+    """Return the declared feeds of a pipeline; empty if there are none."""
+    return loaded.section(FeedsSection).feeds
+
+
+def feed_of(loaded: LoadedPipeline, name: str) -> AnyFeed:
+    """Return the feed of this name.
+
+    Raises:
+        InputError: The pipeline has none of this name.
+    """
+    feeds = feeds_of(loaded)
+    for feed in feeds:
+        if feed.name == name:
+            return feed
+    pipeline = loaded.pipeline.name
+    message = f"Pipeline `{pipeline}` has no feed `{name}`."
+    names = ", ".join(feed.name for feed in feeds) or "none"
+    hint = f"Name a feed that `feeds` declares; pipeline `{pipeline}` has {names}."
+    raise InputError(message, hint, pipeline=pipeline, value=name)

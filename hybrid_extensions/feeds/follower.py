@@ -1,0 +1,227 @@
+"""The follower of a feed: brings a sink from the version that it has to the newest one.
+
+One rule decides between changes and a load: if the sink's version is the same commit of the same
+table, of the same generation and in the same form, what differs is worked out from the files; in
+any other case, and if a file that this needs is gone, the whole table is loaded, and what the sink
+has besides it is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Literal, NamedTuple, Self
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from hybrid_extensions.feeds.base import Comparison, FeedSink
+from hybrid_extensions.feeds.declare import AnyFeed, feed_of
+from hybrid_extensions.feeds.delivery import DELETED
+from hybrid_extensions.feeds.kinds import open_sink
+from hybrid_extensions.feeds.position import Held, Position, commit_of, position_of, why_not_from
+from hybrid_extensions.feeds.record import feed_folder
+from hybrid_extensions.feeds.rows import CannotFollow, all_rows, changed_rows
+from sources.common.schema import normalize_schema
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import InputError
+from sources.generations import acting_on
+from sources.storage.tables.delta_log import commit_name, has_log
+from spark_jobs.table.delta_table import open_table
+
+
+class Outcome(NamedTuple):
+    """What a look at the table led to.
+
+    Attributes:
+        kind: ``none`` if the sink has the newest version, or if there is no table yet;
+            ``changes``, or ``load`` of the whole table.
+        number: Version that the sink has now; None if there is no table yet.
+        rows: Number of rows that were delivered, deletes included.
+        why: Why the whole table was loaded, as a clause; empty otherwise.
+    """
+
+    kind: Literal["none", "changes", "load"]
+    number: int | None
+    rows: int = 0
+    why: str = ""
+
+
+class Follower:
+    """Follower of one feed; a context manager, which ends the sink's connections.
+
+    Args:
+        loaded: The pipeline, whose file is read again for each delivery.
+        feed: One of its feeds.
+    """
+
+    def __init__(self, loaded: LoadedPipeline, feed: AnyFeed) -> None:
+        self._loaded, self._feed = loaded, feed
+        self._table = loaded.target
+        self._key: list[str] = []
+        self._sink: FeedSink | None = None
+        self._seen: Position | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """End the sink's connections; the next delivery opens them again."""
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
+    def has_news(self) -> bool:
+        """Return whether there may be something to deliver, by a look at the log alone.
+
+        Raises:
+            OSError: The log can't be read.
+        """
+        if (seen := self._seen) is None or self._table.exists(commit_name(seen.number + 1)):
+            return True
+        return commit_of(self._table, seen.number) != seen.commit
+
+    def deliver(self, *, reload: bool = False) -> Outcome:
+        """Bring the sink to the newest version of the table, or complete what was begun before.
+
+        Args:
+            reload: Load the whole table, whatever the sink has.
+
+        Returns:
+            What was done; after a delivery that was begun before, there may be more to do.
+
+        Raises:
+            InputError: The file is not valid, or no longer has the feed; the table can't be read,
+                or lacks a column; or the sink can't take the rows, or is not installed.
+            StateError: Another follower feeds the sink; or the state is damaged.
+            UnavailableError: The sink, or the store of the table, does not answer.
+            RunError: A function failed.
+        """
+        self._seen = None
+        key = self._read_declaration()
+        if not has_log(self._table):
+            return Outcome("none", None)
+        table = open_table(self._table)
+        columns = self._columns(table, key)
+        now = position_of(self._table, table, columns, key)
+        sink = self._opened(key)
+        held = sink.held(columns)
+        if reload:
+            return self._load(sink, table, now, columns, "it was asked for")
+        if held.delivered is None:
+            return self._load(sink, table, now, columns, "nothing is delivered yet")
+        if held.delivered == now and held.pending is None:
+            self._seen = now
+            return Outcome("none", now.number)
+        return self._bring(sink, held, held.delivered, table, now, columns)
+
+    def compare(self, sample: int) -> Comparison:
+        """Compare rows of the table, chosen at random, with those of the sink.
+
+        Args:
+            sample: Most rows that are compared.
+
+        Raises:
+            InputError: The sink's rows can't be looked up by key; the sink does not have a version
+                that the table still has; or as :meth:`deliver`.
+            StateError: The state is damaged.
+            UnavailableError: The sink, or the store of the table, does not answer.
+        """
+        key = self._read_declaration()
+        newest = open_table(self._table)
+        columns = self._columns(newest, key)
+        sink = self._opened(key)
+        with sink.standing_still(columns) as held:
+            at = held.delivered
+            now = position_of(self._table, newest, columns, key)
+            why: str | None = "nothing is delivered yet, or a delivery is under way"
+            if at is not None and held.pending is None:
+                why = why_not_from(at, now, commit_of(self._table, at.number))
+            if at is None or why is not None:
+                message = f"Feed `{self._feed.name}` can't be compared now: {why}."
+                hint = "Deliver what there is, and compare again: `hybrid feed P --once`."
+                raise InputError(message, hint, field="feeds", value=self._feed.name)
+            table = open_table(self._table, at.number)
+            with all_rows(table, self._key, columns) as rows:
+                total = len(rows)
+                different, examples, found = sink.compare(rows.read(sink.form, sample))
+        return Comparison(at.number, min(sample, total), different, examples, total, found)
+
+    def _bring(
+        self,
+        sink: FeedSink,
+        held: Held,
+        start: Position,
+        table: DeltaTable,
+        now: Position,
+        columns: pa.Schema,
+    ) -> Outcome:
+        """Deliver the changes since a position, or load the table where they are not known."""
+        why = why_not_from(start, now, commit_of(self._table, start.number))
+        end = now
+        if why is None and held.pending is not None:
+            # A row that changed, was delivered, and changed back, is not among the changes to now.
+            end = held.pending
+            if end.commit != commit_of(self._table, end.number):
+                why = f"version {end.number}, of which a part was delivered, is gone"
+            else:
+                table = open_table(self._table, end.number)
+        if why is None:
+            try:
+                with changed_rows(self._table, start.number, table, self._key, columns) as rows:
+                    if held.pending is None:
+                        sink.begin(end)
+                    sink.apply(rows.read(sink.form), end)
+                    return Outcome("changes", end.number, len(rows))
+            except CannotFollow as error:
+                why = str(error)
+        return self._load(sink, open_table(self._table, now.number), now, columns, why)
+
+    def _load(
+        self, sink: FeedSink, table: DeltaTable, now: Position, columns: pa.Schema, why: str
+    ) -> Outcome:
+        with all_rows(table, self._key, columns) as rows:
+            sink.load(rows.read(sink.form), now)
+            return Outcome("load", now.number, len(rows), why)
+
+    def _read_declaration(self) -> list[str]:
+        """Read the pipeline's file again; return the key of the generation that readers see."""
+        loaded = load_pipeline(self._loaded.path)
+        feed = feed_of(loaded, self._feed.name)
+        if feed != self._feed:
+            self.__exit__()
+        self._loaded, self._feed = loaded, feed
+        acting = acting_on(loaded)
+        self._table = acting.target
+        return acting.pipeline.sink.key
+
+    def _opened(self, key: Sequence[str]) -> FeedSink:
+        if self._sink is None or list(key) != self._key:
+            self.__exit__()
+            self._key = list(key)
+            folder = feed_folder(self._loaded, self._feed.name)
+            self._sink = open_sink(self._feed, self._loaded, key, folder)
+        return self._sink
+
+    def _columns(self, table: DeltaTable, key: Sequence[str]) -> pa.Schema:
+        """Return the columns that are delivered, the key first."""
+        found = normalize_schema(pa.schema(table.schema().to_arrow()))
+        names = [*key, *(name for name in self._feed.columns or found.names if name not in key)]
+        for name in names:
+            if name not in found.names:
+                message = (
+                    f"`columns` of feed `{self._feed.name}` names `{name}`, which the table does "
+                    f"not have; it has {', '.join(found.names)}."
+                )
+                hint = "Correct `columns`, or remove it, so that all columns are delivered."
+                raise InputError(message, hint, field="feeds", column=name)
+        if DELETED in names:
+            message = f"The table has a column `{DELETED}`, a name that feeds need for themselves."
+            hint = "Rename it in the transform, or name the other columns in the feed's `columns`."
+            raise InputError(message, hint, field="feeds", column=DELETED)
+        return pa.schema([found.field(name) for name in names])

@@ -1,0 +1,44 @@
+"""The kinds of second sinks, each imported when it is needed: its client is an extra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hybrid_extensions.feeds.base import FeedSink
+from hybrid_extensions.feeds.declare import AnyFeed, KafkaFeed, PostgresFeed, RedisFeed
+from sources.common.optional import needs_extra
+from sources.config.loader import LoadedPipeline
+from sources.storage.folder import Folder
+
+
+def open_sink(
+    feed: AnyFeed, loaded: LoadedPipeline, key: Sequence[str], folder: Folder
+) -> FeedSink:
+    """Return the sink of a feed; nothing is connected yet.
+
+    Args:
+        feed: The declaration.
+        loaded: The pipeline.
+        key: Columns that identify a row of the table.
+        folder: Folder of the feed in the state.
+
+    Raises:
+        InputError: The extra that the sink needs is not installed; or a function can't be imported.
+        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
+    """
+    owner = f"{loaded.pipeline.name}.{feed.name}"
+    if isinstance(feed, PostgresFeed):
+        with needs_extra("postgres", "A feed of `type: postgres`"):
+            from hybrid_extensions.feeds.postgres import PostgresSink
+        return PostgresSink(feed, owner, key)
+    if isinstance(feed, RedisFeed):
+        with needs_extra("redis", "A feed of `type: redis`"):
+            from hybrid_extensions.feeds.redis_keys import RedisSink
+        return RedisSink(feed, owner)
+    if isinstance(feed, KafkaFeed):
+        from hybrid_extensions.feeds.kafka_topic import KafkaSink
+
+        return KafkaSink(feed, owner)
+    from hybrid_extensions.feeds.python_function import PythonSink
+
+    return PythonSink(feed, loaded, folder)

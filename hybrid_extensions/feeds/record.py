@@ -1,0 +1,195 @@
+"""What a follower writes into the state about its feed, so that others can see how it is."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from hybrid_extensions.feeds.declare import AnyFeed, feeds_of
+from sources.common.positions import Part, Record, now_ms
+from sources.config.loader import LoadedPipeline
+from sources.errors import ErrorReport, HybridError
+from sources.storage.folder import Folder
+from sources.storage.tables.delta_log import has_log
+from spark_jobs.table.commit_log import CommitLog
+from spark_jobs.table.delta_table import version_of
+
+_RECORD = "feed.json"
+
+
+class Compared(Part):
+    """The last comparison of a sink with the table.
+
+    Attributes:
+        at_ms: When, in Unix milliseconds.
+        number: Version of the table.
+        rows: Number of rows that were compared.
+        share: Share of them that are the same in both, from 0 to 1.
+        agrees: Whether all are, and both have as many rows.
+    """
+
+    at_ms: int
+    number: int
+    rows: int
+    share: float
+    agrees: bool
+
+
+class FeedRecord(Record):
+    """State of a feed, as its follower wrote it last; the sink itself knows better.
+
+    Attributes:
+        number: Version of the table that the sink has; None if it has none.
+        delivered_ms: When it got that, in Unix milliseconds.
+        loaded_ms: When the whole table was loaded last, in Unix milliseconds.
+        why_loaded: Why, as a clause.
+        looked_ms: When the follower looked at the table last, in Unix milliseconds.
+        followed_until_ms: Until when a process that follows the table is expected to look again, in
+            Unix milliseconds; 0 if none does.
+        failure: Why the last look failed; None if it did not.
+        compared: The last comparison of the sink with the table; None if there was none.
+    """
+
+    number: int | None = None
+    delivered_ms: int | None = None
+    loaded_ms: int | None = None
+    why_loaded: str = ""
+    looked_ms: int
+    followed_until_ms: int = 0
+    failure: ErrorReport | None = None
+    compared: Compared | None = None
+
+
+class FeedStatus(BaseModel):
+    """How far a feed is.
+
+    Attributes:
+        name: Its name.
+        type: Its type, such as ``postgres``.
+        number: Version of the table that the sink has; None if it has none.
+        newest: Newest version of the table; None if there is none, or it can't be read.
+        behind: Number of versions that it lacks; None if that is not known.
+        lag_s: Seconds since the oldest commit that it lacks; 0 if it lacks none, None if that is
+            not known.
+        looked_ms: When its follower looked at the table last, in Unix milliseconds; None if never.
+        followed_until_ms: Until when a process that follows the table is expected to look again, in
+            Unix milliseconds; 0 if none does.
+        failure: Why that look failed; None if it did not.
+        compared: The last comparison of the sink with the table; None if there was none.
+        is_healthy: Whether it lacks nothing for longer than its ``max_lag``, and agreed with the
+            table when it was compared last.
+        text: How it is, as a sentence.
+    """
+
+    name: str
+    type: str
+    number: int | None = None
+    newest: int | None = None
+    behind: int | None = None
+    lag_s: float | None = None
+    looked_ms: int | None = None
+    followed_until_ms: int = 0
+    failure: ErrorReport | None = None
+    compared: Compared | None = None
+    is_healthy: bool
+    text: str
+
+
+def feed_folder(loaded: LoadedPipeline, name: str) -> Folder:
+    """Return the folder of a feed in the state; it need not exist."""
+    return loaded.state.folder(f"feeds/{name}")
+
+
+def read_record(loaded: LoadedPipeline, name: str) -> FeedRecord | None:
+    """Return what the follower of a feed wrote last; None if it never ran.
+
+    Raises:
+        StateError: The document is damaged, or of another version.
+    """
+    return feed_folder(loaded, name).read(_RECORD, FeedRecord)
+
+
+def write_record(loaded: LoadedPipeline, name: str, record: FeedRecord) -> None:
+    """Write how a feed is.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    feed_folder(loaded, name).replace(_RECORD, record)
+
+
+def feed_statuses(loaded: LoadedPipeline) -> list[FeedStatus]:
+    """Return how far each declared feed is, by the state and the log of the table.
+
+    Raises:
+        StateError: The state is damaged.
+        OSError: The log of the table can't be read.
+    """
+    feeds = feeds_of(loaded)
+    if not feeds:
+        return []
+    try:
+        newest = version_of(loaded.target) if has_log(loaded.target) else None
+    except HybridError as error:
+        text = f"How far it is, is not known. {error}"
+        return [
+            FeedStatus(name=each.name, type=each.type, is_healthy=False, text=text)
+            for each in feeds
+        ]
+    return [_status(loaded, feed, newest) for feed in feeds]
+
+
+def _status(loaded: LoadedPipeline, feed: AnyFeed, newest: int | None) -> FeedStatus:
+    record = read_record(loaded, feed.name)
+    number = None if record is None else record.number
+    behind: int | None = None
+    lag_s: float | None = None
+    if newest is not None and number is not None and number <= newest:
+        behind = newest - number
+        commit = CommitLog(loaded.target).read(number + 1) if behind else None
+        if not behind:
+            lag_s = 0.0
+        elif commit is not None and commit.at_ms:
+            lag_s = max(now_ms() - commit.at_ms, 0) / 1000
+    limit_s = feed.max_lag.total_seconds()
+    is_late = newest is not None and (lag_s is None or lag_s > limit_s)
+    failure = None if record is None else record.failure
+    compared = None if record is None else record.compared
+    differs = compared is not None and not compared.agrees
+    return FeedStatus(
+        name=feed.name,
+        type=feed.type,
+        number=number,
+        newest=newest,
+        behind=behind,
+        lag_s=lag_s,
+        looked_ms=None if record is None else record.looked_ms,
+        followed_until_ms=0 if record is None else record.followed_until_ms,
+        failure=failure,
+        compared=compared,
+        is_healthy=not is_late and not differs,
+        text=_text(number, newest, behind, lag_s, failure, compared),
+    )
+
+
+def _text(
+    number: int | None,
+    newest: int | None,
+    behind: int | None,
+    lag_s: float | None,
+    failure: ErrorReport | None,
+    compared: Compared | None,
+) -> str:
+    if newest is None:
+        return "There is no table yet."
+    if number is None:
+        text = "Nothing is delivered yet: run `hybrid feed P`."
+    elif behind is None:
+        text = f"It has version {number}, and the table {newest}: it is to be loaded again."
+    elif not behind:
+        text = f"It has the newest version, {number}."
+    else:
+        age = "" if lag_s is None else f", the oldest of them for {lag_s:,.0f} s"
+        text = f"It has version {number}, and lacks {behind}{age}."
+    if compared is not None and not compared.agrees:
+        text = f"{text} It differed from the table when it was compared."
+    return text if failure is None else f"{text} {failure}"

@@ -1,0 +1,322 @@
+"""Rows of the table that a sink gets: all of a version, or what differs between two versions.
+
+What differs is found from the files that only one of the versions has, whoever wrote them: a
+micro-batch, a MERGE, a replaced range, a compaction (whose rows are the same) or a RESTORE. The
+versions in between count for nothing: a key that changed several times is delivered once.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
+from hybrid_extensions.feeds.base import Form
+from hybrid_extensions.feeds.delivery import DELETED
+from sources.common.counting import counted
+from sources.common.sql.sql_names import column_list, literal, quoted
+from sources.errors import InputError
+from sources.storage.folder import Folder
+from sources.storage.tables.delta import INT96_AS_MICROS, delta_table, expired_login_of, query_rows
+from spark_jobs.table.table_snapshot import is_absolute
+
+# Reader features that leave each file of the log readable as plain Parquet.
+_PLAIN = {"timestampNtz", "typeWidening", "typeWidening-preview"}
+_PLAIN |= {"v2Checkpoint", "vacuumProtocolCheck"}
+_ROWS = "feed_rows"
+BATCH_ROWS = 20_000
+"""Rows that a sink is given at a time."""
+_MEMORY = "1GB"
+
+
+class CannotFollow(Exception):  # noqa: N818 - no error: the whole table is loaded then
+    """The changes between two versions can't be worked out; says why."""
+
+
+class Rows:
+    """Rows that are to be delivered, in a DuckDB database of their own.
+
+    Args:
+        connection: The database.
+        key: Columns that identify a row.
+        columns: All columns, with the types that they have in the table.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, key: Sequence[str], columns: pa.Schema
+    ) -> None:
+        self._connection, self._key, self._columns = connection, key, columns
+
+    def __len__(self) -> int:
+        (found,) = self._connection.execute(f"SELECT count(*) FROM {_ROWS}").fetchall()
+        return int(found[0])
+
+    def read(self, form: Form, sample: int | None = None) -> pa.RecordBatchReader:
+        """Return the rows in the form that a sink needs, in the order of keys.
+
+        Args:
+            form: ``arrow``: the columns as they are. ``text``: the same, each as DuckDB writes it,
+                with nested columns as JSON and bytes as PostgreSQL's hexadecimal text. ``json``:
+                ``key`` and ``row`` as JSON objects. ``fields``: ``name``, the texts of the key
+                joined by colons, and ``fields``, a JSON array with name and text of each column
+                that is not null. In all of them ``_is_deleted`` is the last column.
+            sample: Number of rows, chosen at random; all by default.
+        """
+        names = self._columns.names
+        if form == "arrow":
+            selected = column_list([*names, DELETED])
+        elif form == "text":
+            texts = [f"{_text(each)} AS {quoted(each.name)}" for each in self._columns]
+            selected = ", ".join([*texts, quoted(DELETED)])
+        elif form == "fields":
+            name = _name([self._columns.field(name) for name in self._key])
+            fields = _fields(list(self._columns))
+            selected = f"{name} AS name, {fields} AS fields, {quoted(DELETED)}"
+        else:
+            key = _as_json([self._columns.field(name) for name in self._key])
+            row = _as_json(list(self._columns))
+            selected = f"{key} AS key, {row} AS row, {quoted(DELETED)}"
+        order = column_list(self._key)
+        rows = _ROWS
+        if sample is not None:
+            rows = f"(FROM {_ROWS} USING SAMPLE reservoir({sample} ROWS))"
+        found = self._connection.sql(f"SELECT {selected} FROM {rows} ORDER BY {order}")
+        reader = found.to_arrow_reader(BATCH_ROWS)
+        assert reader is not None
+        return reader
+
+
+@contextmanager
+def all_rows(table: DeltaTable, key: Sequence[str], columns: pa.Schema) -> Iterator[Rows]:
+    """Copy all rows of a version of the table out of it.
+
+    Args:
+        table: The table, opened at the version.
+        key: Columns that identify a row.
+        columns: Columns that are delivered.
+
+    Yields:
+        The rows; they are gone at the end.
+
+    Raises:
+        InputError: A file of the table can't be read, or two rows have the same key.
+        UnavailableError: The login to the store has expired.
+    """
+    with _database() as connection:
+        try:
+            query = f"SELECT {column_list(columns.names)} FROM target"
+            connection.register("_found", query_rows(table, query))
+            connection.execute(
+                f"CREATE TABLE {_ROWS} AS SELECT *, false AS {quoted(DELETED)} FROM _found"
+            )
+            connection.unregister("_found")
+        except Exception as error:  # delta-rs raises plain exceptions for missing files
+            if (expired := expired_login_of(table.table_uri, error)) is not None:
+                raise expired from None
+            path = table.table_uri.removeprefix("file://").rstrip("/")
+            message = f"The rows of table {path} can't be read: {str(error).rstrip('.')}."
+            hint = "Restore the table's data files from a backup, then repeat the command."
+            raise InputError(message, hint, table=path) from error
+        _require_unique(connection, key, table)
+        yield Rows(connection, key, columns)
+
+
+@contextmanager
+def changed_rows(
+    folder: Folder, start: int, table: DeltaTable, key: Sequence[str], columns: pa.Schema
+) -> Iterator[Rows]:
+    """Work out what differs between two versions of the table.
+
+    Args:
+        folder: The table's folder.
+        start: Number of the older version.
+        table: The table, opened at the newer one.
+        key: Columns that identify a row.
+        columns: Columns that are delivered, which both versions have.
+
+    Yields:
+        A row for each key whose row is new, differs or is gone; they are gone at the end.
+
+    Raises:
+        CannotFollow: The older version, or a file of it, is gone; or the files of the table are not
+            readable one by one.
+        InputError: Two of the rows have the same key.
+    """
+    try:
+        older = delta_table(folder, start)
+    except (DeltaError, OSError) as error:
+        message = f"version {start} of the table can't be read any more: {error}"
+        raise CannotFollow(message) from None
+    before, after = _files(older), _files(table)
+    with _database() as connection:
+        try:
+            for name, opened, files in (
+                ("removed", older, {path: before[path] for path in before.keys() - after.keys()}),
+                ("added", table, {path: after[path] for path in after.keys() - before.keys()}),
+            ):
+                dataset = _dataset(opened, folder, files)
+                connection.register("_found", dataset)
+                connection.execute(
+                    f"CREATE TABLE {name} AS SELECT {column_list(columns.names)} FROM _found"
+                )
+                connection.unregister("_found")
+        # VACUUM has removed a file of the older version; Arrow has no type for this of its own.
+        except (OSError, duckdb.Error, pa.ArrowException) as error:
+            message = f"a file of version {start} or {table.version()} can't be read: {error}"
+            raise CannotFollow(message) from None
+        connection.execute(_difference(key, columns.names))
+        _require_unique(connection, key, table)
+        yield Rows(connection, key, columns)
+
+
+@contextmanager
+def _database() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database in a temporary folder, which has room for more rows than memory has."""
+    with tempfile.TemporaryDirectory(prefix="hybrid-feed-") as folder:
+        connection = duckdb.connect(str(Path(folder) / "rows.duckdb"))
+        try:
+            connection.execute(f"SET memory_limit = '{_MEMORY}'")
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
+        finally:
+            connection.close()
+
+
+def _files(table: DeltaTable) -> dict[str, dict[str, Any]]:
+    """Return the partition values of each file of a table, by the file's path.
+
+    Raises:
+        CannotFollow: The files are not readable one by one, or not in the table's folder.
+    """
+    features = set(table.protocol().reader_features or ()) - _PLAIN
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        features.add("columnMapping")
+    if features:
+        message = f"the table uses {', '.join(sorted(features))}"
+        raise CannotFollow(message)
+    names = table.metadata().partition_columns
+    rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    if any(is_absolute(unquote(row["path"])) for row in rows):
+        message = "some files are outside of the table's folder"
+        raise CannotFollow(message)
+    return {row["path"]: {name: row[f"partition.{name}"] for name in names} for row in rows}
+
+
+def _dataset(table: DeltaTable, folder: Folder, files: dict[str, dict[str, Any]]) -> ds.Dataset:
+    """Return some files of a table as one dataset, partition columns included."""
+    if folder.is_local:
+        # Without Python, which Arrow's threads would have to wait for.
+        store: FileSystem = SubTreeFileSystem(folder.url, LocalFileSystem())
+    else:
+        options = folder.documents.delta_options
+        store = PyFileSystem(DeltaStorageHandler(table.table_uri, options))
+    schema = pa.schema(table.schema().to_arrow())
+    parquet = ds.ParquetFileFormat(read_options=INT96_AS_MICROS)
+    fragments = [
+        parquet.make_fragment(
+            unquote(path), filesystem=store, partition_expression=_partition(schema, values)
+        )
+        for path, values in files.items()
+    ]
+    return ds.FileSystemDataset(fragments, schema, parquet, store)
+
+
+def _partition(schema: pa.Schema, values: dict[str, Any]) -> ds.Expression:
+    whole = ds.scalar(True)
+    for name, value in values.items():
+        column = ds.field(name)
+        kind = schema.field(name).type
+        whole &= column.is_null() if value is None else column == pa.scalar(value, kind)
+    return whole
+
+
+def _difference(key: Sequence[str], columns: Sequence[str]) -> str:
+    """Return SQL that makes the table of rows that differ from ``removed`` and ``added``."""
+    same = " AND ".join(f"a.{quoted(each)} IS NOT DISTINCT FROM r.{quoted(each)}" for each in key)
+    others = [each for each in columns if each not in key]
+    differs = " OR ".join(f"a.{quoted(each)} IS DISTINCT FROM r.{quoted(each)}" for each in others)
+    mark = quoted(DELETED)
+    gone = ", ".join(
+        f"r.{quoted(each)}" if each in key else f"NULL AS {quoted(each)}" for each in columns
+    )
+    return f"""
+        CREATE TABLE {_ROWS} AS
+        SELECT a.*, false AS {mark} FROM added AS a LEFT JOIN (SELECT *, true AS __was FROM removed)
+        AS r ON {same} WHERE r.__was IS NULL OR {differs or "false"}
+        UNION ALL BY NAME
+        SELECT {gone}, true AS {mark} FROM removed AS r
+        WHERE NOT EXISTS (FROM added AS a WHERE {same})
+    """
+
+
+def _require_unique(
+    connection: duckdb.DuckDBPyConnection, key: Sequence[str], table: DeltaTable
+) -> None:
+    names = column_list(key)
+    found = connection.execute(
+        f"SELECT {names}, count(*) FROM {_ROWS} GROUP BY {names} HAVING count(*) > 1 LIMIT 1"
+    ).fetchall()
+    if not found:
+        return
+    *values, count = found[0]
+    path = table.table_uri.removeprefix("file://").rstrip("/")
+    shown = ", ".join(f"{name}={value}" for name, value in zip(key, values, strict=True))
+    message = (
+        f"The table {path} has {counted(count, 'row')} of the key {shown} at version "
+        f"{table.version()}, so a feed can't tell which one is its last value. Nothing was "
+        "delivered."
+    )
+    hint = "Declare a `sink.key` that identifies each row, or a sink with `mode: merge`."
+    raise InputError(message, hint, table=path, field="sink.key", value=shown)
+
+
+def _text(column: pa.Field) -> str:
+    name = quoted(column.name)
+    if pa.types.is_nested(column.type):
+        return f"CAST(to_json({name}) AS VARCHAR)"
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return f"'\\x' || hex({name})"
+    return f"CAST({name} AS VARCHAR)"
+
+
+def _name(key: Sequence[pa.Field]) -> str:
+    """Return SQL for the texts of a key, joined so that no two keys have the same."""
+    texts = [_text(each) for each in key]
+    if len(texts) > 1:
+        texts = [f"replace(replace({each}, '%', '%25'), ':', '%3A')" for each in texts]
+    return " || ':' || ".join(f"coalesce({each}, '%-')" for each in texts)
+
+
+def _fields(columns: Sequence[pa.Field]) -> str:
+    pairs = (
+        f"CASE WHEN {quoted(each.name)} IS NULL THEN [] "
+        f"ELSE [{literal(each.name)}, {_text(each)}] END"
+        for each in columns
+    )
+    return f"CAST(to_json(flatten([{', '.join(pairs)}])) AS VARCHAR)"
+
+
+def _as_json(columns: Sequence[pa.Field]) -> str:
+    parts = ", ".join(f"{quoted(each.name)} := {_json_value(each)}" for each in columns)
+    return f"CAST(to_json(struct_pack({parts})) AS VARCHAR)"
+
+
+def _json_value(column: pa.Field) -> str:
+    name = quoted(column.name)
+    if pa.types.is_timestamp(column.type):
+        zone = "Z" if column.type.tz else ""
+        return f"strftime({name}, '%Y-%m-%dT%H:%M:%S.%f{zone}')"
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return f"base64({name})"
+    return name

@@ -1,0 +1,59 @@
+"""The feeds of a pipeline as a part of its status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hybrid_extensions.feeds.record import FeedStatus, feed_statuses
+from orchestration.supervision.status_part import Number, Row, StatusPart
+from sources.config.loader import LoadedPipeline
+
+_HEADINGS = ("feed", "type", "version", "versions behind", "seconds behind", "state")
+HELP = {
+    "feed_healthy": "Whether a second sink is not late, and agreed when compared",
+    "feed_behind_versions": "Versions of the table that a second sink lacks",
+    "feed_lag_seconds": "Since the oldest commit that a second sink lacks",
+    "feed_agreeing_share": "Share of compared rows that agree with the table",
+}
+"""The numbers of each feed, with what they say."""
+
+
+def status_part(loaded: LoadedPipeline) -> StatusPart:
+    """Return how far each feed of a pipeline is.
+
+    Args:
+        loaded: The pipeline, as its file is now: a copy that was kept for a generation may have
+            other feeds.
+
+    Raises:
+        StateError: The state is damaged.
+        OSError: The log of the table can't be read.
+    """
+    found = feed_statuses(loaded)
+    return StatusPart(
+        "feeds",
+        [each.model_dump(mode="json") for each in found],
+        all(each.is_healthy for each in found),
+        _HEADINGS,
+        [_row(each) for each in found],
+        [number for each in found for number in _numbers(loaded.pipeline.name, each)],
+    )
+
+
+def _row(found: FeedStatus) -> Row:
+    cells = (found.number, found.behind, None if found.lag_s is None else round(found.lag_s))
+    shown = ("" if cell is None else f"{cell:,}" for cell in cells)
+    return Row((found.name, found.type, *shown, found.text), found.is_healthy)
+
+
+def _numbers(pipeline: str, found: FeedStatus) -> Iterator[Number]:
+    values = {
+        "feed_healthy": found.is_healthy,
+        "feed_behind_versions": found.behind,
+        "feed_lag_seconds": found.lag_s,
+        "feed_agreeing_share": None if found.compared is None else found.compared.share,
+    }
+    labels = {"pipeline": pipeline, "feed": found.name}
+    for name, value in values.items():
+        if value is not None:
+            yield Number(name, HELP[name], labels, value)

@@ -1,0 +1,13 @@
+"""OpenLineage events of a pipeline's steps; needs the extra ``lineage``.
+
+A pipeline without ``lineage`` imports and sends nothing. An event that can't be delivered is told,
+and stops no run.
+"""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension(
+    "lineage",
+    section="hybrid_extensions.lineage.declare:LineageSection",
+    steps="hybrid_extensions.lineage.steps:observer",
+)

@@ -1,0 +1,37 @@
+"""Command that serves the metrics of pipelines to Prometheus."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestration.cli.output import answer, load, sigterm_interrupts
+
+app = typer.Typer()
+
+
+@app.command()
+def metrics(
+    pipelines: Annotated[
+        list[Path], typer.Argument(help="The pipelines' YAML files.", metavar="PIPELINE…")
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for a free one.")] = 9464,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; this machine only by default.")
+    ] = "127.0.0.1",
+) -> None:
+    """Serve `/metrics` for Prometheus until Ctrl-C: what `hybrid status` says, as numbers.
+
+    Each scrape looks at the state of the pipelines, and asks their brokers for the lag.
+    """
+    with answer(as_json=False):
+        from hybrid_extensions.metrics.server import serve
+
+        for path in pipelines:
+            load(path)
+        with serve(pipelines, host, port) as url, sigterm_interrupts():
+            typer.echo(f"Metrics are at {url}; Ctrl-C ends it.", err=True)
+            threading.Event().wait()

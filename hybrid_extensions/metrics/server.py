@@ -1,0 +1,45 @@
+"""The endpoint ``/metrics`` that Prometheus scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hybrid_extensions.metrics.collector import PipelineCollector
+from sources.common.optional import needs_extra
+from sources.errors import InputError
+
+with needs_extra("metrics", "`hybrid metrics`"):
+    from prometheus_client import CollectorRegistry, start_http_server
+
+
+@contextmanager
+def serve(paths: Sequence[Path], host: str, port: int) -> Iterator[str]:
+    """Serve the metrics of pipelines over HTTP, until the end of the block.
+
+    Args:
+        paths: The pipelines' files.
+        host: Address to listen on.
+        port: Port to listen on; 0 for a free one.
+
+    Yields:
+        URL of the endpoint.
+
+    Raises:
+        InputError: The port is in use, or the address is not this machine's.
+    """
+    registry = CollectorRegistry()
+    registry.register(PipelineCollector(paths))
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        message = f"Metrics can't be served at {host}:{port}: {error.strerror or error}."
+        hint = "Name another `--port`, or a `--host` that is an address of this machine."
+        raise InputError(message, hint, server=f"{host}:{port}") from None
+    try:
+        yield f"http://{host}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,168 @@
+"""Collects what a report shows; a section that can't be shown says why, and the others remain."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import TypeVar
+
+from hybrid_extensions.report.hand_overs import hand_overs
+from hybrid_extensions.report.model import (
+    GenerationsPart,
+    Missing,
+    Plot,
+    ProgressPart,
+    Report,
+    SourcePace,
+    TargetPart,
+)
+from hybrid_extensions.report.plan_part import plan_part
+from orchestration.audit.kept_audit import KeptAudit, keep_audit, read_audit
+from orchestration.audit.run import audit
+from orchestration.audit.sides import open_target
+from orchestration.audit.sql import error_text
+from orchestration.generations.lifecycle import overview
+from orchestration.progress import phases
+from orchestration.progress.forecast import rate
+from orchestration.supervision.status import status
+from sources.common.optional import require_extra
+from sources.common.positions import now_ms
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError, InputError
+from sources.planning.context import PipelineContext
+from sources.serving import described, pending_switch, read_serving, target_of
+from sources.storage.tables.delta import query_rows
+
+T = TypeVar("T")
+
+
+def collect(loaded: LoadedPipeline, *, with_audit: bool = False) -> Report:
+    """Collect what is known about a generation of a pipeline, as of now.
+
+    Nothing is changed, except that a new audit is kept. A broker or store that does not answer is
+    no error: what it would tell is missing.
+
+    Args:
+        loaded: The pipeline, as declared by the file that the generation runs by.
+        with_audit: Make an audit now, and keep it with the state.
+
+    Raises:
+        StateError: It can't be read which generation serves.
+        InputError: The scheme of ``state`` or ``sink.path`` is not supported.
+        UnavailableError: The store of the state does not answer.
+    """
+    name = loaded.pipeline.name
+    return Report(
+        pipeline=name,
+        file=loaded.path.name,
+        at_ms=now_ms(),
+        version=version("hybrid-backfill"),
+        generation=described(loaded),
+        table=target_of(loaded).url,
+        state=loaded.state.url,
+        status=_section(lambda: status(loaded)),
+        target=_section(lambda: _target(loaded)),
+        plan=_section(lambda: plan_part(PipelineContext.require(loaded))),
+        hand_overs=_section(lambda: hand_overs(PipelineContext.require(loaded))),
+        generations=_section(lambda: _generations(loaded)),
+        audit=_section(
+            lambda: keep_audit(loaded, audit(loaded)) if with_audit else _kept_audit(loaded)
+        ),
+        progress=_section(lambda: _progress(PipelineContext.require(loaded))),
+    )
+
+
+def _section(make: Callable[[], T | Missing]) -> T | Missing:
+    try:
+        return make()
+    except (HybridError, OSError) as error:
+        return Missing(missing=str(error))
+
+
+def _target(loaded: LoadedPipeline) -> TargetPart | Missing:
+    folder = target_of(loaded)
+    if (target := open_target(folder)) is None:
+        return Missing(
+            missing=f"There is no table at {folder} yet: `hybrid run {loaded.path.name}` makes it."
+        )
+    try:
+        # Unlike the statistics of its files, a query knows deletion vectors.
+        found = query_rows(target, "SELECT count(*) AS rows FROM target").read_all()
+    except Exception as error:  # delta-rs raises plain exceptions for missing files
+        message = f"The rows of table {folder} can't be counted: {error_text(error)}"
+        hint = "Restore the table's data files from a backup, then make the report again."
+        raise InputError(message, hint, table=folder.url) from None
+    return TargetPart(version=target.version(), rows=found["rows"].to_pylist()[0])
+
+
+def _generations(loaded: LoadedPipeline) -> GenerationsPart | Missing:
+    lines, serving = overview(loaded), read_serving(loaded)
+    if not lines:
+        text = f"There is no generation yet: `hybrid plan {loaded.path.name}` plans the first one."
+        return Missing(missing=text)
+    switch = pending_switch(loaded)
+    begun = {line.name: line.begun_ms for line in lines}
+    last = max(serving.before, key=lambda each: each.until_ms, default=None)
+    return GenerationsPart(
+        lines=lines,
+        serving=serving.generation,
+        since_ms=begun.get(serving.generation, 0) if last is None else last.until_ms,
+        replaced=None if last is None else last.generation,
+        is_rollback=last is not None and int(last.generation[1:]) > int(serving.generation[1:]),
+        pending=None
+        if switch is None
+        else f"A {switch.kind} from {switch.past} to {switch.to} is under way.",
+    )
+
+
+def _kept_audit(loaded: LoadedPipeline) -> KeptAudit | Missing:
+    generation = loaded.open_generation(create=False)
+    if generation is not None and (kept := read_audit(generation)) is not None:
+        return kept
+    return Missing(missing=f"No audit is kept: `hybrid audit {loaded.path.name}` makes one.")
+
+
+def _progress(context: PipelineContext) -> ProgressPart | Missing:
+    logs = phases.progress_logs(context.loaded)
+    if not logs:
+        file = context.loaded.path.name
+        return Missing(missing=f"No source has been read yet: `hybrid run {file}` reads them.")
+    paces = [
+        SourcePace(
+            source=name,
+            unit=log.unit,
+            done=log.samples[-1].done,
+            left=log.samples[-1].left,
+            per_s=rate(log),
+            at_ms=log.samples[-1].at_ms,
+        )
+        for name, log in logs.items()
+        if log.samples
+    ]
+    plots, notes = _plots(context.loaded)
+    return ProgressPart(paces=paces, plots=plots, notes=notes)
+
+
+def _plots(loaded: LoadedPipeline) -> tuple[list[Plot], list[str]]:
+    """Return the pictures, and why some are missing."""
+    try:
+        require_extra("plots", "Drawing throughput and lag")
+    except InputError as error:
+        return [], [str(error)]
+    # Half a second to import: only where something is plotted.
+    from orchestration.progress import plots  # noqa: PLC0415
+
+    seam_ms = phases.seam_ms(loaded)
+    progress = plots.phases(phases.progress_logs(loaded), seam_ms)
+    drawn = [("Throughput, remaining input and event time", progress)]
+    notes = []
+    days: phases.RowsByDay | str | Missing = _section(lambda: phases.rows_by_day(loaded))
+    if isinstance(days, Missing):
+        notes.append(days.missing)
+    elif isinstance(days, str):
+        notes.append(days)
+    else:
+        picture = plots.rows_by_day(days.counts, days.column, seam_ms)
+        drawn.append(("Rows of the table by day", picture))
+    return [Plot(title=title, png=base64.b64encode(png).decode()) for title, png in drawn], notes

@@ -1,0 +1,116 @@
+"""The report as one HTML page, and the file that it is written to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from hybrid_extensions.report.model import HandOver, Missing, PlanPart, Report
+from hybrid_extensions.report.redaction import Redaction
+from hybrid_extensions.report.timeline import MOST_PARTITIONS, Timeline, offset_lanes, timelines
+from orchestration import display
+from orchestration.supervision.status import Status
+from sources.common.positions import iso
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
+from sources.storage.folder import Folder
+
+_RULES = {
+    "none": "nothing: there are none",
+    "key": "key",
+    "event_time": "event time",
+    "sequence": "log position of the snapshot",
+    "replay": "merging them again in the order of the sequence",
+    "off": "nothing: `seam_filter: off`",
+}
+
+
+def render(
+    report: Report, loaded: LoadedPipeline, environment: Mapping[str, str] = os.environ
+) -> str:
+    """Return a report as an HTML page that needs no other file.
+
+    Every value is escaped, and credentials are removed from it, wherever it came from.
+
+    Args:
+        report: What it shows.
+        loaded: The pipeline, whose secrets are removed.
+        environment: Environment variables; those with the name of a secret are removed, too.
+    """
+    redacted = Redaction(loaded.pipeline, environment)
+
+    def clean(value: object) -> object:
+        # Text that is escaped already was made of values that went through here.
+        return value if hasattr(value, "__html__") else redacted(str(value))
+
+    page = Environment(
+        loader=PackageLoader("hybrid_extensions", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=clean,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page.filters |= {
+        "ago": lambda at_ms: display.ago(at_ms, report.at_ms),
+        "count": display.count,
+        "duration": display.duration,
+        "iso": iso,
+        "moment": display.moment,
+        "size": display.size,
+    }
+    page.tests["missing"] = lambda part: isinstance(part, Missing)
+    return page.get_template("report.html.j2").render(
+        report=report,
+        rules=_RULES,
+        timelines=_timelines(report),
+        offset_lanes=offset_lanes,
+        most_partitions=MOST_PARTITIONS,
+    )
+
+
+def require_file(path: Path) -> Path:
+    """Return the absolute path of a file that a page can be written to.
+
+    Called before the page is made, which may take a while.
+
+    Raises:
+        InputError: Its folder does not exist, or the path is a folder.
+    """
+    path = path.expanduser().absolute()
+    if path.is_dir():
+        message = f"{path} is a folder, not a file."
+        hint = f"Name a file in it: `--out {path / 'report.html'}`."
+        raise InputError(message, hint, file=str(path))
+    if not path.parent.is_dir():
+        message = f"There is no folder {path.parent} to write the report to."
+        hint = "Create it, or name a file in another folder with `--out`."
+        raise InputError(message, hint, file=str(path))
+    return path
+
+
+def write(page: str, path: Path) -> None:
+    """Write a page in one atomic step, over an existing file if there is one.
+
+    Args:
+        page: The page.
+        path: The file, from :func:`require_file`.
+
+    Raises:
+        StateError: The file can't be written.
+    """
+    Folder(path.parent).called("folder of the report").replace_bytes(path.name, page.encode())
+
+
+def _timelines(report: Report) -> list[Timeline]:
+    if not isinstance(report.plan, PlanPart) or isinstance(report.hand_overs, Missing):
+        return []
+    newest_ms = None
+    if isinstance(report.status, Status):
+        beat = report.status.sources[-1].heartbeat
+        newest_ms = None if beat is None else beat.event_time_ms
+    hand_overs: list[HandOver] = report.hand_overs
+    return timelines(report.plan, hand_overs, newest_ms)

@@ -1,0 +1,10 @@
+"""Real servers for development and tests: they start on free ports and leave nothing behind.
+
+Belongs here: starting and stopping Kafka, Kafka Connect, databases, an S3 server and a Hive
+metastore on this machine, and where their programs come from. Does not belong here: clients of such
+servers (`sources`).
+"""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension("servers", commands="hybrid_extensions.servers.cli:app")

@@ -1,0 +1,8 @@
+"""Training sets: the values of a table that were known at the times of labels.
+
+Removable: nothing else but its command imports it.
+"""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension("training", commands="hybrid_extensions.training.cli:app")

@@ -1,0 +1,13 @@
+"""Runs over a sample: a pipeline is tried on some of its keys, and nothing of it is touched.
+
+The sample is a pipeline of its own, with its own state and target in a folder that is removed
+afterwards. It is planned, run and audited by what plans, runs and audits every pipeline.
+"""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension(
+    "trial",
+    commands="hybrid_extensions.trial.cli:app",
+    actions="hybrid_extensions.trial.dagster:actions",
+)

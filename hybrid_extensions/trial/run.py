@@ -1,0 +1,231 @@
+"""The run over a sample: plan, both phases and the switch, audit, comparison with what serves."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+
+from hybrid_extensions.trial.against_serving import compare_with_serving
+from hybrid_extensions.trial.declaration import SampleOptions, declare_sample, sample_of
+from orchestration import operations
+from orchestration.audit.compare import json_value
+from orchestration.audit.compare_generations import GenerationComparison
+from orchestration.audit.report import AuditReport
+from orchestration.audit.run import MEMORY_LIMIT, audit
+from orchestration.audit.sides import create_target_rows, open_target
+from orchestration.audit.sql import count_rows, open_database
+from orchestration.chain import ChainRun, Observer, SnapshotStep, run_step, steps_of
+from sources.common.schema import names_and_types, normalize_schema
+from sources.common.sql.sql_names import column_list
+from sources.config.loader import LoadedPipeline
+from sources.config.table.sample import Sample
+from sources.errors import InputError
+
+
+@dataclass(frozen=True)
+class SampleRun:
+    """What a run over a sample has found.
+
+    Attributes:
+        pipeline: Name of the pipeline.
+        sample: What was read.
+        read: Rows of the sample by name of the source; empty if they could not be counted without
+            an audit.
+        distinct: Rows of the sample in all sources, each key counted once; None likewise.
+        rows: Number of rows of the table.
+        columns: Spark SQL types of the table's columns by name.
+        examples: The first rows of the table, by ``sink.key``.
+        audit: Comparison with an independent computation over the same sample; None if there is
+            none.
+        not_audited: Why there is none: a sentence; None if there is one.
+        serving: Comparison with the rows of the same keys in the table that serves; None if it
+            would mean nothing.
+        not_compared: Why it would: a sentence; None if it was made.
+        plan_warnings: Warnings of the plan.
+        table: Folder of the table; None if it was removed.
+        seconds: How long it all took.
+    """
+
+    pipeline: str
+    sample: Sample
+    read: dict[str, int]
+    distinct: int | None
+    rows: int
+    columns: dict[str, str]
+    examples: list[dict[str, Any]]
+    audit: AuditReport | None
+    not_audited: str | None
+    serving: GenerationComparison | None
+    not_compared: str | None
+    plan_warnings: list[str]
+    table: str | None
+    seconds: float
+
+    @property
+    def outcome(self) -> Literal["passed", "failed", "unknown"]:
+        """Outcome of the audit; ``unknown`` without one; computed."""
+        return "unknown" if self.audit is None else self.audit.outcome
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a dictionary that JSON can represent; ``ok`` unless the audit failed."""
+        documents = {
+            "sample": self.sample.model_dump(mode="json"),
+            "audit": None if self.audit is None else self.audit.to_dict(),
+            "serving": None if self.serving is None else self.serving.to_dict(),
+        }
+        ok = self.outcome != "failed"
+        return {"ok": ok, "outcome": self.outcome, **asdict(self), **documents}
+
+
+def try_sample(
+    loaded: LoadedPipeline,
+    options: SampleOptions,
+    observer: Observer | None = None,
+    examples: int = 10,
+) -> SampleRun:
+    """Run a pipeline over a sample, as its file is now, and compare what comes out.
+
+    Files and topics are read as by the pipeline's own runs; topics up to their end. No state, no
+    target and no other table of the pipeline is read for that or changed. The run's own are removed
+    again, whatever happens, except a table to be kept.
+
+    Args:
+        loaded: The pipeline.
+        options: The sample, and where its table is kept.
+        observer: Shows the progress.
+        examples: Number of rows to return.
+
+    Raises:
+        InputError: The sample can't be taken (no key, columns that don't exist), has no row, the
+            folder to keep the table in exists, or the plan or the audit refuses.
+        HybridError: A step of the chain failed.
+    """
+    started = time.monotonic()
+    sample = sample_of(loaded, options)
+    _require_free(options.keep)
+    with TemporaryDirectory(prefix="hybrid-try-") as scratch:
+        folder = Path(scratch)
+        table = folder / "table" if options.keep is None else options.keep.absolute()
+        side = declare_sample(loaded, sample, folder, table)
+        try:
+            warnings = _run(side, observer or Observer())
+            report, reason = _audited(side)
+            found = _look_at(side, examples)
+            _require_rows(loaded, sample, report, found)
+            compared = compare_with_serving(loaded, side, sample)
+        except BaseException:
+            # One that is kept is whole.
+            shutil.rmtree(table, ignore_errors=True)
+            raise
+    return SampleRun(
+        pipeline=loaded.pipeline.name,
+        sample=sample,
+        read={} if report is None else report.input_rows.sources,
+        distinct=None if report is None else report.input_rows.distinct,
+        rows=found.rows,
+        columns=found.columns,
+        examples=found.examples,
+        audit=report,
+        not_audited=reason,
+        serving=compared.comparison,
+        not_compared=compared.reason,
+        plan_warnings=warnings,
+        table=None if options.keep is None else str(table),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _require_free(keep: Path | None) -> None:
+    if keep is not None and keep.exists():
+        message = f"{keep} exists already, so the table of the sample is not written there."
+        hint = "Name a folder under `--keep` that does not exist yet."
+        raise InputError(message, hint, file=str(keep))
+
+
+def _run(side: LoadedPipeline, observer: Observer) -> list[str]:
+    """Run the chain of a sample until the stream has read all that is there; return warnings."""
+    run = ChainRun(side, observer, rest_requested=True, until_caught_up=True)
+    warnings: list[str] = []
+    try:
+        for step in steps_of(side):
+            # What is copied from a database, and into which files, is the pipeline's own affair.
+            if not isinstance(step, SnapshotStep):
+                outcome = run_step(run, step.name)
+                warnings += outcome.document.get("warnings", [])
+    finally:
+        operations.stop(side)
+    return warnings
+
+
+def _audited(side: LoadedPipeline) -> tuple[AuditReport | None, str | None]:
+    """Return the audit of a sample, or why there is none."""
+    try:
+        return audit(side), None
+    except InputError as error:
+        # No query computes the table; or a transform that was just changed returns what it does
+        # not compute yet, or what DuckDB can't compute.
+        if error.fields.get("field") not in ("audit", "audit.sql", "transform.sql"):
+            raise
+        return None, error.message
+
+
+class _Table(NamedTuple):
+    """What the table of a sample holds.
+
+    Attributes:
+        rows: Number of rows.
+        columns: Spark SQL types by name.
+        examples: The first rows, by ``sink.key``, with values in the form that JSON has for them.
+    """
+
+    rows: int
+    columns: dict[str, str]
+    examples: list[dict[str, Any]]
+
+
+def _look_at(side: LoadedPipeline, examples: int) -> _Table:
+    table = open_target(side.target)
+    assert table is not None  # the runs have created it
+    schema = normalize_schema(pa.schema(table.schema().to_arrow()))
+    with (
+        TemporaryDirectory(prefix="hybrid-try-") as scratch,
+        open_database(Path(scratch), MEMORY_LIMIT) as connection,
+    ):
+        create_target_rows(connection, "found", table, schema.names)
+        query = (
+            f"SELECT * FROM audit.found ORDER BY {column_list(side.pipeline.sink.key)} "
+            f"LIMIT {examples}"
+        )
+        first = connection.execute(query).fetchall()
+        rows = count_rows(connection, "audit.found")
+    shown = [
+        {name: json_value(value) for name, value in zip(schema.names, row, strict=True)}
+        for row in first
+    ]
+    return _Table(rows, names_and_types(schema), shown)
+
+
+def _require_rows(
+    loaded: LoadedPipeline, sample: Sample, report: AuditReport | None, found: _Table
+) -> None:
+    """Refuse a sample that no row is in."""
+    if found.rows or (report is not None and report.input_rows.distinct):
+        return
+    by = ", ".join(sample.by)
+    times = [
+        f"{word} {moment:%Y-%m-%dT%H:%M:%SZ}"
+        for word, moment in (("from", sample.since), ("until", sample.until))
+        if moment is not None
+    ]
+    message = (
+        f"No row of pipeline `{loaded.pipeline.name}` is in the sample: "
+        f"{' '.join([f'{sample.share * 100:g}% of the values of {by}', *times])}."
+    )
+    hint = "Raise `--keys`, widen `--since` and `--until`, or choose another column with `--by`."
+    raise InputError(message, hint, pipeline=loaded.pipeline.name)

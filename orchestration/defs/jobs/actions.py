@@ -1,0 +1,25 @@
+"""An action that a pipeline's control job can be launched with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import dagster as dg
+
+from sources.config.loader import LoadedPipeline
+
+Act = Callable[[dg.OpExecutionContext, LoadedPipeline, Any], None]
+"""What an action does: it gets the run's context, the pipeline, and the values of the form."""
+
+
+class Action(NamedTuple):
+    """An action that an extension adds.
+
+    Attributes:
+        act: What it does.
+        text: What that is, as a clause that begins with a verb in the third person.
+    """
+
+    act: Act
+    text: str

@@ -1,0 +1,52 @@
+"""The part of a pipeline's file that an extension declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from pydantic import BaseModel
+
+from sources.common.fields import Declared
+
+if TYPE_CHECKING:
+    from sources.config.pipeline import Pipeline
+
+
+class Section(Declared):
+    """Fields of a pipeline's file that belong to one extension; the core does not know them.
+
+    Each has a default, which stands for a file without it.
+
+    Attributes:
+        tags: The model that each value of a ``type`` stands for, where a field is one of several
+            models.
+    """
+
+    tags: ClassVar[Mapping[str, type[BaseModel]]] = {}
+
+    def check(self, pipeline: Pipeline) -> None:
+        """Refuse what does not go with the rest of the file; nothing by default.
+
+        Args:
+            pipeline: The rest of the file, as the core reads it.
+
+        Raises:
+            ValueError: Says which fields, why, and the way out.
+        """
+
+    def located(self, locate: Callable[[str], str]) -> Self:
+        """Return it with the paths of its files made absolute; as it is by default.
+
+        Args:
+            locate: Makes a path that is relative to the pipeline's file absolute.
+        """
+        del locate
+        return self
+
+    def require_extras(self) -> None:
+        """Refuse what needs an extra of the project that is not installed; nothing by default.
+
+        Raises:
+            InputError: Names the field and the extra.
+        """

@@ -1,0 +1,124 @@
+"""Extensions: optional parts of the project, which the core finds and asks, but does not know.
+
+An extension is a package in the folder `hybrid_extensions` with a constant `EXTENSION`, or an entry
+point of the group `hybrid_backfill.extensions` that names such a constant in another distribution.
+It says what it adds by the names of objects, which are imported when somebody asks for them.
+Without its folder everything else works as before; a pipeline's file that declares its fields is
+refused.
+
+Processes of a driver ask, tasks never do: an executor may not have the package.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from typing import Any
+
+from sources.errors import InputError
+
+FOLDER = "hybrid_extensions"
+"""Package whose packages are the project's own extensions."""
+GROUP = "hybrid_backfill.extensions"
+"""Entry points that name the constants of others."""
+_CONSTANT = "EXTENSION"
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What an extension adds, each by the name of an object, ``module:object``.
+
+    Attributes:
+        name: Its name in messages, in lower case.
+        section: Its part of a pipeline's file, a subclass of
+            :class:`sources.config.section.Section`: each field of it is a field of the file.
+        commands: Commands of ``hybrid``, a ``typer.Typer``. Imported at each start of it, so its
+            module imports what commands need inside of them.
+        definitions: Function from a loaded pipeline to Dagster definitions, which are merged with
+            those of the pipeline.
+        status: Function from a loaded pipeline to a
+            :class:`orchestration.supervision.status_part.StatusPart`. Called at each look.
+        steps: Function from a loaded pipeline to an
+            :class:`orchestration.step_observers.StepObserver`, or to None. Called at each step.
+        actions: Function from a loaded pipeline to actions of its control job in Dagster, a mapping
+            from names to :class:`orchestration.defs.jobs.actions.Action`.
+    """
+
+    name: str
+    section: str | None = None
+    commands: str | None = None
+    definitions: str | None = None
+    status: str | None = None
+    steps: str | None = None
+    actions: str | None = None
+
+
+@cache
+def extensions() -> tuple[Extension, ...]:
+    """Return the extensions that are installed, the project's own ones first, by name.
+
+    Raises:
+        InputError: An entry point of another distribution can't be loaded, or a name is taken.
+    """
+    own = [each for _, each in sorted(_own())]
+    found = {each.name: each for each in own}
+    for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+        extension = _loaded(point)
+        if extension.name in found:
+            message = f"Two extensions have the name `{extension.name}`; one is {point.value}."
+            hint = f"Uninstall one of them: {_distribution(point)}."
+            raise InputError(message, hint)
+        found[extension.name] = extension
+    return tuple(found.values())
+
+
+def contributions(what: str) -> Iterator[Any]:
+    """Yield the objects that extensions add at one place, in the order of :func:`extensions`.
+
+    Args:
+        what: The place, a field of :class:`Extension`.
+
+    Raises:
+        InputError: As :func:`extensions`.
+    """
+    for each in extensions():
+        if (name := getattr(each, what)) is not None:
+            yield _object(name)
+
+
+def _own() -> Iterator[tuple[str, Extension]]:
+    if (spec := find_spec(FOLDER)) is None:
+        return
+    for module in pkgutil.iter_modules(spec.submodule_search_locations):
+        if module.ispkg:
+            extension: Extension = getattr(import_module(f"{FOLDER}.{module.name}"), _CONSTANT)
+            yield module.name, extension
+
+
+def _loaded(point: EntryPoint) -> Extension:
+    try:
+        found = point.load()
+    except Exception as error:
+        message = f"Extension `{point.name}` can't be loaded from {point.value}: {error}."
+        hint = f"Correct or uninstall {_distribution(point)}, which names it in `{GROUP}`."
+        raise InputError(message, hint) from error
+    if not isinstance(found, Extension):
+        message = f"Extension `{point.name}`: {point.value} is no `sources.extensions.Extension`."
+        hint = f"Correct or uninstall {_distribution(point)}, which names it in `{GROUP}`."
+        raise InputError(message, hint)
+    return found
+
+
+def _distribution(point: EntryPoint) -> str:
+    return "the distribution" if point.dist is None else f"`{point.dist.name}`"
+
+
+@cache
+def _object(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)

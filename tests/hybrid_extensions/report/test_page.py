@@ -1,0 +1,225 @@
+"""The page of `hybrid report`, over pipelines whose state was written without a JVM."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestration.generations import promotion
+from orchestration.requested_state import request
+from sources.errors import ErrorReport, UnavailableError
+from sources.generations import begin
+from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
+from tests.hybrid_extensions.report.page_case import call, page_of, text_of
+from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.supervision.live_case import LiveCase
+
+SECTIONS = ["status", "read", "seam", "audit", "generations", "progress", "places"]
+SECRET = "hunter2-swordfish"
+
+
+def unplanned(folder: Path) -> Path:
+    """A pipeline of two files that nobody has planned."""
+    case = GenerationCase(folder)
+    (folder / "in").mkdir()
+    for number in (1, 2):
+        lines = [
+            json.dumps({"id": number * 10 + at, "at": f"2024-01-0{number}T00:0{at}:00Z", "v": at})
+            for at in range(3)
+        ]
+        (folder / "in" / f"{number}.json").write_text("\n".join(lines) + "\n")
+    return case.loaded.path
+
+
+def sampled(case: LiveCase) -> None:
+    """What a run leaves that has read 12,345 rows."""
+    samples = [Sample(launch_id="a", at_ms=at * 10_000, done=at * 12_345) for at in range(2)]
+    case.generation.replace(progress_log_name("history"), ProgressLog(unit="rows", samples=samples))
+
+
+def test_before_a_plan_the_page_names_the_way_to_one_and_leaves_no_state(tmp_path: Path) -> None:
+    path = unplanned(tmp_path)
+    page = page_of(path)
+    assert list(page.sections) == SECTIONS
+    for section in ("status", "read", "seam", "progress", "generations"):
+        assert "hybrid plan events.yaml" in page.sections[section], section
+    assert "hybrid run events.yaml` makes it" in page.sections["places"]
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_plan_shows_files_rows_and_event_times(tmp_path: Path) -> None:
+    path = unplanned(tmp_path)
+    assert call(path, command="plan")[0] == 0
+    page = page_of(path)
+    [_, row] = page.rows["read"]
+    assert row[0] == "history json"
+    assert row[1].endswith("in/*.json")
+    assert (row[2], row[4]) == ("2", "unknown")
+    assert row[5:] == [
+        "1 Jan 2024 00:00 of a sample",
+        "2 Jan 2024 00:02",
+        "2 Jan 2024 00:02",
+    ]
+    assert "reads no topic" in page.sections["seam"]
+    assert "No source has been read yet" in page.sections["progress"]
+
+
+def test_the_page_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    sampled(case)
+    page = page_of(case.path)
+    assert page.loaded
+    assert [each for each in page.loaded if not each.startswith("data:image/png;base64,")] == []
+    assert not page.tags & {"script", "link", "iframe", "object", "form"}
+    assert page.unclosed == []
+
+
+def test_values_are_escaped(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    failure = ErrorReport(kind="spark", message="<script>alert(1)</script> & more")
+    case.launch("a", state="failed", failure=failure)
+    page = page_of(case.path)
+    assert "<script>alert(1)</script> & more" in page.sections["status"]
+    assert "script" not in page.tags
+
+
+def test_no_secret_is_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORDERS_DB_PASSWORD", SECRET)
+    monkeypatch.setenv("HOOK", f"https://alerts.example/{SECRET[::-1]}")
+    case = LiveCase(tmp_path, {"webhook": "${HOOK}"}, {"HOOK": "https://alerts.example/other"})
+    case.ask_for_it()
+    message = (
+        f"s3://reader:topsecret@lake/in?X-Amz-Signature=deadbeef can't be read with {SECRET}; "
+        f"posted to https://alerts.example/{SECRET[::-1]}; host=db password=letmein1"
+    )
+    case.launch("a", state="failed", failure=ErrorReport(kind="spark", message=message))
+    text = text_of(case.path)
+    for secret in (SECRET, SECRET[::-1], "topsecret", "deadbeef", "letmein1"):
+        assert secret not in text
+    assert "s3://lake/in?[hidden]" in text
+
+
+def test_the_health_and_what_is_expected_are_shown(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    with case.alive():
+        page = page_of(case.path)
+    assert page.sections["status"].startswith("Status healthy")
+    assert "waiting time" in page.sections["status"]
+
+
+def test_numbers_are_rounded_for_people_and_exact_on_demand(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    sampled(case)
+    page = page_of(case.path)
+    assert page.rows["progress"][1][:2] == ["history", "12.3 k rows"]
+    assert page.numbers_of("progress", 1) == [12_345]
+
+
+def test_without_matplotlib_there_are_tables_only_and_the_page_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path)
+    sampled(case)
+    assert "img" in page_of(case.path).tags
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    page = page_of(case.path)
+    assert "img" not in page.tags
+    assert "pip install 'hybrid-backfill[plots]'" in page.sections["progress"]
+
+
+def test_who_serves_since_when_follows_promotion_and_rollback(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.run({1: 10, 2: 20})
+    path = case.loaded.path
+    assert "g1 serves since" in page_of(path).sections["generations"]
+    begin(case.loaded)
+    case.run({1: 10, 2: 20, 3: 30})
+    assert page_of(path).sections["places"].startswith(f"Places table {tmp_path}/out (version")
+    assert "g2, which waits" in text_of(path, "--generation", "g2")
+    promotion.promote(case.loaded)
+    page = page_of(path)
+    assert "when it replaced g1 (promotion)" in page.sections["generations"]
+    assert [row[:2] for row in page.rows["generations"][1:]] == [
+        ["g1", "served"],
+        ["g2", "serving"],
+    ]
+    promotion.roll_back(case.loaded)
+    page = page_of(path)
+    assert "g1 serves since" in page.sections["generations"]
+    assert "when it replaced g2 (rollback)" in page.sections["generations"]
+
+
+def test_an_audit_is_kept_for_later_reports(tmp_path: Path) -> None:
+    path = unplanned(tmp_path)
+    assert call(path, command="plan")[0] == 0
+    assert "`hybrid audit events.yaml` makes one" in page_of(path).sections["audit"]
+    made = page_of(path, "--audit")
+    assert made.sections["audit"].startswith("Audit failed")
+    assert made.rows["audit"][1][:3] == ["6", "0", "6"]
+    assert page_of(path).rows["audit"] == made.rows["audit"]
+
+
+def test_an_audit_that_is_refused_leaves_the_rest_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = unplanned(tmp_path)
+    assert call(path, command="plan")[0] == 0
+
+    def refuse(_: object) -> None:
+        raise UnavailableError("Kafka at b:9092 does not answer.", "Start it.")
+
+    monkeypatch.setattr("hybrid_extensions.report.collect.audit", refuse)
+    page = page_of(path, "--audit")
+    assert page.sections["audit"] == "Audit Kafka at b:9092 does not answer. Start it."
+    assert page.rows["read"][1][2] == "2"
+
+
+def test_a_damaged_plan_is_named_where_it_is_missing(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    sampled(case)
+    case.generation.replace_bytes("plan.json", b"{}")
+    page = page_of(case.path)
+    assert "can't be read" in page.sections["read"]
+    assert page.rows["progress"][1][0] == "history"
+
+
+def test_a_run_that_was_stopped_is_shown_with_the_reason(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    request(case.generation, "inbox", is_requested=False)
+    assert page_of(case.path).sections["status"].startswith("Status stopped")
+
+
+def test_an_existing_file_is_replaced(tmp_path: Path) -> None:
+    path = unplanned(tmp_path)
+    out = tmp_path / "report.html"
+    out.write_text("old")
+    assert text_of(path).startswith("<!DOCTYPE html>")
+    assert [each.name for each in tmp_path.glob("*report*")] == ["report.html"]
+
+
+def test_the_file_is_named_after_the_pipeline_and_lies_here_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = unplanned(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert call(path) == (0, {"ok": True, "file": str(tmp_path / "events-report.html")})
+    assert (tmp_path / "events-report.html").stat().st_size > 1_000
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [("nowhere/report.html", "There is no folder {}/nowhere"), ("in", "{}/in is a folder")],
+)
+def test_a_file_that_can_not_be_written_is_refused_by_name(
+    tmp_path: Path, out: str, message: str
+) -> None:
+    status, answer = call(unplanned(tmp_path), "--out", str(tmp_path / out))
+    assert (status, answer["kind"]) == (2, "input")
+    assert message.format(tmp_path) in answer["message"]
+    assert "--out" in answer["hint"]

@@ -62,10 +62,14 @@ def _named_in(paths: list[str], modules: dict[str, ModuleType], *, is_same: bool
 
     @cache
     def is_meant(top: str) -> bool:
-        found = PathFinder.find_spec(top, paths)
-        known = getattr(modules.get(top), "__file__", None)
-        # A folder without an `__init__.py` hides no package, and has no file either.
-        is_named = found is not None and (is_same or found.origin is not None)
-        return is_named and (found is not None and found.origin == known) == is_same
+        found, known = PathFinder.find_spec(top, paths), modules.get(top)
+        if found is None:
+            return False
+        if found.origin is not None:
+            return (found.origin == getattr(known, "__file__", None)) == is_same
+        # A folder without an `__init__.py` hides no package but one of the same kind.
+        if is_same or known is None or getattr(known, "__file__", None) is not None:
+            return is_same and getattr(known, "__file__", None) is None
+        return [*known.__path__] != [*(found.submodule_search_locations or [])]
 
     return [name for name in modules if is_meant(name.partition(".")[0])]

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,19 @@ def load_transform(loaded: LoadedPipeline) -> Callable[[Any], Any]:
     return load_function(loaded, "transform", loaded.pipeline.transform.name)
 
 
+@pytest.fixture(autouse=True)
+def _modules_of_others() -> Iterator[None]:
+    """Modules that a test imports as usual are not there for the next one."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] in {"transforms", "helper", "parts"}:
+            del sys.modules[name]
+
+
 def test_each_pipeline_has_its_own_modules_of_a_name(tmp_path: Path) -> None:
+    # One that was imported as usual before.
+    load_transform(replace(declared(tmp_path / "before", "before"), modules=None))
     before = set(sys.modules)
     one, two = declared(tmp_path / "a", "one"), declared(tmp_path / "b", "two")
     functions = [load_transform(each) for each in (one, two, one)]

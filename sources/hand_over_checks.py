@@ -205,8 +205,8 @@ def _schema(
     before = plan.files[-1].source if plan.files else plan.topics[0].source
     numbers = {"records looked at": len(sample)}
     try:
-        warnings = fit_sample(context.loaded.pipeline, source, before, planned.read, sample)
+        warnings, absent = fit_sample(context.loaded.pipeline, source, before, planned.read, sample)
     except InputError as error:
         return Check("schema", passed=False, text=error.message, numbers=numbers)
-    text = " ".join(["The records fit.", *warnings])
+    text = " ".join(["The records fit.", *warnings, *absent])
     return Check("schema", passed=True, text=text, numbers=numbers)

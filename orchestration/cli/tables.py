@@ -142,7 +142,8 @@ def _lines_below(found: Status) -> list[str]:
     unwatched = None
     if found.table_unknown is not None:
         unwatched = f"whether the captured table was altered is unknown: {found.table_unknown}"
-    notes = [found.transform_changed, unwatched, *(source.note for source in found.sources)]
+    of_sources = [source.note for source in found.sources]
+    notes = [found.transform_changed, unwatched, *of_sources, *found.absent]
     lines += [f"[yellow]Warning:[/] {escape(note)}" for note in notes if note]
     if (compared := found.compared) is not None:
         colour = "red" if compared.differing else "green" if compared.is_answered else "yellow"

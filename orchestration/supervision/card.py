@@ -87,6 +87,7 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     if wrong:
         reason = " ".join(filter(None, (wrong[1], reason)))
     lines += [shortened(reason, _SHOWN)] if reason else []
+    lines += [f"Warning: {shortened(each, _SHOWN)}" for each in served.absent[:1]]
     lines.append("Never audited." if served.audit is None else served.audit.text)
     lines += _links(loaded, served, facts)
     if last := read_actions(loaded.state, last=1):

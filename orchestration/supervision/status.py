@@ -77,6 +77,7 @@ class Status(BaseModel):
         audit: Verdict of the last audit of this generation; None if there was none.
         parts: What extensions add; empty unless that was asked for. In a document each is a field
             of its own.
+        absent: Warnings of this generation's plan about declared names that no sampled value has.
         lease: Lease of the driver, or of the process that launches one, with its holder and age;
             None if there was never one, or if the state is on a file system, whose kernel keeps
             the locks.
@@ -99,6 +100,7 @@ class Status(BaseModel):
     followed: list[FollowedChange] = Field(default_factory=list)
     audit: AuditVerdict | None = None
     parts: Annotated[list[StatusPart], Field(exclude=True)] = Field(default_factory=list)
+    absent: list[str] = Field(default_factory=list)
     lease: SeenLease | None = None
 
     @model_serializer(mode="wrap")
@@ -150,8 +152,8 @@ def status(loaded: LoadedPipeline) -> Status:
     refused = None if found is None else found.refused
     if found is None and generation is not None:
         refused = find_refusal(loaded, generation)
-    is_planned = generation is not None and generation.read("plan.json", Plan) is not None
-    waits = loaded.pipeline.approve and is_planned
+    plan = None if generation is None else generation.read("plan.json", Plan)
+    waits = loaded.pipeline.approve and plan is not None
     if waits and generation is not None:
         waits = find_approval(generation) is None
     judged = sources if live is None else sources[:-1]
@@ -170,7 +172,7 @@ def status(loaded: LoadedPipeline) -> Status:
     return Status(
         pipeline=loaded.pipeline.name,
         generation=generation.info.generation if generation else None,
-        planned=is_planned,
+        planned=plan is not None,
         waits_for_approval=waits,
         healthy=(is_kept or (own_healthy and not is_wrong))
         and (served_by is None or served_by.healthy),
@@ -185,6 +187,7 @@ def status(loaded: LoadedPipeline) -> Status:
         transform_changed=None if generation is None else last_change(generation),
         followed=[] if generation is None else followed_columns(generation),
         audit=None if kept is None else _verdict(kept),
+        absent=[] if plan is None else plan.absent,
         lease=None if generation is None else seen_lease(generation),
     )
 

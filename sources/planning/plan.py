@@ -87,6 +87,12 @@ class Plan(Record):
         return parse_schema(self.columns_by_name)
 
     @property
+    def absent(self) -> list[str]:
+        """Those of the warnings that are about declared names without a value in any sample."""
+        of_files = [each for part in self.listed for each in part.absent]
+        return of_files + [each for part in self.topics for each in part.absent]
+
+    @property
     def listed(self) -> list[FoundFiles]:
         """All listings of files that the plan was made of."""
         return [*self.files, *([] if self.folder is None else [self.folder])]

@@ -62,6 +62,7 @@ class FoundFiles(Part):
         parsed: Path of the first Parquet file that Spark's own reader does not take, so that tasks
             of this project parse all of them; of a growing folder without files, its pattern. None
             if there is none.
+        absent: Warnings about declared names that no sampled row has.
     """
 
     source: str
@@ -77,6 +78,7 @@ class FoundFiles(Part):
     layouts: list[Layout] = Field(default_factory=list)
     mapping: MappedColumns | None = None
     parsed: str | None = None
+    absent: list[str] = Field(default_factory=list)
 
 
 class FilePlan(FoundFiles):
@@ -192,7 +194,7 @@ def plan_files(
         # All changes that the snapshot does not see come after these offsets.
         held = HeldOffsets(next=manifest.offsets, exact=True, holes={})
     part = FilePlan(
-        **dict(found),
+        **{**dict(found), "absent": names},
         event_min_ms=begin_ms,
         disorder_ms=_disorder_ms(splits, source),
         end=EndPosition(

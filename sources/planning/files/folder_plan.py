@@ -50,7 +50,7 @@ def plan_folder(
     outside = judge_outside(source.name, event_time, found.times)
     names = judge_names_of_files(loaded.pipeline, source, listing)
     return (
-        found,
+        found.model_copy(update={"absent": names}),
         listing,
         [
             *outside,

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import Field
+
 from sources.common.conversion import BadValue
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, Offsets, Part, StartPosition, now_ms, span_ms
@@ -100,6 +102,7 @@ class TopicPlan(Part):
         range: Range of offsets that is expected to be read, if the source is bounded.
         likely_overlap: How many of its records are probably in history, too, by their timestamps;
             None if these do not tell.
+        absent: Warnings about declared names that no sampled record has.
     """
 
     source: str
@@ -116,6 +119,7 @@ class TopicPlan(Part):
     event_times: SampledTimes
     range: RangePlan | None = None
     likely_overlap: int | None = None
+    absent: list[str] = Field(default_factory=list)
 
 
 def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
@@ -141,7 +145,7 @@ def fit_sample(
     before: str,
     read: Mapping[str, str],
     sample: Sequence[LogRecord],
-) -> list[str]:
+) -> tuple[list[str], list[str]]:
     """Refuse a topic if records of a sample do not fit the columns that the source declares.
 
     Where bad records are tolerated (``on_bad_record``), only if no record fits. Of records without
@@ -155,7 +159,7 @@ def fit_sample(
         sample: Records of the topic; an empty one passes.
 
     Returns:
-        Warnings about bad records that are tolerated, and columns that no record has.
+        Warnings about bad records that are tolerated, and about columns that no record has.
 
     Raises:
         InputError: A record can't be read, or the columns differ.
@@ -172,11 +176,11 @@ def fit_sample(
     if changes is not None and changes.follows_columns:
         sample = [record for record in sample if not _is_followed(record.value or b"", reader)]
     if source.value.parser != "json":
-        return compare_sample(left, of_value, sample, reader, tolerant=tolerant)
+        return compare_sample(left, of_value, sample, reader, tolerant=tolerant), []
     needed = identifying_columns(pipeline, source)
     names = judge_names(source.name, of_value, _readable(sample, reader), "sampled record", needed)
     fits = compare_sample(left, of_value, sample, reader, tolerant=tolerant, may_lack=True)
-    return [*fits, *names]
+    return fits, names
 
 
 def _readable(sample: Sequence[LogRecord], reader: FieldReader) -> list[Mapping[str, Any]]:
@@ -327,7 +331,8 @@ def plan_topics(
     ends = [part.end for part in earlier]
     previous = ends[-1] if ends else None
     sample = read_sample(log, _first_not_in_history(log, previous))
-    warnings = fit_sample(loaded.pipeline, source, before, read, sample)
+    warnings, absent = fit_sample(loaded.pipeline, source, before, read, sample)
+    warnings += absent
     settings = log.settings()
     check_compaction(loaded.pipeline, source, settings)
     # Files that arrive while history runs may still close a gap.
@@ -374,6 +379,7 @@ def plan_topics(
         event_times=times,
         range=_plan_range(loaded, source, log, start, previous, following),
         likely_overlap=likely,
+        absent=absent,
     )
     warnings += [*unread, *seam_warnings(loaded.pipeline, rule, previous, start, ahead_ms)]
     warnings += tombstone_warnings(source, settings)

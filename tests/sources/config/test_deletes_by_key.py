@@ -98,7 +98,7 @@ class TestTheSampleOfAPlan:
         columns = source.declared_columns
         assert columns is not None
         pipeline = declared().model_copy(update={"sources": [source]})
-        return fit_sample(pipeline, source, "history", columns, [GOOD, *records])
+        return fit_sample(pipeline, source, "history", columns, [GOOD, *records])[0]
 
     @pytest.mark.parametrize("policy", ["fail", "drop", "quarantine"])
     def test_it_is_refused_until_it_is_declared(self, policy: str) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from orchestration.cli import tables
+from orchestration.supervision.card import card
+from orchestration.supervision.status import status
 from sources.common.positions import TopicPartition
 from sources.common.schema import parse_schema
 from sources.common.topic_log import LogRecord
@@ -21,6 +26,9 @@ from sources.files.listing.splits import list_source
 from sources.planning.absent_names import judge_names
 from sources.planning.files.file_plan import plan_files
 from sources.planning.topics.topic_plan import fit_sample
+from sources.planning.file_plan import plan_files
+from sources.planning.plan import make_plan
+from sources.planning.topic_plan import fit_sample
 
 NOON = "2024-01-01T12:00:00Z"
 
@@ -112,6 +120,31 @@ def test_the_plan_of_files_asks_their_rows_and_the_way_out_that_it_names_works(
     )
 
 
+def test_the_status_tells_it_until_a_plan_finds_a_value(tmp_path: Path) -> None:
+    declared = {"type": "files", "name": "history", "path": "*.json", "format": "json"}
+    kinds = {"no": "bigint", "at": "timestamp", "promo": "string"}
+    source = FileSource.model_validate({**declared, "schema": kinds})
+    (tmp_path / "t.py").write_text("def t(rows):\n    return rows\n")
+
+    def told(name: str, **more: Any) -> list[str]:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "a.json").write_text(json.dumps({"no": 1, "at": NOON, **more}))
+        loaded = LoadedPipeline(folder / "p.yaml", pipeline(source))
+        make_plan(loaded)
+        found = status(loaded)
+        (row,) = found.absent or [None]
+        console = Console(width=400, file=StringIO(), record=True)
+        console.print(tables.status(found))
+        for shown in (console.export_text(), card(loaded, found, None).markdown):
+            assert (row is not None) == ("none has" in shown)
+        return found.absent
+
+    (warned,) = told("without")
+    assert "of 1 sampled row, none has `promo`" in warned
+    assert told("with", promo="x") == []
+
+
 def test_the_plan_of_a_topic_asks_its_records() -> None:
     declared = {"type": "kafka", "name": "live", "topic": "t", "start": "earliest"}
     kinds = {"no": "bigint", "at": "timestamp", "promo": "string"}
@@ -122,7 +155,8 @@ def test_the_plan_of_a_topic_asks_its_records() -> None:
             LogRecord(TopicPartition("t", 0), offset, 0, json.dumps(value).encode())
             for offset, value in enumerate(values)
         ]
-        return fit_sample(pipeline(source), source, "live", kinds, records)
+        fits, absent = fit_sample(pipeline(source), source, "live", kinds, records)
+        return [*fits, *absent]
 
     assert fit() == []
     (warned,) = fit({"no": 1, "at": NOON})

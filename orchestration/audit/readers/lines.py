@@ -30,6 +30,15 @@ from orchestration.audit.sql import create_empty_table, duckdb_types, insert_arr
 from sources.common.schema import parse_schema
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.source.file_source import FileSource
+from orchestration.audit.readers.json_rows import parse_json
+from orchestration.audit.readers.json_values import OF_FILES
+from orchestration.audit.readers.time_texts import with_minutes
+from orchestration.audit.readers.topic import bad_records_table
+from orchestration.audit.readers.value_checks import refused_csv
+from orchestration.audit.sql import create_empty_table, duckdb_types, insert_arrow, struct
+from sources.common.schema import leaves, parse_schema
+from sources.common.sql_names import column_list, literal, quoted
+from sources.config.file_source import FileSource
 from sources.errors import InputError
 
 _BATCH_LINES = 50_000
@@ -60,19 +69,61 @@ def load_rows(
     is_usual = dialect.is_utf8 and dialect.escape_character is None and len(columns) > 1
     if source.on_bad_record == "fail" and (source.format == "json" or is_usual):
         table = f"audit.{quoted(f'{name}.read')}"
-        names = column_list([*columns, *source.partitions])
-        reader = with_values(_duckdb_reader(source, list(paths)), [*paths], [*source.partitions])
-        query = f"SELECT {names} FROM {reader}"
+        as_objects = source.format == "json" and any(
+            map(_is_misread, leaves(pa.struct(parse_schema(columns))))
+        )
+        reader = with_values(
+            _duckdb_reader(source, list(paths), as_objects=as_objects),
+            [*paths],
+            [*source.partitions],
+        )
         with suppress(duckdb.Error):
-            connection.execute(f"CREATE TABLE {table} AS {query}")
-            if source.format == "csv":
-                _settle_texts(connection, source, table)
-            return table
+            if as_objects:
+                if _are_good_objects(connection, source, reader, table):
+                    return table
+            else:
+                names = column_list([*columns, *source.partitions])
+                connection.execute(f"CREATE TABLE {table} AS SELECT {names} FROM {reader}")
+                if source.format == "csv":
+                    _settle_texts(connection, source, table)
+                return table
     bad = bad_records_table(source.name)
     rows = load_lines(connection, source, paths, name, bad)
     if source.on_bad_record == "fail":
         _refuse_bad(connection, source, bad)
     return f"(SELECT * EXCLUDE (_place, _offset, _reason) FROM {rows})"
+
+
+def _is_misread(kind: pa.DataType) -> bool:
+    """Return whether DuckDB's reader of JSON makes other values of a type, and says nothing.
+
+    It takes the characters of base64 for bytes, and numbers with an exponent for doubles.
+    """
+    of_doubles = 15
+    is_long = pa.types.is_decimal(kind) and kind.precision > of_doubles
+    return bool(pa.types.is_binary(kind) or is_long)
+
+
+def _are_good_objects(
+    connection: duckdb.DuckDBPyConnection, source: FileSource, reader: str, table: str
+) -> bool:
+    """Create a table of JSON lines that DuckDB splits; return False if a row of it is bad.
+
+    Raises:
+        duckdb.Error: DuckDB can't split them.
+    """
+    objects = f"audit.{quoted(f'{table}.objects')}"
+    others = "".join(f"{quoted(name)}, " for name in source.partitions)
+    connection.execute(
+        f"CREATE TABLE {objects} AS SELECT {others}CAST(json AS VARCHAR) AS _value, "
+        f"CAST(NULL AS VARCHAR) AS _reason FROM {reader}"
+    )
+    parse_json(connection, objects, table, duckdb_types(source.columns or {}), OF_FILES)
+    connection.execute(f"DROP TABLE {objects}")
+    if connection.execute(f"SELECT 1 FROM {table} WHERE _reason IS NOT NULL LIMIT 1").fetchall():
+        return False
+    connection.execute(f"ALTER TABLE {table} DROP COLUMN _reason")
+    return True
 
 
 def load_lines(
@@ -125,9 +176,7 @@ def load_lines(
             ]
             insert_arrow(connection, lines, pa.Table.from_arrays(arrays, schema=schema))
     if is_json:
-        refused = {field.name: refused_json(field) for field in columns}
-        types = duckdb_types(source.columns)
-        parse_json(connection, lines, table, types, refused, OF_FILES)
+        parse_json(connection, lines, table, duckdb_types(source.columns), OF_FILES)
         connection.execute(f"DROP TABLE {lines}")
     else:
         table = lines
@@ -176,12 +225,20 @@ def _refuse_bad(connection: duckdb.DuckDBPyConnection, source: FileSource, bad: 
         raise InputError(message, hint, source=source.name, file=path)
 
 
-def _duckdb_reader(source: FileSource, paths: list[str]) -> str:
-    """Return the call of DuckDB's table function for JSON lines or CSV."""
+def _duckdb_reader(source: FileSource, paths: list[str], *, as_objects: bool) -> str:
+    """Return the call of DuckDB's table function for JSON lines or CSV.
+
+    Args:
+        source: The source.
+        paths: Paths of the files.
+        as_objects: Whether it only splits the lines of JSON.
+    """
     of_rows = options(source.partitions)
     files = ", ".join(literal(escape(path)) for path in paths)
     assert source.columns is not None  # the declaration refuses it
     if source.format == "json":
+        if as_objects:
+            return f"read_ndjson_objects([{files}], {of_rows})"
         columns = struct(duckdb_types(source.columns))
         return f"read_json([{files}], columns = {columns}, format = 'newline_delimited', {of_rows})"
     dialect = source.csv

@@ -1,8 +1,8 @@
 """A topic as the audit sees it: a DuckDB view of its rows, and a table of its bad records.
 
-DuckDB parses JSON on its own. Avro, Protobuf and Debezium records go through the decoder of the
-runs (:mod:`sources.decoding.decoder`): for them the audit proves which records arrived, not what
-their bytes mean; but that no placeholder of a long value became one.
+DuckDB and Python parse JSON on their own. Avro, Protobuf and Debezium records go through the
+decoder of the runs (:mod:`sources.decoding.decoder`): for them the audit proves which records
+arrived, not what their bytes mean; but that no placeholder of a long value became one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ from orchestration.audit.readers.values.value_checks import (
     refuse_deep,
     refused_by_spark,
 )
+from orchestration.audit.event_times import Bounds, leave_out_of_topic
+from orchestration.audit.proven import require_proven_rules, selected_columns
+from orchestration.audit.readers.json_rows import parse_json
+from orchestration.audit.readers.json_values import OF_TOPICS
+from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
+from orchestration.audit.rules import create_broken, meeting, within_sample
 from orchestration.audit.sql import columns_of, count_rows, schema_of
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.pipeline import Pipeline
@@ -81,9 +87,7 @@ def create_topic_view(
     if source.value.parser == "json":
         of_value = {name: kind for name, kind in columns.items() if name not in source.include}
         types = _duckdb_types(connection, of_value)
-        read_as_spark(connection, records)
-        refuse_deep(connection, records)
-        parse_json(connection, records, rows, types, refused_by_spark(types), OF_TOPICS)
+        parse_json(connection, records, rows, types, OF_TOPICS)
         connection.execute(f"DROP TABLE {records}")
     else:
         rows = records

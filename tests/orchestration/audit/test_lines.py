@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.audit.readers.lines import load_lines
+from orchestration.audit.readers.lines import load_lines, load_rows
 from orchestration.audit.sql import open_database
 from sources.common.schema import parse_schema
 from sources.common.sql.sql_names import column_list
@@ -29,6 +29,7 @@ from sources.storage.stores import Stores
 from spark_jobs.inside.readers.bad_records import STAGED
 from tests.orchestration.audit.audit_case import COLUMNS, Case, row, wrong
 from tests.properties import examples
+from tests.random_tables.both_readers import comparable
 from tests.sources.formats.test_lines import BAD_CSV, BAD_JSON, KINDS, good_csv, good_json
 
 STORES = Stores(S3Settings())
@@ -111,6 +112,60 @@ def test_whether_a_value_fits_is_told_alike_in_json(tmp_path: Path, kind: str) -
     rows, found = by_audit(declared, path, tmp_path / "scratch")
     assert bad == found
     assert [(each["n"], each["x"] is None) for each in good] == [(n, x is None) for n, x in rows]
+
+
+ODD_JSON = {
+    "decimal(12,2)": ["1e-77", "123e-10000000", '"1e2"', "1.999", "1E3", "true"],
+    "decimal(38,10)": ["1e20", "1e27", "-1e-11", "0.12345678905", "1234567890123456789.0123456789"],
+    "timestamp": [f'"{text}"' for text in TIMES],
+    "binary": ['"AAE="', '"AA"', '"x"', '""', "1"],
+    "double": ["1e400", "NaN", '"-INF"', '"1.5"', "Infinity", "5e-324"],
+    "int": ["1.0", '"1"', "2147483648", "[]"],
+}
+
+
+@pytest.mark.parametrize(
+    ("shape", "around"),
+    [
+        ("%s", "%s"),
+        ("array<%s>", "[null, %s]"),
+        ("struct<a:array<map<string,%s>>>", '{"a": [{"k": %s}]}'),
+    ],
+)
+def test_odd_values_inside_of_others_are_those_of_the_runs(
+    tmp_path: Path, shape: str, around: str
+) -> None:
+    columns = {"n": "int", **{f"c{at}": shape % kind for at, kind in enumerate(ODD_JSON)}}
+    texts = [(at, around % text) for at, of in enumerate(ODD_JSON.values()) for text in of]
+    lines = [f'{{"n": {n}, "c{at}": {text}}}\n' for n, (at, text) in enumerate(texts)]
+    path = tmp_path / "late.json"
+    path.write_text("".join(lines))
+    declared = source("json", columns)
+    good, bad = by_runs(declared, path)
+    kinds = parse_schema(columns)
+    expected = [[comparable(row[field.name], field.type) for field in kinds] for row in good]
+    (tmp_path / "all").mkdir()
+    with open_database(tmp_path / "all", "1GB") as connection:
+        table = load_lines(connection, declared, {str(path): {}}, "late.1", "audit.bad")
+        assert shown(connection, table, columns) == expected
+        found = connection.execute("SELECT _offset FROM audit.bad ORDER BY ALL").fetchall()
+    assert [offset for (offset,) in found] == bad
+    path.write_text("".join(lines[row["n"]] for row in good))
+    (tmp_path / "good").mkdir()
+    with open_database(tmp_path / "good", "1GB") as connection:
+        failing = source("json", columns, on_bad_record="fail")
+        table = load_rows(connection, failing, {str(path): {}}, "late.1")
+        assert shown(connection, table, columns) == expected
+
+
+def shown(connection: Any, table: str, columns: dict[str, str]) -> list[list[Any]]:
+    """The rows of a table, in the order of `n`."""
+    found = connection.sql(f"SELECT {column_list(columns)} FROM {table} ORDER BY n")
+    rows = found.to_arrow_table()
+    return [
+        [comparable(row[field.name], field.type) for field in rows.schema]
+        for row in rows.to_pylist()
+    ]
 
 
 @examples(25)

@@ -19,6 +19,9 @@ from orchestration.audit.readers.values.value_checks import (
     refuse_deep,
     refused_by_spark,
 )
+from orchestration.audit.proven import NotProvenError
+from orchestration.audit.readers.json_rows import parse_json
+from orchestration.audit.readers.json_values import OF_TOPICS
 from orchestration.audit.sql import duckdb_types, open_database
 
 BAD = object()
@@ -126,9 +129,7 @@ def by_audit(folder: Path, kind: str, values: list[str]) -> list[Any]:
         connection.execute("CREATE TABLE records (number INT, _value VARCHAR, _reason VARCHAR)")
         numbered = [[number, value, None] for number, value in enumerate(values)]
         connection.executemany("INSERT INTO records VALUES (?, ?, ?)", numbered)
-        read_as_spark(connection, "records")
-        refuse_deep(connection, "records")
-        parse_json(connection, "records", "rows", types, refused_by_spark(types), OF_TOPICS)
+        parse_json(connection, "records", "rows", types, OF_TOPICS)
         found = connection.execute(
             'SELECT CASE WHEN _reason IS NULL THEN "a" END, _reason FROM rows ORDER BY number'
         ).fetchall()
@@ -155,3 +156,10 @@ def test_members(tmp_path: Path, kind: str, texts: dict[str, Any]) -> None:
 def test_objects(tmp_path: Path) -> None:
     found = by_audit(tmp_path, "bigint", [*OBJECTS])
     assert dict(zip(OBJECTS, found, strict=True)) == OBJECTS
+
+
+@pytest.mark.parametrize("kind", ["map<string,int>", "array<map<string,int>>"])
+def test_a_map_with_a_name_twice_is_not_proven(tmp_path: Path, kind: str) -> None:
+    value = '{"k": 1, "k": 2}' if kind.startswith("map") else '[{"k": 1, "k": 2}]'
+    with pytest.raises(NotProvenError, match="a map has the name 'k' twice"):
+        by_audit(tmp_path, kind, [f'{{"a": {value}}}'])

@@ -135,3 +135,8 @@ def test_texts_of_times_are_those_of_iso_8601_and_some_that_spark_does_not_take(
     bad += ["2024-01-01 12:00:00 Europe/Berlin", "2024-01-01T12:00:00UTC"]
     values, refused = read(tmp_path, kind, *(shape % text for text in [*good, *bad]))
     assert (len(values), len(refused)) == (len(good), len(bad))
+
+
+def test_the_integer_zero_keeps_its_sign_in_a_double(tmp_path: Path) -> None:
+    (value,), bad = read(tmp_path, "double", "-0")
+    assert (math.copysign(1, value), bad) == (-1, [])

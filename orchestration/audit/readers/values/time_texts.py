@@ -1,30 +1,19 @@
-"""Times and dates in texts that DuckDB reads in another way than the runs, or not at all.
+"""Times and dates in texts of JSON, as days and microseconds since 1970.
 
-In topics they mean what Spark's ``stringToTimestamp`` and ``stringToDate`` make of them. Those that
-are inside of other values are left to DuckDB.
+In topics they mean what Spark's ``stringToTimestamp`` and ``stringToDate`` make of them.
 """
 
 from __future__ import annotations
 
 import re
+from calendar import isleap
 from collections.abc import Callable
 from datetime import datetime
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-import duckdb
-import pyarrow as pa
+from sources.common.sql_names import literal
 
-from sources.common.sql.sql_names import literal, quoted
-
-Rewrite = Callable[[str, bool], str | None]
-"""Function that returns a text as DuckDB has to read it, or None if it is bad; the second argument
-is whether it is a date."""
-
-# What all of them read alike.
-_SURE = (
-    r"\d{4}-\d\d-\d\d([ T]([01]\d|2[0-3]):[0-5]\d"
-    r"(:[0-5]\d(\.\d{1,6})?(Z|[+-](0\d|1[0-7]):[0-5]\d)?)?)?"
-)
 _TIME = re.compile(
     r"([+-]?\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2})"
     r"(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(.*))?)?)?)?)?",
@@ -32,94 +21,95 @@ _TIME = re.compile(
 )
 _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII)
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::(\d{1,2})|(\d\d))?", re.ASCII)
-_MOST_MINUTES = 18 * 60
+_DATE_OF_FILES = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?Z?)?", re.ASCII
+)
+_TIME_OF_FILES = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?"
+    r"(Z|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?)?",
+    re.ASCII,
+)
+_MOST_SECONDS = 18 * 3600
+_DAY_SECONDS = 24 * 3600
 # A time without minutes, which Arrow reads in files.
 _HOUR = r"^(\d{4}-\d\d-\d\d[ T]\d\d)(Z|[+-]\d\d(:?\d\d)?)?$"
+_MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
-def rewrite_times(
-    connection: duckdb.DuckDBPyConnection,
-    rows: str,
-    column: tuple[str, str],
-    field: str,
-    rewrite: Rewrite,
-) -> None:
-    """Replace the values of a column whose texts DuckDB does not read as the runs do.
+class TimeForms(NamedTuple):
+    """The forms of times in one kind of sources.
 
-    Args:
-        connection: The audit's database.
-        rows: Table of the rows.
-        column: Name of the column, and its DuckDB type.
-        field: SQL of its JSON value.
-        rewrite: Returns what DuckDB has to read in place of a text.
+    Attributes:
+        date: Pattern of a date, whose groups are year, month and day.
+        time: Pattern of a time, whose groups follow with hour, minute, second, fraction and zone.
+        most_seconds: How far away from UTC a zone may be.
+        clean: Returns a text without what does not count around it.
     """
-    name, kind = column
-    text = f"({field} ->> '$')"
-    is_odd = f"json_type({field}) IN ('VARCHAR') AND NOT regexp_full_match({text}, '{_SURE}')"
-    found = connection.execute(f"SELECT DISTINCT {text} FROM {rows} WHERE {is_odd}").fetchall()
-    if not found:
-        return
-    texts = [each for (each,) in found]
-    others = pa.array([rewrite(each, kind == "DATE") for each in texts], pa.string())
-    connection.register("_texts", pa.table({"text": texts, "other": others}))
-    connection.execute(
-        f"UPDATE {rows} SET {quoted(name)} = TRY_CAST(_texts.other AS {kind}) FROM _texts "
-        f"WHERE {is_odd} AND {text} = _texts.text"
-    )
-    connection.unregister("_texts")
+
+    date: re.Pattern[str]
+    time: re.Pattern[str]
+    most_seconds: int
+    clean: Callable[[str], str]
 
 
-def of_files(text: str, is_date: bool) -> str | None:
-    """Return a text of JSON lines: a time may lack its minutes.
-
-    Args:
-        text: The text.
-        is_date: Whether it is a date.
-    """
-    return text if is_date else re.sub(_HOUR, r"\1:00\2", text)
+TIMES_OF_TOPICS = TimeForms(_DATE, _TIME, _MOST_SECONDS, str.strip)
+TIMES_OF_FILES = TimeForms(_DATE_OF_FILES, _TIME_OF_FILES, _DAY_SECONDS, str)
 
 
-def of_topics(text: str, is_date: bool) -> str | None:
-    """Return a text of JSON in a topic as Spark reads it; None if it is bad.
-
-    Args:
-        text: The text.
-        is_date: Whether it is a date.
-    """
-    plain = text.strip()
-    if is_date:
-        if (day := _DATE.fullmatch(plain)) is None:
-            return None
-        year, month, of_month = day.groups()
-        return f"{year}-{(month or '1').zfill(2)}-{(of_month or '1').zfill(2)}"
-    if (time := _TIME.fullmatch(plain)) is None:
+def days_of(text: str, forms: TimeForms) -> int | None:
+    """Return the days since 1970 of a date; None if it is bad."""
+    if (found := forms.date.fullmatch(forms.clean(text))) is None:
         return None
-    year, *parts, fraction, zone = time.groups()
-    month, of_month, hour, minute, second = (
-        (part or least).zfill(2) for part, least in zip(parts, "11000", strict=True)
-    )
-    # DuckDB takes 24:00 for the next midnight.
-    if int(hour) >= 24:
+    year, month, day = found.groups()
+    return _days(int(year), int(month or 1), int(day or 1))
+
+
+def micros_of(text: str, forms: TimeForms) -> int | None:
+    """Return the microseconds since 1970 of a time; None if it is bad."""
+    if (found := forms.time.fullmatch(forms.clean(text))) is None:
         return None
-    local = f"{year}-{month}-{of_month} {hour}:{minute}:{second}"
-    offset = _offset((zone or "").strip(), local)
-    return None if offset is None else f"{local}.{(fraction or '0')[:6]}{offset}"
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    days = _days(year, month if found[2] else 1, day if found[3] else 1)
+    if days is None or hour > 23 or minute > 59 or second > 59:
+        return None
+    local = f"{year:04}-{month or 1:02}-{day or 1:02}T{hour:02}:{minute:02}:{second:02}"
+    offset = _offset((found[8] or "").strip(), local, forms.most_seconds)
+    if offset is None:
+        return None
+    seconds = days * _DAY_SECONDS + hour * 3600 + minute * 60 + second - offset
+    micros = seconds * 10**6 + int((found[7] or "")[:6].ljust(6, "0"))
+    return micros if -(2**63) <= micros < 2**63 else None
 
 
-def _offset(zone: str, local: str) -> str | None:
-    """Return the offset of a zone as text; None if Spark has no such zone."""
+def _days(year: int, month: int, day: int) -> int | None:
+    """Return the days since 1970 of a day in the Gregorian calendar; None if there is no such."""
+    if not 1 <= month <= len(_MONTHS) or not 1 <= day <= _days_in(year, month):
+        return None
+    before = year - 1
+    to_year = before * 365 + before // 4 - before // 100 + before // 400
+    in_year = sum(_days_in(year, each) for each in range(1, month)) + day - 1
+    return to_year + in_year - 719_162
+
+
+def _days_in(year: int, month: int) -> int:
+    return _MONTHS[month - 1] + (month == 2 and isleap(year))
+
+
+def _offset(zone: str, local: str, most: int) -> int | None:
+    """Return how far a zone is from UTC, in seconds; None if there is no such zone."""
     if zone in ("", "Z", "UTC", "GMT", "UT"):
-        return "+00:00"
+        return 0
     if (found := _OFFSET.fullmatch(zone)) is not None:
-        sign, hours, minutes = found[1], int(found[2]), int(found[3] or found[4] or 0)
-        if minutes >= 60 or hours * 60 + minutes > _MOST_MINUTES:
+        minutes = int(found[3] or found[4] or 0)
+        away = int(found[2]) * 3600 + minutes * 60
+        if minutes > 59 or away > most:
             return None
-        return f"{sign}{hours:02}:{minutes:02}"
+        return away if found[1] == "+" else -away
     try:
-        at = datetime.fromisoformat(local).replace(tzinfo=ZoneInfo(zone)).strftime("%z")
+        offset = datetime.fromisoformat(local).replace(tzinfo=ZoneInfo(zone)).utcoffset()
     except (ValueError, OSError, KeyError):
         return None
-    return f"{at[:3]}:{at[3:]}"
+    return None if offset is None else int(offset.total_seconds())
 
 
 def with_minutes(text: str) -> str:

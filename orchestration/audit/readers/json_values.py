@@ -1,0 +1,239 @@
+"""Values of JSON that DuckDB may read otherwise than the runs, by Python's parser.
+
+In topics they mean what Spark's ``from_json`` makes of them, in files what
+docs/values.md says of bad rows. Numbers keep their digits until their type is known.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from orchestration.audit.proven import NotProvenError
+from orchestration.audit.readers.json_texts import Members, Number, Unfit, as_text
+from orchestration.audit.readers.time_texts import (
+    TIMES_OF_FILES,
+    TIMES_OF_TOPICS,
+    days_of,
+    micros_of,
+)
+
+_SHOWN = 200
+_WIDE = Context(prec=200)
+_INTEGER = re.compile(r"-?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
+_MOST_EXPONENT = 2**31 - 1
+_NOT_FINITE = {
+    "NaN": math.nan,
+    **dict.fromkeys(["Infinity", "+Infinity", "+INF"], math.inf),
+    **dict.fromkeys(["-Infinity", "-INF"], -math.inf),
+}
+_QUARTETS = re.compile(r"(?:\s*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==))*\s*")
+
+Read = Callable[[Any], Any]
+
+
+class JsonDialect:
+    """How one kind of sources reads JSON.
+
+    Args:
+        is_topic: Whether it is that of topics, which Spark reads, or that of files.
+
+    Attributes:
+        is_topic: The same.
+    """
+
+    def __init__(self, *, is_topic: bool) -> None:
+        self.is_topic = is_topic
+        self._times = TIMES_OF_TOPICS if is_topic else TIMES_OF_FILES
+
+    def reader(self, kind: pa.DataType) -> Read:
+        """Return what makes a value of a type, for Arrow, of a parsed one.
+
+        It raises :class:`Unfit` where a run has a bad record or row.
+        """
+        read = self._reader(kind)
+        return lambda value: None if value is None else read(value)
+
+    def _reader(self, kind: pa.DataType) -> Read:
+        if pa.types.is_list(kind):
+            return self._list(kind)
+        if pa.types.is_struct(kind):
+            return self._struct(kind)
+        if pa.types.is_map(kind):
+            return self._map(kind)
+        leaves: list[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], Any]]] = [
+            (pa.types.is_boolean, _boolean),
+            (pa.types.is_integer, _integer),
+            (pa.types.is_floating, _floating),
+            (pa.types.is_decimal, self._decimal),
+            (pa.types.is_date, self._date),
+            (pa.types.is_timestamp, self._timestamp),
+            (pa.types.is_binary, self._binary),
+        ]
+        read = next((read for is_of, read in leaves if is_of(kind)), self._text)
+        return lambda value: read(value, kind)
+
+    def _list(self, kind: pa.DataType) -> Read:
+        read = self.reader(kind.value_type)
+
+        def read_list(value: Any) -> Any:
+            if not isinstance(value, list):
+                raise Unfit
+            return [read(each) for each in value]
+
+        return read_list
+
+    def _struct(self, kind: pa.DataType) -> Read:
+        fields = {field.name: self.reader(field.type) for field in kind}
+
+        def read_struct(value: Any) -> Any:
+            return self.row(value, fields)
+
+        return read_struct
+
+    def row(self, value: Any, fields: dict[str, Read]) -> dict[str, Any]:
+        """Return the values of an object's fields; of a name that it has twice, the last one.
+
+        Raises:
+            Unfit: It is no object, a value does not fit, or, in files, a name is there twice.
+        """
+        if not isinstance(value, Members):
+            raise Unfit
+        row: dict[str, Any] = {}
+        for name, each in value:
+            if name in fields:
+                if name in row and not self.is_topic:
+                    raise Unfit
+                try:
+                    row[name] = fields[name](each)
+                except Unfit:
+                    reason = f"`{name}` does not fit its type: {as_text(each)[:_SHOWN]}"
+                    raise Unfit(reason) from None
+        return row
+
+    def _map(self, kind: pa.DataType) -> Read:
+        read = self.reader(kind.item_type)
+
+        def read_map(value: Any) -> Any:
+            if not isinstance(value, Members):
+                raise Unfit
+            entries = [(_characters(name), read(each)) for name, each in value]
+            if len(dict(entries)) < len(entries):
+                self._refuse_twice([name for name, _ in entries])
+            return entries
+
+        return read_map
+
+    def _refuse_twice(self, names: list[str]) -> None:
+        if not self.is_topic:
+            raise Unfit
+        twice = next(name for name in names if names.count(name) > 1)
+        message = (
+            f"a map has the name {twice!r} twice: the runs have both values, as Spark reads them, "
+            "and DuckDB has no such map"
+        )
+        raise NotProvenError(message)
+
+    def _decimal(self, value: Any, kind: pa.DataType) -> Decimal:
+        if not isinstance(value, str):
+            raise Unfit
+        text = value.replace(",", "") if self.is_topic and not isinstance(value, Number) else value
+        if (found := _DECIMAL.fullmatch(text)) is None or abs(int(found[1] or 0)) > _MOST_EXPONENT:
+            raise Unfit
+        number, step = Decimal(text), Decimal(1).scaleb(-kind.scale)
+        if number.adjusted() > kind.precision and number:
+            raise Unfit
+        if not number or number.adjusted() < -kind.scale - 1:
+            fitted = Decimal(0).scaleb(-kind.scale)
+        else:
+            fitted = number.quantize(step, ROUND_HALF_UP, _WIDE)
+        is_exact = self.is_topic or fitted == number
+        if not is_exact or len(fitted.as_tuple().digits) > kind.precision:
+            raise Unfit
+        return fitted
+
+    def _date(self, value: Any, _: pa.DataType) -> int:
+        if not isinstance(value, str) or isinstance(value, Number):
+            raise Unfit
+        return _known(days_of(value, self._times))
+
+    def _timestamp(self, value: Any, _: pa.DataType) -> int:
+        if self.is_topic and isinstance(value, Number) and _INTEGER.fullmatch(value):
+            seconds = _integer(value, pa.int64())
+            # Java's numbers begin again at the other end.
+            return (seconds * 10**6 + 2**63) % 2**64 - 2**63
+        if not isinstance(value, str) or isinstance(value, Number):
+            raise Unfit
+        return _known(micros_of(value, self._times))
+
+    def _binary(self, value: Any, _: pa.DataType) -> bytes:
+        if not isinstance(value, str) or isinstance(value, Number):
+            raise Unfit
+        if self.is_topic:
+            if _QUARTETS.fullmatch(value) is None:
+                raise Unfit
+            joined = "".join(value.split())
+            quartets = (joined[at : at + 4] for at in range(0, len(joined), 4))
+            return b"".join(map(base64.b64decode, quartets))
+        try:
+            return base64.b64decode(value, validate=True)
+        except ValueError:
+            raise Unfit from None
+
+    def _text(self, value: Any, _: pa.DataType) -> str:
+        if isinstance(value, str) and not isinstance(value, Number):
+            return _characters(value)
+        if not self.is_topic:
+            raise Unfit
+        return _characters(as_text(value))
+
+
+OF_FILES = JsonDialect(is_topic=False)
+OF_TOPICS = JsonDialect(is_topic=True)
+
+
+def _known(value: int | None) -> int:
+    if value is None:
+        raise Unfit
+    return value
+
+
+def _boolean(value: Any, _: pa.DataType) -> bool:
+    if not isinstance(value, bool):
+        raise Unfit
+    return value
+
+
+def _integer(value: Any, kind: pa.DataType) -> int:
+    if not isinstance(value, Number) or _INTEGER.fullmatch(value) is None:
+        raise Unfit
+    number, most = int(value), 2 ** (kind.bit_width - 1)
+    if not -most <= number < most:
+        raise Unfit
+    return number
+
+
+def _floating(value: Any, kind: pa.DataType) -> float:
+    if isinstance(value, str) and value in _NOT_FINITE:
+        return _NOT_FINITE[value]
+    if not isinstance(value, Number):
+        raise Unfit
+    # An integer has no negative zero.
+    number = float(value) + 0.0 if value == "-0" else float(value)
+    with np.errstate(over="ignore"):
+        if math.isinf(np.float32(number) if kind == pa.float32() else number):
+            raise Unfit
+    return number
+
+
+def _characters(text: str) -> str:
+    """Return a text with Java's replacement of characters that UTF-8 does not have."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

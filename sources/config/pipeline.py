@@ -18,6 +18,20 @@ from sources.config.source.deletes_by_key import check_deletes
 from sources.config.source.event_time import DeclaredEventTime
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
+from sources.config.about import About
+from sources.config.compare import Compare
+from sources.config.cuts import Cuts, overlap
+from sources.config.declared_source import DeclaredSource
+from sources.config.deletes_by_key import row_to_delete
+from sources.config.event_time import DeclaredEventTime
+from sources.config.feeds import AnyFeed, check_feeds
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
+from sources.config.lineage import Lineage
+from sources.config.reruns import Generations, Ranges
+from sources.config.rules import DeclaredRules, RowRules
+from sources.config.sample import Sample
+from sources.config.sink import Sink
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
 from sources.config.table.about import About
@@ -31,7 +45,6 @@ from sources.config.table.upkeep import Upkeep
 from sources.config.transform import DeclaredTransform, SqlTransform
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.decoding.record_columns import EnvelopePart
-from sources.decoding.tombstones import RowOfKey
 from sources.errors import InputError
 from sources.hybrid import Boundedness, HybridSource, HybridSourceBuilder
 from sources.storage.settings import HdfsSettings, S3Settings
@@ -191,8 +204,7 @@ class Pipeline(Declared):
         """Let records without a value delete the rows of their keys, where that is declared."""
         for source in self.topics:
             if source.on_tombstone == "delete":
-                check_deletes(source, self.sink, self.event_time.column)
-                source.delete_by(RowOfKey(tuple(self.sink.key), self.event_time.column))
+                source.delete_by(row_to_delete(source, self.sink, self.event_time.column))
         return self
 
     @model_validator(mode="after")

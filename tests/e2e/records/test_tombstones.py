@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -50,8 +51,17 @@ def send(case: Case, *records: tuple[str, bytes | None, int]) -> None:
     assert producer.flush(30) == 0
 
 
+def computes(document: dict[str, Any]) -> None:
+    """The same, with columns that `select` computes."""
+    deletes(document)
+    live = document["sources"][1]
+    live["schema"] = {"id": "bigint", "at": "timestamp", "v": "double"}
+    live["select"] = {"id": "id", "at": "at", "v": "CAST(v + 0 AS DOUBLE)", "gone": "gone"}
+
+
+@pytest.mark.parametrize("declare", [deletes, computes])
 def test_rows_of_files_and_topic_are_deleted_and_the_audit_agrees(
-    tmp_path: Path, servers: str, spark: SparkSession
+    tmp_path: Path, servers: str, spark: SparkSession, declare: Callable[[dict[str, Any]], None]
 ) -> None:
     case = Case(tmp_path, servers)
     case.write_history(range(100))
@@ -60,7 +70,7 @@ def test_rows_of_files_and_topic_are_deleted_and_the_audit_agrees(
     # Of history, with another value later; of the topic; of a row that never was.
     send(case, ("7", None, 150), ("8", None, 151), ('{"id": 120}', None, 152), ("999", None, 153))
     send(case, ("7", again, 160))
-    loaded = case.pipeline(deletes)
+    loaded = case.pipeline(declare)
     report = run_and_audit(spark, loaded)
     assert (report.expected, wrong(report)) == (148, {})
     assert report.ok

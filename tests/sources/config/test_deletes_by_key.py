@@ -41,6 +41,9 @@ def declared(sink: dict[str, Any] = MERGE, **changed: Any) -> Pipeline:
     )
 
 
+SELECT = {"id": "id", "at": "at", "gone": "gone"}
+
+
 def live(**changed: Any) -> KafkaSource:
     (source,) = declared(**changed).topics
     return source
@@ -50,6 +53,19 @@ def test_a_sink_that_merges_by_the_event_time_or_the_offset_deletes() -> None:
     assert live().row_of_key == (("id",), "at")
     by_offset = {**MERGE, "sequence": "no"}
     assert declared(by_offset, include={"gone": "tombstone", "no": "offset"}).topics[0].row_of_key
+
+
+def test_with_select_the_key_has_the_names_before_it() -> None:
+    renamed = live(
+        schema={"no": "bigint", "happened": "timestamp", "city": "string"},
+        select={
+            "id": "no",
+            "at": "happened",
+            "gone": "gone",
+            "town": "CAST(upper(city) AS STRING)",
+        },
+    )
+    assert renamed.row_of_key == (("no",), "happened")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +80,18 @@ def test_a_sink_that_merges_by_the_event_time_or_the_offset_deletes() -> None:
             r"`include: \{_deleted: tombstone\}` .*`sink\.deleted: _deleted`, .*CAST\(false AS B",
         ),
         (MERGE, {"include": {}}, r"`include: \{gone: tombstone\}` for this source"),
-        (MERGE, {"select": {"id": "id", "at": "at", "gone": "gone"}}, "needs no `select`"),
+        (
+            MERGE,
+            {"select": {**SELECT, "id": "CAST(id + 1 AS BIGINT)"}},
+            "`select.id` to be a column as it is",
+        ),
+        (
+            MERGE,
+            {"select": {**SELECT, "at": "CAST(at + INTERVAL 1 HOUR AS TIMESTAMP)"}},
+            "`select.at` to be a col",
+        ),
+        (MERGE, {"select": {"id": "id", "at": "at"}}, r"\(and in `select`, as `gone: gone`\)"),
+        (MERGE, {"format": "raw", "schema": None}, "needs no `format: raw`"),
         (
             {**MERGE, "key": ["k"]},
             {"include": {"gone": "tombstone", "k": "key"}},

@@ -60,8 +60,17 @@ def delete_rows(
     table: Table,
     positions: Mapping[str, Sequence[int]],
     content: DataFileContent = DataFileContent.POSITION_DELETES,
+    *,
+    counts: bool = True,
 ) -> Table:
-    """Commit a snapshot that deletes rows of files by their numbers; return the table after it."""
+    """Commit a snapshot that deletes rows of files by their numbers; return the table after it.
+
+    Args:
+        table: The table.
+        positions: Numbers of rows by file.
+        content: How the file of deletes tells rows.
+        counts: Whether the snapshot says how many deletes it has, which is optional.
+    """
     folder = f"{table.location()}/data"
     path = f"{folder}/deletes-{uuid.uuid4().hex}.parquet"
     pairs = [(file, at) for file in sorted(positions) for at in sorted(positions[file])]
@@ -93,6 +102,7 @@ def delete_rows(
     with write_manifest_list(2, output, number, before.snapshot_id, sequence, "null") as manifests:
         manifests.add_manifests([*before.manifests(table.io), writer.to_manifest_file()])
     kind = "equality" if content is DataFileContent.EQUALITY_DELETES else "position"
+    total = {f"total-{kind}-deletes": str(len(pairs))} if counts else {}
     after = Snapshot.model_validate(
         {
             "snapshot-id": number,
@@ -101,7 +111,7 @@ def delete_rows(
             "timestamp-ms": time.time_ns() // 1_000_000,
             "manifest-list": output.location,
             "schema-id": table.schema().schema_id,
-            "summary": {"operation": "delete", f"total-{kind}-deletes": str(len(pairs))},
+            "summary": {"operation": "delete", **total},
         }
     )
     reference = SetSnapshotRefUpdate.model_validate(

@@ -212,6 +212,18 @@ def test_what_can_not_be_read_is_refused_by_name(
     assert told in refusal(lambda: listed(tmp_path, table.refresh()))
 
 
+@pytest.mark.parametrize("counts", [True, False])
+def test_equality_deletes_are_refused_before_any_data_is_read(tmp_path: Path, counts: bool) -> None:
+    table = made(tmp_path, rows([1, 2]))
+    file = next(iter(table.scan().plan_files())).file.file_path
+    deleted = delete_rows(table, {file: [0]}, DataFileContent.EQUALITY_DELETES, counts=counts)
+    for data in Path(table.location().removeprefix("file://")).glob("data/*"):
+        data.unlink()
+    told = refusal(lambda: listed(tmp_path, deleted))
+    assert "equality deletes" in told
+    assert "history" in told
+
+
 def test_what_is_no_table_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.metadata.json").write_text("{}")
     for place in ("x.metadata.json", "none"):

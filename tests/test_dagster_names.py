@@ -41,6 +41,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     )
     tables = template(
         captured,
+        compare=NIGHT,
         cuts={"path": "cuts", "every": "60 s"},
         changes={"bootstrap_servers": "broker:9092", "on_bad_record": "quarantine"},
     )
@@ -146,7 +147,9 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
     """What a pipeline has of the things that the page speaks of, with a word for each."""
     pipeline = loaded.pipeline
     live = [each for each in pipeline.sources if each.boundedness is not Boundedness.BOUNDED]
-    schedules = [*pipeline.generations.reruns, *pipeline.upkeep]
+    schedules: list[Any] = [*pipeline.generations.reruns, *pipeline.upkeep]
+    if pipeline.compare is not None:
+        schedules.append(pipeline.compare)
     if pipeline.ranges is not None:
         schedules += pipeline.ranges.reruns
     feeds = [each for part in loaded.sections for each in getattr(part, "feeds", [])]
@@ -159,6 +162,7 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
         "a replication slot": each_of("source", live if watched_slot(loaded) else []),
         "changes that may be left out": each_of("source", live if pipeline.mirrored_topics else []),
         "a snapshot": [{}] if any(each.snapshot for each in pipeline.sources) else [],
+        "compare": [{}] if pipeline.compare is not None else [],
         "approve": [{}] if pipeline.approve else [],
         "ranges": [{}] if pipeline.ranges is not None else [],
         "ranges.automatic": [{}] if pipeline.ranges and pipeline.ranges.automatic else [],

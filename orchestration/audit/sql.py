@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import duckdb
@@ -96,6 +96,12 @@ def schema_of(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Schema:
             for field in found
         ]
     )
+
+
+def as_json(columns: Iterable[str]) -> str:
+    """Return SQL for columns of a row as a JSON object, as text, whatever their names are."""
+    members = ", ".join(f"{quoted(name)} := {quoted(name)}" for name in columns)
+    return f"to_json(struct_pack({members}))::VARCHAR"
 
 
 def count_rows(connection: duckdb.DuckDBPyConnection, table: str) -> int:

@@ -203,7 +203,7 @@ def compare(
     """Compare a generation's table with the database table that it captures, row by row.
 
     Rows that differ are looked at again until changes on their way to the table have arrived; those
-    that differ then turn `hybrid status` red.
+    that differ then turn `hybrid status` red, and the exit status is 1.
     """
     with answer(as_json) as show:
         from orchestration.audit.database.compare_source import compare_with_source
@@ -227,13 +227,15 @@ def compare(
             if seen is not None and found.ok:
                 withdraw(context.generation, seen)
                 is_withdrawn = True
+        is_equal = found.ok or (again is not None and again.differing == 0)
         lines = [
             f"Generation {described(loaded)}.",
             f"{found.table}: {counted(found.rows, 'row')}, {found.found:,} in the target; "
             f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the "
             "target.",
             *found.examples,
-            *([] if again is None else [again]),
+            *([] if again is None else [again.text]),
             *(["The table was altered, and no row differs: `hybrid resume P`."] * is_withdrawn),
         ]
-        show({"generation": about(loaded), **found.to_dict()}, "\n".join(lines))
+        document = {"generation": about(loaded), **found.to_dict(), "ok": is_equal}
+        show(document, "\n".join(lines))

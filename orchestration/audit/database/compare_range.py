@@ -17,6 +17,8 @@ from orchestration.audit.database.compared_sides import ComparedTable, compared_
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.sql import count_rows
 from orchestration.databases.compared_ranges import ComparedRange
+from orchestration.audit.sql import as_json, count_rows
+from orchestration.compared_ranges import ComparedRange
 from sources.common.positions import now_ms
 from sources.common.sql.sql_names import literal, quoted
 
@@ -224,10 +226,9 @@ def _differing(key: Sequence[str], columns: Sequence[str]) -> str:
 
     Of rows that the key does not name, the digest of the row is the key.
     """
-    row = "md5(to_json(_whole)::VARCHAR)"
+    row = f"md5({as_json(columns)})"
     is_named = all(name in columns for name in key)
-    named = f"to_json(struct_pack({', '.join(f'{quoted(n)} := {quoted(n)}' for n in key)}))"
-    name = f"{named}::VARCHAR" if is_named else row
+    name = as_json(key) if is_named else row
     others = [each for each in columns if each not in key] if is_named else []
     names = ", ".join(
         f"CASE WHEN s.{quoted(n)} IS DISTINCT FROM t.{quoted(n)} THEN {literal(n)} END"
@@ -240,7 +241,7 @@ def _differing(key: Sequence[str], columns: Sequence[str]) -> str:
         f"min({shown} || CASE WHEN s._compared_key IS NULL THEN ' is only in the target' "
         "WHEN t._compared_key IS NULL THEN ' is only in the database' "
         f"ELSE ' differs in ' || {listed} END) AS shown FROM "
-        f"(SELECT *, {name} AS _compared_key, {row} AS _compared_row FROM only_source _whole) s "
-        f"FULL JOIN (SELECT *, {name} AS _compared_key FROM only_target _whole) t "
+        f"(SELECT *, {name} AS _compared_key, {row} AS _compared_row FROM only_source) s "
+        f"FULL JOIN (SELECT *, {name} AS _compared_key FROM only_target) t "
         "ON s._compared_key = t._compared_key GROUP BY 1"
     )

@@ -27,6 +27,7 @@ from orchestration.databases.compared_ranges import (
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.table.compare import Compare
+from sources.errors import InputError
 from sources.state.generation import Generation
 
 RANGE_ROWS = 500_000
@@ -43,7 +44,7 @@ def compare_ranges(
     """Compare ranges of a table until the declared time is over, or the table's end is reached.
 
     Args:
-        loaded: The pipeline, with ``compare``.
+        loaded: The pipeline.
         generation: State of its generation, which knows up to where the table was compared.
         look_at_run: Looks at the live run that writes the target.
         say: Called with a line for each range.
@@ -53,10 +54,14 @@ def compare_ranges(
         What is known of all ranges, as it is kept.
 
     Raises:
-        InputError: The pipeline captures no table, or one of the two tables can't be read.
+        InputError: The pipeline declares no ``compare`` any more, or captures no table; or one of
+            the two tables can't be read.
         StateError: The state can't be read or written.
     """
-    declared = loaded.pipeline.compare or Compare(cron="0 0 * * *")
+    if (declared := loaded.pipeline.compare) is None:
+        message = f"Pipeline `{loaded.pipeline.name}` declares no `compare`."
+        hint = "Declare it, with the times of the comparison; or use `hybrid compare`."
+        raise InputError(message, hint, pipeline=loaded.pipeline.name, field="compare")
     asked, key = compared_table(loaded), loaded.pipeline.sink.key
     begun, rows_read = time.monotonic(), 0
     while True:

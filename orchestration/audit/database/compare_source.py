@@ -13,6 +13,9 @@ from typing import Any
 from orchestration.audit.database.compared_sides import ComparedTable, compared_sides
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.sql import count_rows
+from orchestration.audit.sql import as_json, count_rows
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
@@ -108,7 +111,7 @@ def compare_table(asked: ComparedTable) -> SourceComparison:
         for side in ("source", "target"):
             counts[side] = count_rows(connection, f"only_{side}")
             rows = connection.execute(
-                f"SELECT to_json(r)::VARCHAR FROM only_{side} r ORDER BY ALL LIMIT {EXAMPLES}"
+                f"SELECT {as_json(compared)} FROM only_{side} ORDER BY ALL LIMIT {EXAMPLES}"
             ).fetchall()
             examples += [f"only in the {side}: {row[0]}" for row in rows]
     return SourceComparison(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from orchestration.audit.database.compare_range import KeyRange, LiveRun, compare_range
 from orchestration.audit.database.compare_source import SourceComparison, compared_table
@@ -13,6 +14,18 @@ from sources.common.positions import now_ms
 from sources.planning.context import PipelineContext
 
 
+class FurtherLooks(NamedTuple):
+    """What further looks at rows that differed have found.
+
+    Attributes:
+        text: The same as a sentence.
+        differing: Number of keys that differ still; None if that could not be judged.
+    """
+
+    text: str
+    differing: int | None
+
+
 def keep_compared(
     context: PipelineContext,
     found: SourceComparison,
@@ -20,7 +33,7 @@ def keep_compared(
     look_at_run: Callable[[], LiveRun],
     say: Callable[[str], None] = lambda _: None,
     wait: Callable[[float], None] = time.sleep,
-) -> str | None:
+) -> FurtherLooks | None:
     """Keep what one look at a whole table has found, after further looks at rows that differ.
 
     Rows that can't be judged, as the live run is behind or does not run, are not kept: those on
@@ -35,7 +48,7 @@ def keep_compared(
         wait: Called with seconds to wait.
 
     Returns:
-        What the further looks have found, as a sentence; None if no row differed.
+        What the further looks have found; None if no row differed.
 
     Raises:
         InputError: One of the two tables can't be read.
@@ -57,8 +70,10 @@ def keep_compared(
         if judged.found is not None:
             keep_whole(context.generation, judged.found, begun_ms)
             differing = judged.found.differing
-            return f"{counted(differing, 'key differs', 'keys differ')} after further looks."
-    return (
+            text = f"{counted(differing, 'key differs', 'keys differ')} after further looks."
+            return FurtherLooks(text, differing)
+    text = (
         f"Whether these rows were only on their way was not judged: {why_not}. `hybrid status` "
         "keeps its answer. To have it judged, compare again while the live run is healthy."
     )
+    return FurtherLooks(text, None)

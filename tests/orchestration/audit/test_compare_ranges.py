@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +27,20 @@ from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.database.compare_whole import keep_compared
 from orchestration.cli.main import app
 from orchestration.databases.compared_ranges import KeptCompare, read_compare
+from orchestration.audit import compare_range as looks
+from orchestration.audit import compare_ranges as module
+from orchestration.audit.compare_range import LiveRun
+from orchestration.audit.compare_ranges import compare_ranges
+from orchestration.audit.compare_source import compare_with_source
+from orchestration.audit.compare_whole import FurtherLooks, keep_compared
+from orchestration.cli.main import app
+from orchestration.compared_ranges import KeptCompare, read_compare
+from orchestration.supervision import live_run
+from services.mysql_server import MySqlServer
+from services.postgres import LocalPostgres
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import InputError
 from sources.planning.context import PipelineContext
 
 pytestmark = pytest.mark.slow
@@ -245,7 +258,7 @@ def test_a_look_at_the_whole_table_is_kept_once_it_is_judged(
     name = table.partition(".")[2]
     execute(f"DELETE FROM {name} WHERE id IN (4, 5)")
 
-    def compare(why_not: str | None) -> tuple[str | None, KeptCompare | None]:
+    def compare(why_not: str | None) -> tuple[FurtherLooks | None, KeptCompare | None]:
         begun_ms = now_ms()
         found = compare_with_source(mirror)
         context = PipelineContext(mirror, generation)
@@ -259,12 +272,13 @@ def test_a_look_at_the_whole_table_is_kept_once_it_is_judged(
     # Nobody can say which of these rows are on their way: the answer stays as it was.
     said, kept = compare("the live run is paused")
     assert kept is not None
-    assert "not judged: the live run is paused" in str(said)
+    assert said is not None
+    assert (said.differing, "not judged: the live run is paused" in said.text) == (None, True)
     assert (kept.differing, len(kept.ranges)) == (0, 5)
 
     said, kept = compare(None)
     assert kept is not None
-    assert said == "1 key differs after further looks."
+    assert said == ("1 key differs after further looks.", 1)
     assert kept.text.endswith('Of 4,998 rows 1 key differs: {"id":4} is only in the target.')
     assert len(kept.ranges) == 1
     # The next pass covers it.
@@ -278,6 +292,38 @@ def test_a_look_at_the_whole_table_is_kept_once_it_is_judged(
     assert said is None
     assert kept is not None
     assert kept.differing == 0
+
+
+def test_the_exit_status_of_the_command_is_that_of_its_last_look(
+    mirror: LoadedPipeline,
+    database: tuple[dict[str, str], str, Execute],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, table, execute = database
+    execute(f"DELETE FROM {table.partition('.')[2]} WHERE id IN (4, 5)")
+
+    def command(arriving: int) -> tuple[int, dict[str, Any]]:
+        def look(_: LoadedPipeline) -> LiveRun:
+            DeltaTable(mirror.target.url).delete(f"id = {arriving}")
+            return LiveRun()
+
+        monkeypatch.setattr(live_run, "look_at_run", look)
+        done = CliRunner().invoke(app, ["compare", str(mirror.path), "--json"])
+        return done.exit_code, json.loads(done.stdout)
+
+    # By the last look one of two rows has arrived, then the other one.
+    status, document = command(5)
+    assert (status, document["ok"], document["only_in_target"]) == (1, False, 2)
+    status, document = command(4)
+    assert (status, document["ok"], document["only_in_target"]) == (0, True, 1)
+
+
+def test_a_table_that_is_no_longer_compared_by_schedule_is_refused(mirror: LoadedPipeline) -> None:
+    document = yaml.safe_load(mirror.path.read_text())
+    del document["compare"]
+    mirror.path.write_text(yaml.safe_dump(document))
+    with pytest.raises(InputError, match="declares no `compare`"):
+        go_on(load_pipeline(mirror.path))
 
 
 def test_the_command_does_not_turn_the_status_red_by_rows_that_nobody_can_judge(

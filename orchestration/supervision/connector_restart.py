@@ -1,11 +1,17 @@
-"""Starting a connector again that failed, as the supervision does where that is declared."""
+"""Starting a connector again that failed, as the supervision does where that is declared.
+
+A connector may have many tables, each with a pipeline. They count together: what one of them does
+is kept where all of them look, in the folder that their states are in.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+from collections.abc import Sequence
 
-from orchestration.supervision.slot_watch import SlotLook, SlotWatch
-from sources.common.positions import span_ms
+from orchestration.supervision.slot_watch import SlotLook
+from sources.common.positions import Record, span_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import Restarts
 from sources.databases.kafka_connect import restart_failed
@@ -16,9 +22,22 @@ BY = "supervision"
 """Who starts a connector again, in the log of actions."""
 
 
+class ConnectorRestarts(Record):
+    """State document of all pipelines of a connector: when it was started again.
+
+    Attributes:
+        connector: URL of the connector.
+        restarted_ms: Times of the restarts within the window that the last one counted, in ms
+            since 1970.
+    """
+
+    connector: str
+    restarted_ms: list[int]
+
+
 def restart_if_due(
     loaded: LoadedPipeline, generation: Generation, look: SlotLook, now_ms: int
-) -> SlotLook:
+) -> None:
     """Start the connector of a pipeline again if it failed, and that is declared and due.
 
     What is not running for another reason, such as a pause, is left as it is. A worker that does
@@ -30,16 +49,23 @@ def restart_if_due(
         look: What was seen of the connector.
         now_ms: Time of the look, in ms since 1970.
 
-    Returns:
-        The look, with what is to be remembered of a restart.
-
     Raises:
-        StateError: The log of actions can't be written; nothing was done.
+        StateError: The state can't be read or written; nothing was done.
     """
-    seen, watch = look.seen, look.watch
+    seen, since_ms = look.seen, look.watch.idle_since_ms
+    if not (seen.failure and seen.is_restarted):
+        return
     restarts = loaded.pipeline.supervision.restarts
-    if not (seen.failure and seen.is_restarted and is_due(watch, restarts, now_ms)):
-        return look
+    shared, name = loaded.place(loaded.pipeline.state), _name(seen.connector)
+    kept = shared.read(name, ConnectorRestarts)
+    before_ms = [] if kept is None else kept.restarted_ms
+    recent = [at for at in before_ms if at > now_ms - span_ms(restarts.within)]
+    if not is_due(since_ms, recent, restarts, now_ms):
+        return
+    # Before it is done, so that the other tables' looks find it.
+    shared.replace(
+        name, ConnectorRestarts(connector=seen.connector, restarted_ms=[*recent, now_ms])
+    )
     before = {"connector": seen.connector, "failure": seen.failure}
     with (
         contextlib.suppress(OSError),
@@ -49,20 +75,21 @@ def restart_if_due(
     ):
         restart_failed(seen.connector)
         after["connector"] = "was asked to start"
-    recent = [at for at in watch.restarted_ms if at > now_ms - span_ms(restarts.within)]
-    return look._replace(watch=watch.model_copy(update={"restarted_ms": [*recent, now_ms]}))
 
 
-def is_due(watch: SlotWatch, restarts: Restarts, now_ms: int) -> bool:
+def is_due(since_ms: int | None, recent_ms: Sequence[int], restarts: Restarts, now_ms: int) -> bool:
     """Return whether a connector that failed is to be started again now. A pure function.
 
     Args:
-        watch: Since when it does not run, and when it was started again before.
+        since_ms: Since when it does not run, in ms since 1970; None if it does.
+        recent_ms: When it was started again within the window of ``restarts``.
         restarts: How often that may be.
         now_ms: Now, in ms since 1970.
     """
-    recent = [at for at in watch.restarted_ms if at > now_ms - span_ms(restarts.within)]
-    if watch.idle_since_ms is None or len(recent) >= restarts.limit:
+    if since_ms is None or len(recent_ms) >= restarts.limit:
         return False
-    last = max([watch.idle_since_ms, *recent])
-    return now_ms - last >= span_ms(restarts.wait(len(recent)))
+    return now_ms - max([since_ms, *recent_ms]) >= span_ms(restarts.wait(len(recent_ms)))
+
+
+def _name(url: str) -> str:
+    return f"connector-{hashlib.sha256(url.encode()).hexdigest()[:16]}.json"

@@ -10,8 +10,6 @@ import contextlib
 from dataclasses import replace
 from typing import NamedTuple
 
-from pydantic import Field
-
 from orchestration.supervision.observation import SlotSeen
 from sources.common.positions import Record, iso
 from sources.config.loader import LoadedPipeline
@@ -43,7 +41,6 @@ class SlotWatch(Record):
         unread_lsn: End of the database's log at a look that the connector has not read up to, or
             not confirmed; None if it had read all.
         unread_since_ms: When that look was, in ms since 1970.
-        restarted_ms: When the supervision started the connector again, in ms since 1970.
         misset: Why changes were lost or had other values, by a setting of the connector that a look
             found first; empty if none did. It stays, as the rows do.
     """
@@ -52,7 +49,6 @@ class SlotWatch(Record):
     idle_since_ms: int | None = None
     unread_lsn: int | None = None
     unread_since_ms: int | None = None
-    restarted_ms: list[int] = Field(default_factory=list)
     misset: str = ""
 
 

@@ -64,7 +64,8 @@ def tick(loaded: LoadedPipeline) -> Tick | None:
     if generation is None or look is None:
         return None
     if look.slot is not None:
-        keep_slot(generation, restart_if_due(loaded, generation, look.slot, look.now_ms))
+        keep_slot(generation, look.slot)
+        restart_if_due(loaded, generation, look.slot, look.now_ms)
     keep_table(generation, look.table)
     watch, restart = decide(look, loaded.pipeline.supervision)
     # Before anything is done about it.

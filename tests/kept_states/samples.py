@@ -12,6 +12,7 @@ from orchestration.audit.report import BadLine, LedgerLine
 from orchestration.databases.compared_ranges import ComparedRange, KeptCompare
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.requested_state import RefusedRestart, Restart, Watch
+from orchestration.supervision.connector_restart import ConnectorRestarts
 from orchestration.supervision.slot_watch import SlotWatch
 from sources.changed_columns.documents import (
     ChangedColumn,
@@ -205,6 +206,7 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
             before=[Served(generation="g1", version=11, until_ms=_AT, by="Ada")],
             by="Ada",
         ),
+        ConnectorRestarts(connector="http://connect:8083/connectors/shop", restarted_ms=[_AT]),
         SlotGone(slot="shop", at_ms=_AT, state="lost"),
         SlotWatch(slot="shop", idle_since_ms=_AT, unread_lsn=1000, unread_since_ms=_AT, misset="x"),
         TableWatch(

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from orchestration.supervision import slot_watch
-from orchestration.supervision.connector_restart import is_due
-from orchestration.supervision.slot_watch import SlotWatch
+from orchestration.supervision.connector_restart import is_due, restart_if_due
+from orchestration.supervision.observation import SlotSeen
+from orchestration.supervision.slot_watch import SlotLook, SlotWatch
 from orchestration.supervision.supervisor import tick
 from sources.config.source.snapshot import SnapshotOptions
+from sources.config.loader import load_pipeline
+from sources.config.snapshot import SnapshotOptions
 from sources.config.supervision import Restarts
 from sources.databases.replication_slot import Slot
 from sources.state.action_log import read_actions
@@ -33,17 +36,13 @@ FAILED = Slot("idle", 500, unread_bytes=100, log_end=1000, failure="EOFException
         (50, [81], False),
         (50, [80], True),
         (50, [60, 70], False),
-        # Those from before the window do not count.
-        (50, [-501, -500, 60], True),
     ],
 )
 def test_it_is_started_as_rarely_as_a_run(
     idle_s: int | None, restarted_s: list[int], is_now: bool
 ) -> None:
     idle_ms = None if idle_s is None else idle_s * S
-    restarted_ms = [each * S for each in restarted_s]
-    watch = SlotWatch(slot="shop", idle_since_ms=idle_ms, restarted_ms=restarted_ms)
-    assert is_due(watch, RESTARTS, 100 * S) == is_now
+    assert is_due(idle_ms, [each * S for each in restarted_s], RESTARTS, 100 * S) == is_now
 
 
 @pytest.mark.parametrize("is_declared", [True, False])
@@ -73,3 +72,27 @@ def test_a_look_of_the_supervision_starts_it_and_the_log_of_actions_has_it(
     )
     if actions:
         assert actions[0].before == {"connector": url, "failure": FAILED.failure}
+
+
+def test_tables_of_one_connector_count_its_restarts_together(tmp_path: Path) -> None:
+    limit = {"restarts": {"backoff": "0 s", "limit": 2, "within": "10 min"}}
+    first = LiveCase(tmp_path, limit)
+    path = tmp_path / "lines.yaml"
+    path.write_text(first.path.read_text().replace("name: events", "name: lines"))
+    tables = [first.loaded, load_pipeline(path)]
+    asked: list[str] = []
+    with worker({}, asked) as url:
+        seen = SlotSeen(connector=url, failure="EOFException", is_restarted=True)
+        look = SlotLook(seen, SlotWatch(slot="shop", idle_since_ms=0), None)
+
+        def tick_all(at_s: int) -> int:
+            before = len(asked)
+            for each in tables:
+                generation = each.open_generation(create=True)
+                assert generation is not None
+                restart_if_due(each, generation, look, at_s * S)
+            return len(asked) - before
+
+        assert [tick_all(at_s) for at_s in (1, 2, 3)] == [2, 0, 0]
+        # Those from before the window do not count.
+        assert [tick_all(at_s) for at_s in (600, 601, 602)] == [0, 2, 0]

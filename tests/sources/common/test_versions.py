@@ -12,6 +12,7 @@ from orchestration.databases.compared_ranges import KeptCompare
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RefusedRestart, RequestedState, Watch
+from orchestration.supervision.connector_restart import ConnectorRestarts
 from orchestration.supervision.slot_watch import SlotWatch
 from sources.changed_columns.documents import ChangedColumns, PinnedVersion
 from sources.common.positions import EndPosition, Record, StartPosition
@@ -93,6 +94,7 @@ KINDS: list[type[Record]] = [
     SeamCount,
     Serving,
     SlotGone,
+    ConnectorRestarts,
     SlotWatch,
     SnapshotManifest,
     StartPosition,

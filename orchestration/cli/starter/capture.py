@@ -81,6 +81,11 @@ class CaptureOptions:
         """URL of the connectors in Kafka Connect, with a placeholder for what is not known."""
         return f"{(self.connect or 'http://<connect>:8083').rstrip('/')}/connectors"
 
+    @property
+    def connector(self) -> dict[str, str]:
+        """Field of ``snapshot`` with the connector's URL; none if Kafka Connect is not known."""
+        return {"connector": f"{self.connectors}/{self.name}"} if self.connect else {}
+
 
 class CapturedKind(ABC):
     """What a starter has to know of a kind of database.

@@ -31,9 +31,8 @@ class MariaDb(CapturedKind):
     changes: Mapping[str, str] = {"on_schema_change": "follow"}
 
     def snapshot(self, options: CaptureOptions) -> dict[str, str]:
-        """Return the address, and that of the connector if Kafka Connect's is known."""
-        known = {"connector": f"{options.connectors}/{options.name}"} if options.connect else {}
-        return {"dsn": options.dsn, **known}
+        """Return the address, and that of the connector if Kafka Connect is known."""
+        return {"dsn": options.dsn, **options.connector}
 
     def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
         """Return the tables as they are."""

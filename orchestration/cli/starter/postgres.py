@@ -29,8 +29,8 @@ class Postgres(CapturedKind):
     sink: Mapping[str, str] = {"unchanged": "_unchanged"}
 
     def snapshot(self, options: CaptureOptions) -> dict[str, str]:
-        """Return the address, and the slot."""
-        return {"dsn": options.dsn, "slot": options.name}
+        """Return the address, the slot, and the connector if Kafka Connect is known."""
+        return {"dsn": options.dsn, "slot": options.name, **options.connector}
 
     def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
         """Return the tables as they are, and what is not captured."""

@@ -23,6 +23,7 @@ from sources.databases.connector_lists import publication_of
 from sources.databases.postgres.capture import require_capturable
 from sources.databases.postgres.checks import check_columns, check_publication, check_slot
 from sources.databases.postgres.definition import read_definition
+from sources.databases.postgres.publication import read_publication
 from sources.databases.postgres.rows import Database, selected
 from sources.databases.postgres.server import answers, server_of
 from sources.errors import InputError, RunError, UnavailableError
@@ -59,6 +60,8 @@ def open_table(table: CapturedTable) -> Iterator[PostgresTable]:
     conninfo = _conninfo(table)
     with _query_errors(), _connect(table, conninfo) as connection, ExitStack() as opened:
         publication = publication_of(table.options)
+        if publication is None:
+            publication = read_publication(connection, table.options.log_reader)
         told = require_capturable(
             connection,
             table.name,

@@ -18,6 +18,7 @@ from sources.databases.postgres.alteration import find_alteration
 from sources.databases.postgres.capture import require_capturable
 from sources.databases.postgres.checks import check_publication
 from sources.databases.postgres.definition import RowsOf, read_definition
+from sources.databases.postgres.publication import read_publication
 from sources.errors import InputError
 
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
@@ -78,6 +79,9 @@ def _no_longer_captured(
     connection: psycopg.Connection, table: CapturedTable, capture: Capture, now_ms: int
 ) -> AlteredTable | None:
     """Return why changes of a table no longer arrive; None if they do."""
+    publication = capture.publication
+    if publication is None:
+        publication = read_publication(connection, table.options.log_reader)
     try:
         require_capturable(
             connection,
@@ -85,9 +89,9 @@ def _no_longer_captured(
             table.columns,
             table.sink,
             truncates=table.truncates,
-            publication=capture.publication,
+            publication=publication,
         )
-        check_publication(connection, table, capture.publication)
+        check_publication(connection, table, publication)
     except InputError as error:
         return altered_by(table.name, error, now_ms)
     return None

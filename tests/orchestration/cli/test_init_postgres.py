@@ -92,8 +92,20 @@ def test_everything_that_a_capture_needs_is_written(
         assert "".join(each.split()) in "".join(output.split())
     assert not any(server.password in path.read_text() for path in tmp_path.iterdir())
     again = init(tmp_path, dsn, "--tables", "public.orders")
+    snapshot = pipeline.bounded_files[0].snapshot
+    assert snapshot is not None
+    assert snapshot.connector is None
     assert again[0] == 2
     assert "exists already; nothing was written" in again[1].replace("\n", " ")
+
+
+def test_the_connector_is_declared_where_kafka_connect_is_known(tmp_path: Path, dsn: str) -> None:
+    given = ["--tables", "public.orders", "--connect", "http://connect:8083/"]
+    code, output = init(tmp_path, dsn, *given)
+    assert code == 0, output
+    snapshot = load_pipeline(tmp_path / "orders.yaml").pipeline.bounded_files[0].snapshot
+    assert snapshot is not None
+    assert snapshot.connector == "http://connect:8083/connectors/shop"
 
 
 @pytest.mark.parametrize(

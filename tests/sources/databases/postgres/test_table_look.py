@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +16,16 @@ import pytest
 from hybrid_extensions.servers.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
+from services.postgres import LocalPostgres
+from services.server_programs import POSTGRESQL, obtain
+from sources.config.sink import Sink
+from sources.config.snapshot import SnapshotOptions
 from sources.databases.altered_table import Names, TableWatch
 from sources.databases.captured_table import CapturedTable
+from sources.databases.postgres.publication import read_publication
 from sources.databases.postgres.table_look import look_at_table
 from sources.decoding.changes.declared_table import DeclaredTable
+from tests.services.processes import wait_for
 from tests.sources.databases.mariadb.test_connector import worker
 
 pytestmark = pytest.mark.slow
@@ -51,6 +59,11 @@ def look(
     names = Names(COLUMNS, DeclaredTable.model_validate({"table": "public.t", **declared}))
     topic: Any = SimpleNamespace(topic="shop.public.t")
     return look_at_table(table, topic, names, before or TableWatch(looked_ms=1))
+
+
+def publication(dsn: str) -> str | None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return read_publication(connection, dsn.rpartition("=")[2].partition(" ")[0])
 
 
 def execute(dsn: str, *statements: str) -> None:
@@ -136,6 +149,31 @@ def test_a_table_that_left_the_connectors_publication_or_lists_is_found(database
         assert f"is not in publication `{name}`, which the connector reads" in unpublished.what
     # Without an answer of Kafka Connect any publication counts.
     assert look(database, before, url).altered is None
+
+
+def test_without_a_connector_the_publication_is_the_one_that_the_slot_is_read_by(
+    database: str, tmp_path: Path
+) -> None:
+    name = database.rpartition("=")[2].partition(" ")[0]
+    execute(database, "CREATE PUBLICATION analytics FOR ALL TABLES")
+    before = look(database)
+    program = str(obtain(POSTGRESQL).paths["postgres"].with_name("pg_recvlogical"))
+    command = [program, "-d", database, "-S", name, "--start", "-o", "proto_version=1"]
+    command += ["-o", f'publication_names="{name}"', "-f", str(tmp_path / "changes")]
+    reader = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: publication(database) == name, "the reader")
+        assert look(database, before).altered is None
+        execute(database, f"ALTER PUBLICATION {name} DROP TABLE t")
+        altered = look(database, before).altered
+        assert altered is not None
+        assert f"is not in publication `{name}`, which the connector reads" in altered.what
+    finally:
+        reader.terminate()
+        reader.wait()
+    # Nobody reads it now, so any publication counts.
+    wait_for(lambda: publication(database) is None, "the end of the reader")
+    assert look(database, before).altered is None
 
 
 def test_a_server_that_does_not_answer_or_refuses_is_no_finding(database: str) -> None:

@@ -16,6 +16,7 @@ import psycopg
 import pymysql
 
 from sources.config.source.snapshot import kind_of
+from sources.config.database_kind import POSTGRES, kind_of
 from sources.databases.mariadb.server import connect as connect_binlog
 from sources.databases.mariadb.server import parse_address
 from sources.errors import UnavailableError
@@ -206,7 +207,7 @@ def connect(dsn: str) -> Any:
         dsn: Connection string for libpq, or address ``mariadb://…`` or ``mysql://…``; the password
             is in ``PGPASSWORD`` or ``MYSQL_PWD``.
     """
-    if kind_of(dsn) == "postgres":
+    if kind_of(dsn) is POSTGRES:
         return psycopg.connect(dsn, autocommit=True)
     connection = connect_binlog(parse_address(dsn), "shop")
     connection.autocommit(True)
@@ -393,7 +394,7 @@ class Customers(Sessions):
 
 
 def _dialect(dsn: str) -> _Dialect:
-    return _POSTGRES if kind_of(dsn) == "postgres" else _BINLOG
+    return _POSTGRES if kind_of(dsn) is POSTGRES else _BINLOG
 
 
 def _is_deadlock(error: Exception) -> bool:

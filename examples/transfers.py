@@ -11,6 +11,7 @@ import duckdb
 from examples.shop import Sessions
 from orchestration.cuts.members import CutGroup
 from sources.config.source.snapshot import kind_of
+from sources.config.database_kind import POSTGRES, kind_of
 from sources.cuts.table import Cut
 
 ACCOUNTS = 40
@@ -83,7 +84,7 @@ class Transfers(Sessions):
     def __init__(self, dsn: str, sessions: int, pause_s: float = 0.01) -> None:
         super().__init__(dsn, [str(number) for number in range(sessions)], pause_s)
         self.committed = 0
-        self._last_id = "lastval()" if kind_of(dsn) == "postgres" else "LAST_INSERT_ID()"
+        self._last_id = "lastval()" if kind_of(dsn) is POSTGRES else "LAST_INSERT_ID()"
 
     def __enter__(self) -> Transfers:
         """Start the sessions."""

@@ -101,7 +101,7 @@ def _tables_asset(template: Template) -> dg.AssetsDefinition:
     @dg.asset(
         key=[declared.name, "tables"],
         group_name=declared.name,
-        kinds={declared.database.kind},
+        kinds={declared.database.kind.name},
         description=(
             f"Looks for the tables of the database that `{template.path.name}` includes, makes a "
             "pipeline for each new one, and copies all that are not copied yet into files, all as "

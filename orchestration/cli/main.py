@@ -98,8 +98,9 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         )
         raise typer.BadParameter(message)
     from sources.config.source.snapshot import kind_of
+    from sources.config.database_kind import BINLOG, kind_of
 
-    if mariadb is not None and kind_of(mariadb) != "mariadb":
+    if mariadb is not None and kind_of(mariadb) is not BINLOG:
         message = (
             "`--mariadb` takes an address such as `mariadb://reader@db:3306/shop`; `--mysql` is "
             "the same option, for `mysql://reader@db:3306/shop`."

@@ -28,7 +28,7 @@ from sources.common.positions import Offsets, now_ms
 from sources.config.source.snapshot import SnapshotOptions
 from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
 from sources.cuts.table import TableVersion
-from sources.databases.kinds import mark_log
+from sources.databases.kinds import access_to
 from sources.databases.log_mark import Mark
 from sources.databases.replication_slot import NEW_SNAPSHOT, SlotGone, ask_slot, gone_state
 from sources.errors import RunError
@@ -71,7 +71,7 @@ def database_of(options: SnapshotOptions, server: str = "") -> Database:
             raise RunError(message, NEW_SNAPSHOT, transient=False, value=options.log_reader)
         return slot.confirmed
 
-    return Database(lambda: mark_log(options), confirmed)
+    return Database(lambda: access_to(options.dsn).mark_log(options), confirmed)
 
 
 class UnderWay(BaseModel, frozen=True):

@@ -16,14 +16,8 @@ from orchestration.display import size
 from sources.common.positions import now_ms
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.kafka_connect import restart_command
-from sources.databases.replication_slot import (
-    NEW_SNAPSHOT,
-    Slot,
-    SlotGone,
-    State,
-    ask_slot,
-    gone_state,
-)
+from sources.databases.replication_slot import NEW_SNAPSHOT, SlotGone, ask_slot, gone_state
+from sources.databases.slot import Slot, State
 from sources.errors import HybridError, RunError, UnavailableError
 
 SETTLED_S = 3.0
@@ -115,7 +109,7 @@ class DatabaseLog:
 
     def describe(self, unread: int) -> str:
         """Return how much of the log waits, in words."""
-        return describe_unread(unread, is_confirmation=self._options.kind == "mariadb")
+        return describe_unread(unread, is_confirmation=not self._options.kind.has_slots)
 
     def _require_patience(self, problem: HybridError) -> None:
         """Raise an error once what it says has been so for a while."""
@@ -129,10 +123,10 @@ class DatabaseLog:
         now = time.monotonic()
         if self._confirmed is None or self._confirmed[0] != slot.confirmed:
             self._confirmed = (slot.confirmed, now)
-        is_mariadb = self._options.kind == "mariadb"
-        if now - self._confirmed[1] < (KEPT_S if is_mariadb else CONFIRMED_S):
+        has_slots = self._options.kind.has_slots
+        if now - self._confirmed[1] < (CONFIRMED_S if has_slots else KEPT_S):
             return
-        if is_mariadb:
+        if not has_slots:
             message = (
                 f"Connector {self._slot} has not confirmed the binary log up to its end, and "
                 f"nothing more for {KEPT_S:.0f} s: {self.describe(slot.unread_bytes or 0)}."
@@ -157,7 +151,7 @@ class DatabaseLog:
 
     def _idle(self, left: int, failure: str) -> HybridError:
         who = f"No connector reads slot `{self._slot}`"
-        if self._options.kind == "mariadb":
+        if not self._options.kind.has_slots:
             who = f"Connector {self._slot} does not run"
         url = str(self._options.connector)
         if failure:
@@ -176,7 +170,7 @@ class DatabaseLog:
         if state == "moved":
             gone = str(SlotGone(slot=self._slot, at_ms=now_ms(), state=state))
             message = f"{gone[0].upper()}{gone[1:]}."
-        elif self._options.kind == "mariadb":
+        elif not self._options.kind.has_slots:
             what = "has lost its" if state == "lost" else "has no"
             message = f"Connector {self._slot} {what} place in the binary log: changes are missing."
         else:
@@ -185,14 +179,14 @@ class DatabaseLog:
         return RunError(message, NEW_SNAPSHOT, transient=False, value=self._slot)
 
     def _unanswered(self, reason: str) -> HybridError:
-        is_mariadb = self._options.kind == "mariadb"
-        others, variable = ("connector, or the ", "MYSQL_PWD") if is_mariadb else ("", "PGPASSWORD")
+        kind = self._options.kind
+        others = "" if kind.has_slots else "connector, or the "
         message = (
             "Whether the connector has read all of the database's log is unknown: "
             f"{reason.rstrip('.')}."
         )
         hint = (
-            f"Start the {others}database, or set the environment variable {variable} to the "
+            f"Start the {others}database, or set the environment variable {kind.password} to the "
             "password of `snapshot.dsn`; then repeat the command. The live run continues."
         )
         return UnavailableError(message, hint, value=self._slot)

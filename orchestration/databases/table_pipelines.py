@@ -89,9 +89,10 @@ def _look(template: Template) -> tuple[FoundTables, list[FoundTable]]:
     declared = template.declared
     known = template.tables()
     # Few commands need what it imports, and its import takes a while.
-    from sources.databases.kinds import find_tables  # noqa: PLC0415
+    from sources.databases.kinds import access_to  # noqa: PLC0415
 
-    found = find_tables(declared.database.dsn, declared.tables.has)
+    dsn = declared.database.dsn
+    found = access_to(dsn).find_tables(dsn, declared.tables.has)
     added: list[FoundTable] = []
     refused: dict[str, str] = {}
     left_out: dict[str, str] = {}

@@ -16,7 +16,6 @@ from sources.config.loader import LoadedPipeline
 from sources.databases.altered_table import TableWatch, keep_table_watch
 from sources.databases.connector_settings import settings_problem
 from sources.databases.replication_slot import (
-    Slot,
     SlotGone,
     ask_slot,
     keep_gone,
@@ -24,6 +23,7 @@ from sources.databases.replication_slot import (
     watched_slot,
     watched_topic,
 )
+from sources.databases.slot import Slot
 from sources.errors import StateError
 from sources.planning.plan import log_server
 from sources.state.generation import Generation

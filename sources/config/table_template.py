@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 
 from sources.common.fields import Declared, Name
+from sources.config.database_kind import POSTGRES
 from sources.config.loader import (
     WRITTEN,
     LoadedPipeline,
@@ -225,7 +226,7 @@ class Template:
         changes = dict(made.get("changes", {}))
         sink = {**_MERGED, "key": table.key, **made["sink"]}
         include = dict(_INCLUDE)
-        if self.declared.database.kind == "postgres":
+        if self.declared.database.kind is POSTGRES:
             include |= _OF_POSTGRES
             is_whole = "transform" not in made and "select" not in changes
             if sink["mode"] == "merge" and is_whole:

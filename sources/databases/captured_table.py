@@ -1,6 +1,6 @@
 """Interface of a kind of database, and what a snapshot asks of a table in it.
 
-A kind is a package of its own in this one; :func:`sources.databases.kinds.open_table` chooses it.
+A kind is a package of its own in this one; :func:`sources.databases.kinds.access_to` chooses it.
 """
 
 from __future__ import annotations

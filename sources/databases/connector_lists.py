@@ -102,7 +102,7 @@ def _problem(
             f"`{before}`"
         )
     schema, _ = table.parts
-    of_schema = "database" if table.options.kind == "mariadb" else "schema"
+    of_schema = table.options.kind.schema
     for field, name, is_wanted in (
         (f"{of_schema}.include.list", schema, True),
         (f"{of_schema}.exclude.list", schema, False),

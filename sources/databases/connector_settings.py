@@ -101,7 +101,7 @@ def require_settings(options: SnapshotOptions, topic: KafkaSource) -> None:
     url, table = options.connector, topic.changes
     if url is None or table is None:
         return
-    has_binlog = options.kind == "mariadb"
+    has_binlog = not options.kind.has_slots
     misset = find_misset(read_config(url), table, topic.value_columns, has_binlog=has_binlog)
     if misset is None:
         return
@@ -131,7 +131,7 @@ def settings_problem(options: SnapshotOptions, topic: KafkaSource | None) -> str
         config = get(url, "/config")
     except (OSError, ValueError):
         return ""
-    has_binlog = options.kind == "mariadb"
+    has_binlog = not options.kind.has_slots
     misset = find_misset(
         config, table, topic.value_columns, has_binlog=has_binlog, only_written=True
     )

@@ -5,66 +5,23 @@ https://www.postgresql.org/docs/current/view-pg-replication-slots.html
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-from sources.common.optional import needs_extra
 from sources.common.positions import Record, iso, now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.kafka_connect import find_state
+from sources.config.snapshot import SnapshotOptions
+from sources.databases.kinds import access_to
+from sources.databases.slot import Slot, State
 from sources.errors import InputError
 from sources.storage.folder import Folder
 
-if TYPE_CHECKING:
-    import psycopg
-
-_TIMEOUT_S = 5
 _GONE = "run/slot.json"
 NEW_SNAPSHOT = (
     "Create the connector again; then take a new snapshot, in a new folder, and begin a new "
     "generation: `hybrid generation new`."
 )
 """What to do, as a sentence, once a slot is missing or lost."""
-
-
-State = Literal["active", "idle", "lost", "missing", "moved"]
-
-
-class Slot(NamedTuple):
-    """State of a PostgreSQL replication slot, or of a connector's place in a binary log.
-
-    Positions are LSNs, for MariaDB sequence numbers of GTIDs, for MySQL file and place in it.
-
-    Attributes:
-        state: ``active``: a connector reads it; ``idle``: none does; ``lost``: the server removed
-            the log that it needs; ``missing``: it does not exist, or was never read; ``moved``: it
-            is in the log of another MySQL server than the snapshot's.
-        retained_bytes: Bytes of the log that the server keeps for it; 0 if lost or missing.
-        unread_bytes: Bytes of the log, up to its end, that no connector was sent; for MariaDB and
-            MySQL, that the connector has not confirmed. None if the role may not see it, if the
-            slot is lost or missing, and where ``log_end`` is 0.
-        log_end: End of the log when the server was asked; 0 where the connector could not confirm
-            it.
-        received: Position up to which the connector has confirmed that it received the log, which
-            it does every 10 s by default (``status.update.interval.ms``); None as above, and for
-            MariaDB and MySQL, which are not told.
-        confirmed: Position up to which it has confirmed that the topics hold all changes. For
-            PostgreSQL it stays where it is while only other tables change.
-        failure: Why the declared connector, or its task, failed, so that somebody has to start it
-            again; empty if it did not, or none is declared.
-        server: Id of the MySQL server whose log it is; empty for others, which it does not matter
-            for.
-    """
-
-    state: State
-    retained_bytes: int = 0
-    unread_bytes: int | None = None
-    log_end: int = 0
-    received: int | None = None
-    confirmed: int = 0
-    failure: str = ""
-    server: str = ""
 
 
 class SlotGone(Record):
@@ -134,83 +91,14 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
 
     Returns:
         The slot's state; or the reason why it is not known, as text: the server does not answer
-        within 5 s or refuses, is a standby server, or the extra ``postgres`` is not installed. For
+        within 5 s or refuses, is a standby server, or the extra that reads it is not installed. For
         MariaDB and MySQL, the state of the connector's place in the binary log.
     """
-    if options.kind == "mariadb":
-        return _ask_binary_log(options)
     try:
-        with needs_extra("postgres", "A replication slot of PostgreSQL"):
-            import psycopg  # noqa: PLC0415 - few need it
+        access = access_to(options.dsn)
     except InputError as error:
         return str(error)
-
-    try:
-        with psycopg.connect(
-            options.dsn,
-            autocommit=True,
-            connect_timeout=_TIMEOUT_S,
-            application_name="hybrid slot",
-            options=f"-c statement_timeout={_TIMEOUT_S * 1000}",
-        ) as connection:
-            row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
-            if row is not None and row[0]:
-                return f"{connection.info.host} is a standby server, which does not report slots"
-            return _with_failure(find_slot(connection, options.log_reader), options)
-    except psycopg.Error as error:
-        return " ".join(str(error).split())
-
-
-def _with_failure(slot: Slot, options: SnapshotOptions) -> Slot:
-    """Return a slot with the reason why its connector failed, if one is declared that did."""
-    if slot.state != "idle" or options.connector is None:
-        return slot
-    found = find_state(options.connector)
-    return slot if isinstance(found, str) else slot._replace(failure=found.failure)
-
-
-def _ask_binary_log(options: SnapshotOptions) -> Slot | str:
-    """Return the state of a connector's place in the binary log of MariaDB or MySQL."""
-    try:
-        from sources.databases.mariadb.log.binlog import ask_log  # noqa: PLC0415 - as above
-    except InputError as error:
-        return str(error)
-    return ask_log(options)
-
-
-def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot:
-    """Return the state of a replication slot, ``missing`` if the server has none of the name.
-
-    Args:
-        connection: Open connection to the server, which is not a standby.
-        name: Name of the slot.
-
-    Raises:
-        psycopg.Error: The server does not answer, or refuses.
-    """
-    # Asked first: what was sent by then is compared with it.
-    end = connection.execute("SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint").fetchone()
-    row = connection.execute(
-        "SELECT s.active, coalesce(s.wal_status, ''), "
-        "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn), 0)::bigint, "
-        "(s.confirmed_flush_lsn - '0/0'::pg_lsn)::bigint, "
-        "(r.sent_lsn - '0/0'::pg_lsn)::bigint, (r.write_lsn - '0/0'::pg_lsn)::bigint "
-        "FROM pg_replication_slots s LEFT JOIN pg_stat_replication r ON r.pid = s.active_pid "
-        "WHERE s.slot_name = %s",
-        [name],
-    ).fetchone()
-    if end is None or row is None or row[3] is None:
-        return Slot("missing")
-    is_active, status, retained, confirmed, sent, written = row
-    if status == "lost":
-        return Slot("lost")
-    if not is_active:
-        sent = written = confirmed
-    unread = max(end[0] - sent, 0) if sent is not None else 0 if confirmed >= end[0] else None
-    # A connector that has not reported yet has received what it confirmed before.
-    received = max(confirmed, written or 0) if sent is not None else None
-    state: State = "active" if is_active else "idle"
-    return Slot(state, retained, unread, end[0], received, confirmed)
+    return access.ask_slot(options)
 
 
 def gone_state(slot: Slot, server: str) -> State | None:

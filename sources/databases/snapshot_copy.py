@@ -42,7 +42,7 @@ from sources.databases.captured_table import (
     SnapshotReader,
 )
 from sources.databases.connector_settings import require_settings
-from sources.databases.kinds import export, open_table, server_of
+from sources.databases.kinds import access_to
 from sources.errors import HybridError, InputError, RunError, UnavailableError
 from sources.kafka.client.look_ups import KafkaLog
 
@@ -122,7 +122,8 @@ class TableSnapshot:
         if exported is None or self._log_end is None:
             self.note_log_end()
         try:
-            with open_table(replace(self._table, exported=exported)) as table:
+            shared = replace(self._table, exported=exported)
+            with access_to(shared.options.dsn).open_table(shared) as table:
                 self.warnings += table.warnings
                 readers = table.readers(self._table.options.workers)
                 if manifest is None:
@@ -169,7 +170,7 @@ class TableSnapshot:
                 "Check that the database server runs, then take the snapshot again: `hybrid "
                 "snapshot PIPELINE`."
             )
-            server = server_of(table)
+            server = access_to(table.options.dsn).server_of(table.options.dsn)
             return UnavailableError(
                 message, hint, source=table.source, table=table.name, server=server
             )
@@ -281,7 +282,9 @@ def snapshot_of(tables: Sequence[TableSnapshot]) -> Iterator[Exported]:
     first = tables[0]
     with ExitStack() as opened:
         try:
-            exported = opened.enter_context(export(first._table))
+            exported = opened.enter_context(
+                access_to(first._table.options.dsn).export(first._table)
+            )
         except QueryError as error:
             raise first._refusal(error, f"The database's snapshot failed: {error}.") from None
         yield exported

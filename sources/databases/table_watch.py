@@ -15,7 +15,7 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.databases.altered_table import Names, TableWatch, keep_table_watch, read_table_watch
 from sources.databases.captured_table import CapturedTable
-from sources.databases.kinds import look_at_table
+from sources.databases.kinds import access_to
 from sources.databases.required_columns import judge_required
 from sources.errors import HybridError
 from sources.state.generation import Generation
@@ -70,7 +70,8 @@ def _look(
     names = Names(topic.value_columns, topic.changes)
     try:
         table = CapturedTable.of(loaded, source, topic)
-        seen = look_at_table(table, topic, names, before, end.snapshot)
+        access = access_to(table.options.dsn)
+        seen = access.look_at_table(table, topic, names, before, end.snapshot)
         return judge_required(loaded, topic, seen, committed)
     except (HybridError, DeltaError, OSError) as error:
         return before.model_copy(update={"unknown": str(error)})

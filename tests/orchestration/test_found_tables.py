@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ TABLES = [
 
 @pytest.fixture
 def database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds, "find_tables", lambda *_: TABLES)
+    access = SimpleNamespace(find_tables=lambda *_: TABLES)
+    monkeypatch.setattr(kinds, "access_to", lambda _: access)
 
 
 def template(folder: Path, **overrides: Any) -> Template:

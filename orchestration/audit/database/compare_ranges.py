@@ -19,6 +19,9 @@ from orchestration.audit.database.compare_range import (
 from orchestration.audit.database.compare_source import compared_table
 from orchestration.audit.database.compared_sides import ComparedTable, bound_after, quote_of
 from orchestration.databases.compared_ranges import (
+from orchestration.audit.compare_source import compared_table
+from orchestration.audit.compared_sides import ComparedTable, rows_of
+from orchestration.compared_ranges import (
     ComparedRange,
     KeptCompare,
     keep_compare,
@@ -97,11 +100,13 @@ def _next_range(asked: ComparedTable, column: str, first: str | None) -> KeyRang
     if kind not in KEYS:
         return within
     there = asked.names.get(column, column)
-    name = quote_of(asked.dsn)(there)
-    until = bound_after(asked, there, within.sql(name), RANGE_ROWS)
+    reader = rows_of(asked.dsn)
+    name = reader.quote(there)
+    until = reader.bound_after(asked.dsn, asked.table, there, within.sql(name), RANGE_ROWS)
     if until is not None and until == first:
         # More rows than that have this value, as the first part of a longer key.
-        until = bound_after(asked, there, within.sql_beyond(name), 0)
+        beyond = within.sql_beyond(name)
+        until = reader.bound_after(asked.dsn, asked.table, there, beyond, 0)
     return within._replace(until=until)
 
 

@@ -5,7 +5,7 @@ The database's own tool writes its rows to a file, delta-rs reads the target, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,8 @@ from orchestration.audit.sql import duckdb_type, open_database
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, in_backticks, quoted
 from sources.config.source.snapshot import kind_of
+from sources.common.sql_names import column_list, quoted
+from sources.config.database_kind import BINLOG, kind_of
 from sources.decoding.changes.mysql_json import canonical_json
 from sources.errors import InputError
 from sources.storage.folder import Folder
@@ -58,6 +60,40 @@ class Condition(Protocol):
         """The column, by its name in the target."""
 
 
+class DatabaseRows(Protocol):
+    """Rows of a kind of database, as its module reads them with the database's own tool.
+
+    All but the first raise InputError if the table can't be read.
+    """
+
+    def quote(self, name: str) -> str:
+        """Return a name as it is written in the database's SQL."""
+
+    def write_rows(
+        self, dsn: str, table: str, columns: Mapping[str, str], file: Path, where: str
+    ) -> str:
+        """Write rows of a table to a file, and return DuckDB's query that reads it.
+
+        Args:
+            dsn: Connection string of the database.
+            table: Name of the table.
+            columns: Its columns and their Spark SQL types.
+            file: The file.
+            where: SQL condition of the rows.
+        """
+
+    def bound_after(self, dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
+        """Return the value of a column so many rows of a table further on; None at its end.
+
+        Args:
+            dsn: Connection string of the database.
+            table: Name of the table.
+            column: The column, by its name in the database.
+            where: SQL condition of the rows that are walked over, in ascending order.
+            rows: Number of rows.
+        """
+
+
 @contextmanager
 def compared_sides(
     asked: ComparedTable, where: Condition | None = None
@@ -76,6 +112,7 @@ def compared_sides(
         InputError: There is no Delta table, or one of the two can't be read.
     """
     dsn, table, columns, path, names, present = asked
+    reader = rows_of(dsn)
     if not is_delta_table(path):
         message = f"There is no Delta table {path} to compare with `{table}`."
         hint = "Compute the table first, with `hybrid run`, or correct its path."
@@ -90,8 +127,8 @@ def compared_sides(
         connection.create_function("canonical_json", canonical_json, ["VARCHAR"], "VARCHAR")
         there = {name: names.get(name, name) for name in compared}
         read = {there[name]: kind for name, kind in compared.items()}
-        known = "true" if where is None else where.sql(quote_of(dsn)(there[where.column]))
-        rows = _write_source(dsn, table, read, Path(scratch) / "source.csv", known)
+        known = "true" if where is None else where.sql(reader.quote(there[where.column]))
+        rows = reader.write_rows(dsn, table, read, Path(scratch) / "source.csv", known)
         renamed = ", ".join(f"{quoted(old)} AS {quoted(new)}" for new, old in there.items())
         connection.execute(f"CREATE TABLE source AS SELECT {renamed} FROM ({rows})")
         if where is not None:
@@ -106,42 +143,23 @@ def compared_sides(
         yield connection, list(compared)
 
 
-def quote_of(dsn: str) -> Callable[[str], str]:
-    """Return how names are quoted in the SQL of a database."""
-    return in_backticks if kind_of(dsn) == "mariadb" else quoted
-
-
-def bound_after(asked: ComparedTable, column: str, where: str, rows: int) -> str | None:
-    """Return the value of a column so many rows of a database table further on; None at its end.
+def rows_of(dsn: str) -> DatabaseRows:
+    """Return the code that reads rows of a kind of database.
 
     Args:
-        asked: The table.
-        column: The column, by its name in the database.
-        where: SQL condition of the rows that are walked over, in ascending order.
-        rows: Number of rows.
+        dsn: Connection string of the database.
 
     Raises:
-        InputError: The table can't be read.
+        InputError: The extra of this kind of database is not installed.
     """
-    if kind_of(asked.dsn) == "mariadb":
-        from orchestration.audit.database import mariadb_rows as mariadb  # noqa: PLC0415
-
-        return mariadb.bound_after(asked.dsn, asked.table, column, where, rows)
-    from orchestration.audit.database import postgres_rows as postgres  # noqa: PLC0415
-
-    return postgres.bound_after(asked.dsn, asked.table, column, where, rows)
-
-
-def _write_source(dsn: str, table: str, columns: Mapping[str, str], file: Path, where: str) -> str:
-    """Write rows of a database table to a file, and return DuckDB's query that reads it."""
     # Each kind needs an extra of its own, so that only one of them may be there.
-    if kind_of(dsn) == "mariadb":
-        from orchestration.audit.database.mariadb_rows import write_rows  # noqa: PLC0415
+    if kind_of(dsn) is BINLOG:
+        from orchestration.audit import mariadb_rows  # noqa: PLC0415
 
-        return write_rows(dsn, table, columns, file, where)
-    from orchestration.audit.database.postgres_rows import write_rows as write_rows_of  # noqa: PLC0415
+        return mariadb_rows
+    from orchestration.audit import postgres_rows  # noqa: PLC0415
 
-    return write_rows_of(dsn, table, columns, file, where)
+    return postgres_rows
 
 
 def _create_target(

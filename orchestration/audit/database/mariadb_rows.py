@@ -15,6 +15,7 @@ from orchestration.audit.sql import duckdb_type
 from sources.common.environment import variable
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import literal, quoted
+from sources.common.sql_names import in_backticks, literal, quoted
 from sources.databases.mariadb.server import (
     PASSWORD_VARIABLE,
     VERIFY_CA,
@@ -25,6 +26,11 @@ from sources.errors import InputError
 
 _CLIENTS = ("mariadb", "mysql")
 _SETTINGS = "SET time_zone = '+00:00', sql_mode = ''"
+
+
+def quote(name: str) -> str:
+    """Return a name as it is written in the database's SQL."""
+    return in_backticks(name)
 
 
 def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
@@ -42,8 +48,8 @@ def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str
     """
     schema, _, name = table.partition(".")
     query = (
-        f"SELECT {_name(column)} FROM {_name(schema)}.{_name(name)} WHERE {where} "
-        f"ORDER BY {_name(column)} LIMIT {rows}, 1"
+        f"SELECT {quote(column)} FROM {quote(schema)}.{quote(name)} WHERE {where} "
+        f"ORDER BY {quote(column)} LIMIT {rows}, 1"
     )
     with TemporaryDirectory(prefix="hybrid-compare-") as scratch:
         file = Path(scratch) / "bound"
@@ -73,7 +79,7 @@ def write_rows(
     schema, _, name = table.partition(".")
     kinds = _kinds(address, table, file)
     expressions = [_written(column, kinds.get(column, "")) for column in columns]
-    query = f"SELECT {', '.join(expressions)} FROM {_name(schema)}.{_name(name)} WHERE {where}"
+    query = f"SELECT {', '.join(expressions)} FROM {quote(schema)}.{quote(name)} WHERE {where}"
     _run(address, table, query, file)
     values = [
         f"{_parsed(quoted(n), parse_type(kind), kinds.get(n, ''))} AS {quoted(n)}"
@@ -101,7 +107,7 @@ def _kinds(address: Address, table: str, file: Path) -> dict[str, str]:
 
 def _written(column: str, kind: str) -> str:
     """A column in the database's SQL as it is printed."""
-    name = _name(column)
+    name = quote(column)
     if kind in ("float", "double"):
         # Enough digits for each value to be itself again.
         return f"CAST({name} AS DOUBLE)"
@@ -182,7 +188,3 @@ def _tls(address: Address, program: str) -> list[str]:
     if program == "mysql":
         return [*files, f"--ssl-mode={'VERIFY_IDENTITY' if address.checks_name else VERIFY_CA}"]
     return [*files, f"--{'' if address.checks_name else 'disable-'}ssl-verify-server-cert"]
-
-
-def _name(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -23,6 +23,11 @@ with needs_extra("postgres", "Comparing with PostgreSQL"):
 _SETTINGS = "-c timezone=UTC -c datestyle=ISO -c row_security=off"
 
 
+def quote(name: str) -> str:
+    """Return a name as it is written in the database's SQL."""
+    return quoted(name)
+
+
 def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
     """Return the value of a column so many rows further on, as text; None at the table's end.
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import yaml
 
 from sources.common.fields import check_name
+from sources.config.database_kind import BINLOG, kind_of
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.snapshot import kind_of
 from sources.config.table_names import pipeline_name, topic_part
@@ -91,13 +92,11 @@ class CapturedKind(ABC):
     """What a starter has to know of a kind of database.
 
     Attributes:
-        password: Environment variable of the password.
         include: Parts of a change's envelope that are columns, by name.
         changes: Further fields of the topic of changes.
         sink: Further fields of the sink.
     """
 
-    password: str
     include: Mapping[str, str]
     changes: Mapping[str, str] = MappingProxyType({})
     sink: Mapping[str, str] = MappingProxyType({})
@@ -196,7 +195,7 @@ def start_capture(
 
 def next_steps(options: CaptureOptions, loaded: Sequence[LoadedPipeline]) -> str:
     """Return the commands that follow, one a line."""
-    password = _kind(options).password
+    password = kind_of(options.dsn).password
     runs = "\n".join(f"  {password}=… hybrid run {each.path}" for each in loaded)
     post = (
         f"curl -X POST -H 'Content-Type: application/json' --data @{options.name}_connector.json "
@@ -207,8 +206,8 @@ def next_steps(options: CaptureOptions, loaded: Sequence[LoadedPipeline]) -> str
 
 def _kind(options: CaptureOptions) -> CapturedKind:
     # Each kind needs an extra of its own, so that only one of them may be there.
-    if kind_of(options.dsn) == "mariadb":
-        from orchestration.cli.starter.mariadb import MariaDb  # noqa: PLC0415
+    if kind_of(options.dsn) is BINLOG:
+        from orchestration.cli.init_mariadb import MariaDb  # noqa: PLC0415
 
         return MariaDb()
     from orchestration.cli.starter.postgres import Postgres  # noqa: PLC0415
@@ -273,7 +272,7 @@ def _connector(kind: CapturedKind, options: CaptureOptions, tables: Sequence[Dat
     config = {
         **kind.connector(options, tables),
         # https://kafka.apache.org/documentation/#connect_configproviders: an EnvVarConfigProvider.
-        "database.password": f"${{env:{kind.password}}}",
+        "database.password": f"${{env:{kind_of(options.dsn).password}}}",
         "topic.prefix": options.name,
         "table.include.list": ",".join(_as_pattern(table.name) for table in tables),
         "snapshot.mode": "no_data",

@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from orchestration.cli.starter.capture import CapturedKind, CaptureOptions, Topic
 from sources.databases.captured_table import DatabaseTable
-from sources.databases.mariadb.server import (
-    PASSWORD_VARIABLE,
-    needs_public_key,
-    parse_address,
-    server_id_of,
-)
+from sources.databases.mariadb.server import needs_public_key, parse_address, server_id_of
 from sources.databases.mariadb.tables import find_tables
 from sources.errors import InputError
 
@@ -22,7 +17,6 @@ _HEARTBEATS_MS = 3_600_000
 class MariaDb(CapturedKind):
     """MariaDB or MySQL, whose connector reads the binary log, and reports statements in a topic."""
 
-    password = PASSWORD_VARIABLE
     include: Mapping[str, str] = {
         "_position": "position",
         "_committed_at": "committed_at",

@@ -16,7 +16,6 @@ from sources.databases.postgres.tables import connect_to, describe_table
 class Postgres(CapturedKind):
     """PostgreSQL, whose connector reads a replication slot."""
 
-    password = "PGPASSWORD"
     include: Mapping[str, str] = {
         "_position": "position",
         "_lsn": "lsn",

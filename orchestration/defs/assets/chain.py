@@ -120,7 +120,7 @@ def _snapshot(
         key=step_key(loaded, step.name),
         deps=before,
         group_name=steps_group(loaded),
-        kinds={each.snapshot.kind for each in declared(loaded) if each.snapshot is not None},
+        kinds={each.snapshot.kind.name for each in declared(loaded) if each.snapshot is not None},
         description=(
             "Copies the database tables into files, chunk by chunk, all as of one snapshot of the "
             "database. Safe to run again: chunks that are complete are kept."

@@ -237,7 +237,7 @@ class FileSource(BadRecords):
         )
         if any(pattern.startswith("hdfs://") for pattern in self.patterns):
             found.append(("hdfs", "an `hdfs://` path"))
-        return [*found, (self.snapshot.kind, "`snapshot`")] if self.snapshot else found
+        return [*found, (self.snapshot.kind.name, "`snapshot`")] if self.snapshot else found
 
     @property
     def lag_unit(self) -> LagUnit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
@@ -12,20 +12,13 @@ from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.fields import Declared
 from sources.common.positions import Offsets, Part, Record
 from sources.common.table_definition import TableDefinition
+from sources.config.database_kind import DatabaseKind, kind_of
 from sources.decoding.record_columns import EnvelopePart
 from sources.errors import StateError
 from sources.storage.folder import Folder
 
 MANIFEST = "_manifest.json"
-DatabaseKind = Literal["postgres", "mariadb"]
-"""Kind of a database; MySQL is of the kind of MariaDB."""
 _SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
-_BINLOG_SCHEMES = ("mariadb://", "mysql://")
-
-
-def kind_of(dsn: str) -> DatabaseKind:
-    """Return the kind of the database that a connection string leads to, by its scheme."""
-    return "mariadb" if dsn.startswith(_BINLOG_SCHEMES) else "postgres"
 
 
 def without_password(dsn: str) -> str:
@@ -75,7 +68,7 @@ class SnapshotOptions(Declared):
 
     @property
     def kind(self) -> DatabaseKind:
-        """Kind of the database, by the scheme of ``dsn``; also the extra that reads it."""
+        """Kind of the database, by the scheme of ``dsn``."""
         return kind_of(self.dsn)
 
     @property
@@ -89,13 +82,11 @@ class SnapshotOptions(Declared):
     @property
     def parts(self) -> tuple[EnvelopePart, ...]:
         """Parts of a change's envelope that the hand-over is decided by."""
-        if self.kind == "mariadb":
-            return ("position", "committed_at")
-        return ("position", "lsn", "transaction", "committed_at")
+        return self.kind.parts
 
     @model_validator(mode="after")
     def _fields_match_the_kind(self) -> SnapshotOptions:
-        if self.kind == "postgres" and not self.slot:
+        if self.kind.has_slots and not self.slot:
             message = (
                 "`snapshot` of PostgreSQL needs `slot`, the name of the connector's replication "
                 "slot. Add it; for MariaDB or MySQL write `dsn: mariadb://user@host:3306/database`."
@@ -107,7 +98,7 @@ class SnapshotOptions(Declared):
                 "it, or remove `restart_connector`."
             )
             raise ValueError(message)
-        if self.kind == "mariadb" and self.slot:
+        if self.slot and not self.kind.has_slots:
             message = (
                 "`slot` has no meaning with MariaDB and MySQL, which have no replication slots. "
                 "Remove it; `connector` names the connector."

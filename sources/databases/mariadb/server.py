@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sources.common.environment import variable
 from sources.common.optional import needs_extra
+from sources.config.database_kind import BINLOG
 from sources.databases.captured_table import QueryError
 from sources.errors import InputError, UnavailableError
 
@@ -20,7 +21,7 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql.constants import CR, ER
     from pymysql.cursors import Cursor, SSCursor
 
-PASSWORD_VARIABLE = "MYSQL_PWD"
+PASSWORD_VARIABLE = BINLOG.password
 """Environment variable with the password, as MariaDB's own client has it."""
 _TIMEOUT_S = 10
 _DAY_S = 86_400

@@ -6,7 +6,7 @@ from typing import Any
 
 from sources.common.optional import needs_extra
 from sources.databases.captured_table import CapturedTable
-from sources.databases.replication_slot import find_slot
+from sources.databases.postgres.slot import find_slot
 from sources.errors import InputError
 
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):

@@ -17,7 +17,7 @@ from sources.common.positions import now_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import NewColumns, UnknownDefault
-from sources.databases.kinds import find_added_columns, find_types
+from sources.databases.kinds import access_to
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.decoding.changes.changed_columns import (
     NewColumnsError,
@@ -113,7 +113,7 @@ def _added(
     new = NewColumns(
         _options(context), source, connector, [*names], known, renamed, _snapshot(context)
     )
-    found = find_added_columns(new)
+    found = access_to(new.options.dsn).find_added_columns(new)
     for name, kind in names.items():
         now = found[name].type
         if kind is not None and kind in _PLAIN and not is_widened(kind, now):
@@ -131,7 +131,8 @@ def _widened(
         UnknownDefault: The column that the query failed at has none that can be followed.
     """
     name, fixed = str(report.fields["column"]), context.pipeline.fixed_columns
-    now_types, declared = find_types(_options(context), table.table), source.value_columns
+    options, declared = _options(context), source.value_columns
+    now_types = access_to(options.dsn).find_types(options, table.table)
     current = table.current(declared)
     there = {each: table.name_in_table(each) for each in current}
     types = {each: now_types[known] for each, known in there.items() if known in now_types}

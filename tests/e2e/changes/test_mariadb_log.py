@@ -9,6 +9,12 @@ from orchestration.databases import database_log
 from orchestration.databases.database_log import DatabaseLog
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import Slot, ask_slot
+from orchestration import database_log
+from orchestration.database_log import DatabaseLog
+from services.connectors import Connectors
+from sources.config.snapshot import SnapshotOptions
+from sources.databases.replication_slot import ask_slot
+from sources.databases.slot import Slot
 from sources.errors import RunError
 from sources.kafka.client.look_ups import KafkaLog
 from tests.e2e.case import live_of

@@ -16,7 +16,7 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.config.loader import load_pipeline
 from sources.config.snapshot import SnapshotOptions
 from sources.config.supervision import Restarts
-from sources.databases.replication_slot import Slot
+from sources.databases.slot import Slot
 from sources.state.action_log import read_actions
 from tests.orchestration.supervision.live_case import LiveCase
 from tests.sources.databases.mariadb.test_connector import worker

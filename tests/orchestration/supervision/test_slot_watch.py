@@ -17,6 +17,8 @@ from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import Slot
+from sources.config.snapshot import SnapshotOptions
+from sources.databases.slot import Slot
 from sources.errors import StateError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sources.config.database_kind import BINLOG, POSTGRES, DatabaseKind
 from sources.databases.connector_lists import Capture, find_capture, publication_of
 from sources.databases.name_patterns import is_listed
 from tests.sources.databases.mariadb.test_connector import worker
@@ -14,7 +15,7 @@ from tests.sources.databases.mariadb.test_connector import worker
 ROUTED: Any = SimpleNamespace(topic="routed")
 
 
-def table_of(connector: str | None, kind: str = "mariadb") -> Any:
+def table_of(connector: str | None, kind: DatabaseKind = BINLOG) -> Any:
     return SimpleNamespace(
         options=SimpleNamespace(connector=connector, kind=kind),
         name="shop.t",
@@ -52,7 +53,7 @@ def test_a_connector_that_no_longer_captures_a_table_is_named(
 def test_schemas_are_those_of_postgresql_and_so_is_the_publication() -> None:
     answers: dict[str, Any] = {"/connectors/shop/config": {"topic.prefix": "shop"}}
     with worker(answers) as url:
-        table = table_of(url, "postgres")
+        table = table_of(url, POSTGRES)
         assert find_capture(table, ROUTED) == Capture(
             "shop", is_told=True, publication="dbz_publication"
         )

@@ -19,6 +19,7 @@ from sources.databases.mariadb.server import ask, connect, is_lost, parse_addres
 from sources.databases.mariadb.snapshot.checks import is_mariadb, server_variables
 from sources.databases.mariadb.snapshot.same_server import log_address
 from sources.databases.replication_slot import Slot, State
+from sources.databases.slot import Slot, State
 from sources.errors import HybridError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

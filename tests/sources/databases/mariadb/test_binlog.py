@@ -14,7 +14,7 @@ from sources.databases.mariadb.log.binlog import ask_log, find_state
 from sources.databases.mariadb.log.connector import ReadUpTo
 from sources.databases.mariadb.log.gtid import Gtid, parse_gtids
 from sources.databases.mariadb.server import ask, connect, parse_address
-from sources.databases.replication_slot import Slot
+from sources.databases.slot import Slot
 from tests.services.mariadb_pair import last_gtid, mariadb_pair, promote
 from tests.services.processes import wait_for
 from tests.sources.databases.mariadb.test_connector import RUNNING, worker

@@ -19,6 +19,11 @@ from sources.databases.kinds import mark_log
 from sources.databases.mariadb.log.gtid import Gtid, only_gtid
 from sources.databases.mariadb.snapshot.begin import file_number
 from sources.databases.replication_slot import Slot, ask_slot
+from sources.databases.mariadb.begin import file_number
+from sources.databases.mariadb.gtid import Gtid, only_gtid
+from sources.databases.mariadb.mark import mark_log
+from sources.databases.replication_slot import ask_slot
+from sources.databases.slot import Slot
 from sources.errors import InputError, UnavailableError
 from tests.sources.databases.mariadb.test_connector import RUNNING, worker
 

@@ -18,6 +18,10 @@ from sources.databases.captured_table import CapturedTable
 from sources.databases.kinds import find_tables, open_table
 from sources.databases.mariadb.server import connect, needs_public_key, parse_address
 from sources.databases.mariadb.snapshot import read_lock
+from sources.databases.mariadb import read_lock
+from sources.databases.mariadb.server import connect, needs_public_key, parse_address
+from sources.databases.mariadb.table import open_table
+from sources.databases.mariadb.tables import find_tables
 from sources.errors import HybridError, InputError
 from tests.services.binlog_reader import binlog_reader
 from tests.sources.databases.mariadb.table_case import COLUMNS, Case, read

@@ -19,6 +19,8 @@ from sources.databases.mariadb.log.mysql_log import find_state, mysql_place
 from sources.databases.mariadb.server import ask, connect, parse_address
 from sources.databases.mariadb.snapshot.begin import file_number
 from sources.databases.replication_slot import Slot, gone_state
+from sources.databases.replication_slot import gone_state
+from sources.databases.slot import Slot
 from sources.errors import RunError
 from tests.sources.databases.mariadb.test_connector import FAILED, RUNNING, worker
 

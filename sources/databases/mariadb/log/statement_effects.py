@@ -53,6 +53,12 @@ _DROPPED = re.compile(
     rf"(?:COLUMN\s+)?{_IF}({_NAME})",
     re.IGNORECASE,
 )
+# Engines that do not keep the rows that a table has.
+_ENGINE = re.compile(
+    r"\bENGINE\s*=?\s*`?(BLACKHOLE|MEMORY|HEAP|CONNECT|FEDERATED|SPIDER)\b", re.IGNORECASE
+)
+# MariaDB: a statement with variables of its own.
+_VARIABLES = re.compile(r"^SET\s+STATEMENT\s.*?\sFOR\s+", re.DOTALL | re.IGNORECASE)
 _TABLESPACE = re.compile(r"\b(DISCARD|IMPORT)\s+TABLESPACE\b", re.IGNORECASE)
 
 
@@ -131,6 +137,8 @@ def _altered(actions: str, *, ignores: bool) -> str | None:
         return f"has other rows now: {partition[1].upper()} PARTITION"
     if _INTO_PARTITION.search(actions) is not None:
         return "has other rows now: a table became a partition of it"
+    if (engine := _ENGINE.search(actions)) is not None:
+        return f"has lost rows: ENGINE = {engine[1].upper()} does not keep them"
     if (tablespace := _TABLESPACE.search(actions)) is not None:
         return f"has other rows now: {tablespace[1].upper()} TABLESPACE"
     return None
@@ -142,7 +150,8 @@ def _plain(statement: str) -> str:
     def kept(found: re.Match[str]) -> str:
         return found["name"] or ("''" if found["text"] else " ")
 
-    return _EXECUTED.sub(r" \1 ", _SKIPPED.sub(kept, statement)).strip()
+    text = _EXECUTED.sub(r" \1 ", _SKIPPED.sub(kept, statement)).strip()
+    return _VARIABLES.sub("", text)
 
 
 def _full(name: str, database: str) -> str:

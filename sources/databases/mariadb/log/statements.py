@@ -17,11 +17,25 @@ from sources.databases.captured_table import UnknownDefault
 from sources.databases.mariadb.snapshot.columns import Column
 
 Value = bool | int | float | str
+_EXECUTED = re.compile(r"/\*M?!")
+"""Comments that some servers execute, and the parser leaves out."""
 _RENAMES = re.compile(r"\b(RENAME|CHANGE|EXCHANGE)\b", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?")
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "year"}
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"}
+# What says nothing about the values of rows that are there; the default and NOT NULL do.
+_SILENT = (
+    exp.CharacterSetColumnConstraint,
+    exp.CheckColumnConstraint,
+    exp.CollateColumnConstraint,
+    exp.CommentColumnConstraint,
+    exp.InvisibleColumnConstraint,
+    exp.PrimaryKeyColumnConstraint,
+    exp.Reference,
+    exp.UniqueColumnConstraint,
+    exp.ZeroFillColumnConstraint,
+)
 
 
 class Alteration:
@@ -86,6 +100,14 @@ class Alteration:
         ):
             reason = f"`{column.name}` is AUTO_INCREMENT, so that each row got a number of its own"
             raise UnknownDefault(reason)
+        said = (*_SILENT, exp.DefaultColumnConstraint, exp.NotNullColumnConstraint)
+        for each in constraints:
+            if not isinstance(each, said):
+                reason = (
+                    f"what `{column.name}` holds is not followed, as it was added with "
+                    f"`{each.sql('mysql')}`"
+                )
+                raise UnknownDefault(reason)
         for each in constraints:
             if isinstance(each, exp.DefaultColumnConstraint):
                 return self._default(each.this, column)
@@ -140,7 +162,8 @@ class Alteration:
 
 
 def _is_plain(statement: str) -> bool:
-    return statement.lstrip().upper().startswith("ALTER TABLE")
+    begins = statement.lstrip().upper().startswith("ALTER TABLE")
+    return begins and _EXECUTED.search(statement) is None
 
 
 def _constraints(column: exp.ColumnDef) -> Iterator[exp.Expression]:

@@ -31,6 +31,10 @@ from sources.databases.mariadb.log.statement_effects import effect_on, formulas,
         ("ALTER ONLINE IGNORE TABLE t ADD UNIQUE (v)", "ALTER IGNORE TABLE removes"),
         ("ALTER /* don't */ TABLE t /*!50100 DROP PARTITION p0 */", "DROP PARTITION"),
         ("ALTER TABLE T DROP PARTITION p0", "DROP PARTITION"),
+        ("ALTER TABLE t ENGINE = BLACKHOLE", "ENGINE = BLACKHOLE does not keep"),
+        ("alter table t comment 'x', engine `Memory`", "ENGINE = MEMORY does not keep"),
+        ("SET STATEMENT lock_wait_timeout=5, x='a FOR b' FOR RENAME TABLE t TO u", "renamed to u"),
+        ("set statement x=1 for alter table t truncate partition p0", "TRUNCATE PARTITION"),
     ],
 )
 def test_a_table_has_other_rows_or_is_another_one(statement: str, expected: str) -> None:

@@ -104,6 +104,12 @@ def test_a_constant_is_what_the_server_gives_to_older_rows(
         ("YEAR DEFAULT 20", "year", "year(4)", "is no constant"),
         ("VARBINARY(4) DEFAULT 'ab'", "varbinary", "varbinary(4)", "is no constant"),
         ("FLOAT(10,2) DEFAULT 0.125", "float", "float(10,2)", "is no constant"),
+        # A later statement may have made it a plain column.
+        ("INT AS (v * 2) STORED", "int", "int(11)", "added with `GENERATED ALWAYS AS"),
+        ("INT GENERATED ALWAYS AS (v) STORED NOT NULL", "int", "int(11)", "added with `GENERATED"),
+        # Which the parser takes for a comment.
+        ("INT /*!50000 DEFAULT 6 */", "int", "int(11)", "which adds none"),
+        ("INT /*M! DEFAULT 6 */", "int", "int(11)", "which adds none"),
     ],
 )
 def test_what_each_row_has_of_its_own_or_looks_otherwise_is_refused(

@@ -7,12 +7,8 @@ from typing import Any
 import pytest
 
 from sources.common.table_definition import BinlogColumn, BinlogDefinition
-from sources.databases.mariadb.definition import (
-    find_alteration,
-    keeps_values,
-    plain_type,
-    reported_definition,
-)
+from sources.databases.mariadb.column_types import keeps_values, plain_type
+from sources.databases.mariadb.definition import find_alteration, reported_definition
 
 # As Debezium 3.6 reports it.
 REPORTED: dict[str, Any] = {

@@ -125,6 +125,8 @@ class TableWatch(Record):
         gap: Why statements may never be known, as sentences; None if they are.
         unknown: Why the last look saw nothing; None if it did.
         altered: What was done to the table that no change reports; stays once it was found.
+        long_files: Files of the binary log that are too long for the positions in them, and are
+            known: a comparison has found no row that differs since.
     """
 
     looked_ms: int
@@ -136,6 +138,7 @@ class TableWatch(Record):
     gap: str | None = None
     unknown: str | None = None
     altered: AlteredTable | None = None
+    long_files: list[str] = Field(default_factory=list)
 
     @property
     def doubt(self) -> str | None:

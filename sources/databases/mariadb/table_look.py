@@ -6,9 +6,6 @@ catalog. Statements that run with ``sql_log_bin=0`` are in no log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.table_definition import BinlogDefinition
 from sources.config.source.kafka_source import KafkaSource
@@ -33,6 +30,12 @@ from sources.databases.mariadb.snapshot.checks import (
     server_variables,
 )
 from sources.databases.mariadb.snapshot.rights import MissingRight
+from sources.databases.mariadb.definition import find_alteration, read_definition
+from sources.databases.mariadb.judged_statements import is_in, judge, newly_required
+from sources.databases.mariadb.long_files import find_long_files
+from sources.databases.mariadb.rights import MissingRight
+from sources.databases.mariadb.schema_changes import read_statements
+from sources.databases.mariadb.server import connect, parse_address, query_errors
 from sources.errors import HybridError, InputError
 
 _GAP = "Statements that altered rows may be missing: run `hybrid compare P`"
@@ -61,7 +64,7 @@ def look_at_table(
     seen, unknown = _look_at_statements(table, topic, names, before, snapshot)
     if seen.altered is None:
         try:
-            seen = _look_at_catalog(table, names, seen)
+            seen = _look_at_catalog(table, names, seen, snapshot)
         except (QueryError, MissingRight) as error:
             unknown = str(error)
     return seen.model_copy(update={"unknown": unknown})
@@ -103,7 +106,7 @@ def _look_at_statements(
         stated = told[-1] if told else None
         return before.model_copy(update={"statements": ends, "stated": stated}), None
     is_begun = bool(before.statements)
-    if not is_begun and not any(each.definition and _is_in(each, snapshot) for each in statements):
+    if not is_begun and not any(each.definition and is_in(each, snapshot) for each in statements):
         gap = f"topic `{prefix}` has no definition of table `{table.name}` at its snapshot"
     if gap is not None:
         before = before.model_copy(update={"gap": f"{gap}. {_GAP}"})
@@ -126,103 +129,9 @@ def _look_at_statements(
     return before.model_copy(update=changes), None
 
 
-class Judged(NamedTuple):
-    """What some statements did to a table.
-
-    Attributes:
-        stated: Its definition after them; None if that is not known.
-        altered: The first one that altered rows, with what it did, as a predicate; None if none.
-        required: Columns that became NOT NULL.
-    """
-
-    stated: BinlogDefinition | None
-    altered: tuple[SchemaChange, str] | None
-    required: list[RequiredColumn]
-
-
-def judge(
-    statements: Sequence[SchemaChange],
-    table: str,
-    names: Names,
-    snapshot: BinlogSnapshot,
-    stated: BinlogDefinition | None,
-) -> Judged:
-    """Return what some statements did to a table, up to the first one that altered rows.
-
-    Args:
-        statements: The statements, in order.
-        table: The table, ``database.table``.
-        names: Names of its captured columns.
-        snapshot: Position of its snapshot, which contains what earlier statements did.
-        stated: Its definition before; None if that is not known.
-    """
-    required = []
-    for change in statements:
-        if not _is_in(change, snapshot):
-            what = None if change.is_read else _effect(change, table, names, stated)
-            if what is None and stated is not None and change.definition is not None:
-                both = names.in_both(stated.columns, change.definition.columns)
-                what = find_alteration(stated, change.definition, dict(both.values()))
-            if what is not None:
-                return Judged(change.definition, (change, what), [])
-            required += [
-                RequiredColumn(
-                    table=table,
-                    column=name,
-                    statement=in_short(change.statement) or None,
-                    since_ms=change.at_ms,
-                )
-                for name in _required(stated, change.definition, names)
-            ]
-        stated = change.definition or stated
-    return Judged(stated, None, required)
-
-
-def _required(
-    before: BinlogDefinition | None, after: BinlogDefinition | None, names: Names
-) -> list[str]:
-    """Return names in the ``schema`` of columns that became NOT NULL."""
-    if before is None or after is None:
-        return []
-    return [
-        name
-        for name, (old, new) in names.in_both(before.columns, after.columns).items()
-        if before.columns[old].is_nullable and not after.columns[new].is_nullable
-    ]
-
-
-def _effect(
-    change: SchemaChange, table: str, names: Names, stated: BinlogDefinition | None
-) -> str | None:
-    """Return what a statement did to a table by its kind and its text."""
-    if change.kind == "DROP":
-        return "was dropped"
-    if change.kind == "CREATE":
-        return "is another one now: it was created again"
-    if (what := effect_on(table, change.statement, change.database)) is not None:
-        return what
-    if change.kind != "ALTER" or change.definition is None:
-        return None
-    there = {*change.definition.columns}
-    came = set() if stated is None else there - {*stated.columns}
-    reused = {name for name in there if name.casefold() in reused_names(change.statement)}
-    for name in sorted((came | reused) & {*names.columns}):
-        return f"has another column named `{name}`: it was dropped and added, or renamed"
-    for name in sorted(there & {*names.columns}):
-        if name.casefold() in formulas(change.statement):
-            return f"has another formula for column `{name}`, so that rows have other values"
-    return None
-
-
-def _is_in(change: SchemaChange, snapshot: BinlogSnapshot) -> bool:
-    """Return whether a snapshot was taken after a statement; by files if it has no number."""
-    try:
-        return change.is_in(snapshot)
-    except UnknownDefault:
-        return (change.file, change.offset) < (snapshot.file, snapshot.offset)
-
-
-def _look_at_catalog(table: CapturedTable, names: Names, before: TableWatch) -> TableWatch:
+def _look_at_catalog(
+    table: CapturedTable, names: Names, before: TableWatch, snapshot: BinlogSnapshot
+) -> TableWatch:
     """Return what the catalog and the server's settings tell.
 
     Raises:
@@ -240,10 +149,18 @@ def _look_at_catalog(table: CapturedTable, names: Names, before: TableWatch) -> 
         if isinstance(known, BinlogDefinition):
             both = names.in_both(known.columns, now.columns)
             what = find_alteration(known, now, dict(both.values()))
+        long = find_long_files(connection, snapshot.file)
+        new = [name for name in long if name not in before.long_files and known is not None]
         if what is not None:
             found: AlteredTable | None = altered(
                 table.name, what, before.looked_ms, is_redefined=True
             )
+        elif new:
+            what = (
+                f"may have got older values in place of newer ones: file {new[0]} of the binary "
+                "log, which one transaction made longer than 4 GiB, has the same positions twice"
+            )
+            found = altered(table.name, what, before.looked_ms)
         else:
             found = None
             try:
@@ -258,8 +175,13 @@ def _look_at_catalog(table: CapturedTable, names: Names, before: TableWatch) -> 
     first = known if isinstance(known, BinlogDefinition) else None
     required = [
         RequiredColumn(table=table.name, column=name, since_ms=before.looked_ms)
-        for name in _required(first, now, names)
+        for name in newly_required(first, now, names)
         if name not in known_already
     ]
-    changes = {"definition": now, "altered": found, "required": [*before.required, *required]}
+    changes = {
+        "definition": now,
+        "altered": found,
+        "required": [*before.required, *required],
+        "long_files": long,
+    }
     return before.model_copy(update=changes)

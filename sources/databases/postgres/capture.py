@@ -29,6 +29,13 @@ _TABLE = (
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
     "WHERE n.nspname = %s AND c.relname = %s"
 )
+# A partition that lacks changes, or whose deletes lack the key: the table's own settings say nothing.
+_PARTITION = (
+    "SELECT c.oid::regclass::text, c.relkind::text, c.relpersistence::text "
+    "FROM pg_partition_tree(%s::oid::regclass) p JOIN pg_class c ON c.oid = p.relid "
+    "WHERE p.isleaf AND p.level > 0 AND (c.relkind = 'f' OR c.relpersistence <> 'p' "
+    "OR c.relreplident IN ('n', 'i')) ORDER BY 1 LIMIT 1"
+)
 _COLUMNS = (
     "SELECT attname, attgenerated::text, atttypid::regtype::text FROM pg_attribute "
     "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped"
@@ -97,6 +104,7 @@ def require_capturable(
         return []
     found = _Table(*row)
     _require_table(found, table)
+    _require_partitions(connection, found, table)
     _require_identity(connection, found, table, sink)
     _require_published(connection, found, table, truncates=truncates, publication=publication)
     described = [each for each in connection.execute(_COLUMNS, [found.oid]) if each[0] in columns]
@@ -141,6 +149,25 @@ def _require_table(found: _Table, table: str) -> None:
         )
         hint = "Capture each of the tables that inherit from it in a pipeline of its own."
         raise InputError(message, hint, table=table, field="table")
+
+
+def _require_partitions(connection: psycopg.Connection[Any], found: _Table, table: str) -> None:
+    """Refuse a partitioned table of which a partition has no log of its changes, or not all."""
+    row = connection.execute(_PARTITION, [found.oid]).fetchone() if found.kind == "p" else None
+    if row is None:
+        return
+    name, kind, persistence = row
+    if kind == "f":
+        what = "is a foreign table, whose changes are in no log"
+        hint = f"Run `ALTER TABLE {table} DETACH PARTITION {name}`; {_AGAIN}"
+    elif persistence != "p":
+        what = "is unlogged: its changes are in no log"
+        hint = f"Run `ALTER TABLE {name} SET LOGGED` in the database; {_AGAIN}"
+    else:
+        what = "has a REPLICA IDENTITY of its own: its deletes may not carry the table's key"
+        hint = f"Run `ALTER TABLE {name} REPLICA IDENTITY DEFAULT` in the database; {_AGAIN}"
+    message = f"Partition `{name}` of table `{table}` {what}."
+    raise InputError(message, hint, table=table, value=name)
 
 
 def _require_identity(

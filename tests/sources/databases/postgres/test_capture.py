@@ -99,6 +99,46 @@ def test_a_partitioned_table_is_captured_as_a_whole(connection: Connection) -> N
         assert "is a partition of `x`" in told(connection, "x1").message
 
 
+@pytest.mark.parametrize(
+    ("statements", "text"),
+    [
+        (
+            ["CREATE UNLOGGED TABLE x1 PARTITION OF x FOR VALUES FROM (0) TO (100)"],
+            "Partition `x1` of table `public.x` is unlogged",
+        ),
+        (
+            [
+                "CREATE TABLE x1 PARTITION OF x FOR VALUES FROM (0) TO (100)",
+                "ALTER TABLE x1 ALTER note SET NOT NULL, ADD UNIQUE (id, note)",
+                "ALTER TABLE x1 REPLICA IDENTITY USING INDEX x1_id_note_key",
+            ],
+            "Partition `x1` of table `public.x` has a REPLICA IDENTITY of its own",
+        ),
+        (
+            [
+                "ALTER TABLE x DROP CONSTRAINT x_pkey",
+                "ALTER TABLE x REPLICA IDENTITY FULL",
+                "CREATE FOREIGN DATA WRAPPER nobody",
+                "CREATE SERVER nowhere FOREIGN DATA WRAPPER nobody",
+                "CREATE FOREIGN TABLE x1 PARTITION OF x FOR VALUES FROM (0) TO (100) "
+                "SERVER nowhere",
+            ],
+            "Partition `x1` of table `public.x` is a foreign table",
+        ),
+    ],
+)
+def test_a_partition_whose_changes_are_not_all_in_the_log_is_refused(
+    connection: Connection, statements: list[str], text: str
+) -> None:
+    with connection.transaction(force_rollback=True):
+        made = [
+            "CREATE TABLE x (id int PRIMARY KEY, note text) PARTITION BY RANGE (id)",
+            "CREATE PUBLICATION whole FOR TABLE x WITH (publish_via_partition_root = true)",
+        ]
+        refused = told(connection, "x", *made, *statements, sink=APPEND)
+        assert text in refused.message
+
+
 def test_a_table_without_a_key_may_be_appended(connection: Connection) -> None:
     with connection.transaction(force_rollback=True):
         connection.execute("CREATE TABLE x (id int NOT NULL, note text)")

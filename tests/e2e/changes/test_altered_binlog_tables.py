@@ -58,6 +58,20 @@ WAYS = {
     ),
     "enumerated": Way(["ALTER TABLE {t} MODIFY e enum('q','p2')"], r"`e` as enum\('q','p2'\)"),
     "western": Way(["ALTER TABLE {t} CONVERT TO CHARACTER SET latin1"], "of latin1 now"),
+    "western_and_back": Way(
+        [
+            "ALTER TABLE {t} CONVERT TO CHARACTER SET latin1",
+            "ALTER TABLE {t} CONVERT TO CHARACTER SET utf8mb4",
+        ],
+        "of latin1 now",
+    ),
+    "in_memory": Way(
+        ["ALTER TABLE {t} ENGINE = MEMORY", "ALTER TABLE {t} ENGINE = InnoDB"],
+        "ENGINE = MEMORY does not keep",
+    ),
+    "swapped_in_turn": Way(
+        ["RENAME TABLE {t} TO {t}_old, {t}_new TO {t}, {t}_old TO {t}_new"], "is no longer there"
+    ),
     # Without nulls in the target.
     "required": Way(["ALTER TABLE {t} MODIFY n int NOT NULL"], None),
     "other_column": Way(
@@ -94,6 +108,11 @@ WAYS = {
     "last": Way(["DROP TABLE {t}"], "was dropped"),
 }
 OF_MARIADB = {
+    "with_variables": Way(
+        ["SET STATEMENT lock_wait_timeout = 5 FOR ALTER TABLE {t} TRUNCATE PARTITION p0"],
+        "TRUNCATE PARTITION",
+        True,
+    ),
     "replaced_at_once": Way(["CREATE OR REPLACE TABLE {t} (id int PRIMARY KEY)"], "OR REPLACE"),
     **WAYS,
 }

@@ -29,7 +29,7 @@ _TABLE = (
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
     "WHERE n.nspname = %s AND c.relname = %s"
 )
-# A partition that lacks changes, or whose deletes lack the key: the table's own settings say nothing.
+# A partition that lacks changes, or whose deletes lack the key; the table's entry does not say so.
 _PARTITION = (
     "SELECT c.oid::regclass::text, c.relkind::text, c.relpersistence::text "
     "FROM pg_partition_tree(%s::oid::regclass) p JOIN pg_class c ON c.oid = p.relid "

@@ -13,7 +13,11 @@ from sources.decoding.changes.declared_table import DeclaredTable
 from sources.errors import InputError, UnavailableError
 from tests.sources.databases.mariadb.test_connector import worker
 
-FITS = {"enable.time.adjuster": "false", "bigint.unsigned.handling.mode": "precise"}
+FITS = {
+    "enable.time.adjuster": "false",
+    "bigint.unsigned.handling.mode": "precise",
+    "skipped.operations": "none",
+}
 COLUMNS = {
     "id": "decimal(20,0)",
     "day": "date",
@@ -41,7 +45,8 @@ def misset(
     [
         ({}, ""),
         ({"binary.handling.mode": "base64", "decimal.handling.mode": "string"}, ""),
-        ({"skipped.operations": "t"}, ""),
+        ({"skipped.operations": "t"}, "so `on_truncate: stop` can't stop at it"),
+        ({"skipped.operations": None}, "so `on_truncate: stop` can't stop at it"),
         ({"skipped.operations": "none"}, ""),
         (
             {"column.mask.with.5.chars": "shop.customers.name", "column.truncate.to.9.chars": "("},
@@ -68,18 +73,23 @@ def test_what_does_not_fit_is_named_with_what_to_set(config: dict[str, Any], sai
 
 
 def test_a_setting_counts_for_columns_that_it_is_about() -> None:
-    assert misset({}, {"id": "bigint", "name": "string"}) == ""
-    assert "time.adjuster" in misset({}, {"at": "timestamp"})
-    assert misset({}, has_binlog=False) == ""
-    assert "double" in misset({"decimal.handling.mode": "double"}, has_binlog=False)
-    assert misset({"decimal.handling.mode": "double"}, {"price": "decimal(15,2)"}) == ""
+    whole = {"skipped.operations": "none"}
+    assert misset(whole, {"id": "bigint", "name": "string"}) == ""
+    assert "time.adjuster" in misset(whole, {"at": "timestamp"})
+    assert misset(whole, has_binlog=False) == ""
+    short = {**whole, "decimal.handling.mode": "double"}
+    assert "double" in misset(short, has_binlog=False)
+    assert misset(short, {"price": "decimal(15,2)"}) == ""
     assert misset({**FITS, "binary.handling.mode": "hex"}, binary_handling_mode="hex") == ""
-    assert "can't follow it" in misset(FITS, on_truncate="follow")
+    skipping = {**FITS, "skipped.operations": "t"}
+    assert "can't follow it" in misset(skipping, on_truncate="follow")
+    assert misset(FITS, on_truncate="follow") == ""
 
 
 def test_a_live_run_goes_on_with_defaults_that_it_began_with() -> None:
     assert misset({}, only_written=True) == ""
     assert "years 1 to 99" in misset({"enable.time.adjuster": "true"}, only_written=True)
+    assert misset({**FITS, "skipped.operations": "t"}, only_written=True) == ""
     # Such a run is stopped, by a look at its table.
     assert misset({**FITS, "skipped.operations": "d"}, only_written=True) == ""
 

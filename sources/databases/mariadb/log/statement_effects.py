@@ -75,7 +75,10 @@ def effect_on(table: str, statement: str, database: str) -> str | None:
     text, own = _plain(statement), table.casefold()
 
     def is_own(name: str) -> bool:
-        return _full(name, database) == own
+        full = _full(name, database)
+        # What a session in another character set than UTF-8 wrote, Debezium can't read.
+        unread = re.escape(full).replace("\ufffd", ".+")
+        return full == own or ("\ufffd" in full and re.fullmatch(unread, own) is not None)
 
     if (renames := _RENAME.match(text)) is not None:
         return _renamed(_PAIR.findall(renames[1]), is_own)

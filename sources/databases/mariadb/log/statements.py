@@ -91,7 +91,8 @@ class Alteration:
         """
         added = self.added().get(column.name.lower())
         if added is None:
-            reason = f"`{column.name}` came by the statement `{self._statement}`, which adds none"
+            what = "adds none" if self.is_known else "is not sure to be understood"
+            reason = f"`{column.name}` came by the statement `{self._statement}`, which {what}"
             raise UnknownDefault(reason)
         constraints = list(_constraints(added))
         is_serial = added.kind is not None and added.kind.this == exp.DataType.Type.SERIAL
@@ -163,7 +164,8 @@ class Alteration:
 
 def _is_plain(statement: str) -> bool:
     begins = statement.lstrip().upper().startswith("ALTER TABLE")
-    return begins and _EXECUTED.search(statement) is None
+    # The log has statements in the character set of their session, and Debezium reads UTF-8.
+    return begins and "\ufffd" not in statement and _EXECUTED.search(statement) is None
 
 
 def _constraints(column: exp.ColumnDef) -> Iterator[exp.Expression]:

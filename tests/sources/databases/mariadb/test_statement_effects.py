@@ -92,3 +92,9 @@ def test_names_that_another_column_may_have_afterwards(statement: str, expected:
 )
 def test_columns_that_get_a_formula(statement: str, expected: set[str]) -> None:
     assert formulas(statement) == expected
+
+
+def test_a_name_that_debezium_could_not_read_may_be_that_of_the_table() -> None:
+    statement = "ALTER TABLE `gr\ufffd\ufffde` DROP PARTITION p0"
+    assert effect_on("shop.größe", statement, "shop") == "has other rows now: DROP PARTITION"
+    assert effect_on("shop.grün", statement, "shop") is None

@@ -108,8 +108,10 @@ def test_a_constant_is_what_the_server_gives_to_older_rows(
         ("INT AS (v * 2) STORED", "int", "int(11)", "added with `GENERATED ALWAYS AS"),
         ("INT GENERATED ALWAYS AS (v) STORED NOT NULL", "int", "int(11)", "added with `GENERATED"),
         # Which the parser takes for a comment.
-        ("INT /*!50000 DEFAULT 6 */", "int", "int(11)", "which adds none"),
-        ("INT /*M! DEFAULT 6 */", "int", "int(11)", "which adds none"),
+        ("INT /*!50000 DEFAULT 6 */", "int", "int(11)", "not sure to be understood"),
+        ("INT /*M! DEFAULT 6 */", "int", "int(11)", "not sure to be understood"),
+        # Of a session in latin1.
+        ("VARCHAR(9) DEFAULT 'gr\ufffdn'", "varchar", "varchar(9)", "not sure to be understood"),
     ],
 )
 def test_what_each_row_has_of_its_own_or_looks_otherwise_is_refused(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -30,6 +31,8 @@ from hybrid_extensions.servers.secured import SecuredListeners
 from sources.common.cache import make_private
 from sources.errors import RunError
 from sources.kafka.client.consumer import QUIET
+from sources.errors import InputError, RunError
+from sources.kafka.consumer import QUIET
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
 
@@ -57,8 +60,8 @@ class LocalBroker(Service):
             one a temporary folder is used, and removed at the end.
         config: More of Kafka's broker settings; they take precedence.
         address_file: File that publishes the address while the broker runs: JSON with
-            ``version`` (1), ``bootstrap_servers``, and the ``pid`` of a process that ends the
-            broker on SIGTERM.
+            ``version`` (1), ``bootstrap_servers``, the ``pid`` of a process that ends the broker on
+            SIGTERM, and the ``folder`` where it was started. It is never taken from another broker.
         secured: Listeners to open next to the plain one, and their users.
         port: Port of the plain listener; a free one if left out.
     """
@@ -130,11 +133,12 @@ class LocalBroker(Service):
         Raises:
             RunError: The broker ended, did not answer within 60 s, can't prepare its data folder,
                 or refuses the users; carries the last lines of its log, or the broker's answer.
-            InputError: Java is missing, Kafka's jars can't be downloaded, or a secured listener
-                lacks a file.
+            InputError: Java is missing, Kafka's jars can't be downloaded, a secured listener
+                lacks a file, or another broker runs whose address the file publishes.
         """
         if self._process is not None:
             return
+        self._require_no_other()
         java = str(require_java())
         issuer = self._secured.issuer
         own = [] if issuer is None else [issuer.java_option]
@@ -210,6 +214,32 @@ class LocalBroker(Service):
             message = f"The Kafka broker {what}. The end of its log:\n{last_lines(printed)}"
             raise RunError(message, _MEND)
 
+    def _require_no_other(self) -> None:
+        """Refuse to take the name `local` away from pipelines that use another broker by it."""
+        file = self._address_file
+        try:
+            found = {} if file is None else json.loads(file.read_text())
+            servers, pid = str(found["bootstrap_servers"]), int(found["pid"])
+            is_there = is_taken(int(servers.split(":")[1]))
+            os.kill(pid, 0)
+        except (OSError, ValueError, KeyError, IndexError):
+            # None was started, or one was killed and left its file.
+            return
+        if not is_there:
+            return
+        message = (
+            f"A local Kafka broker runs already at {servers}: process {pid}, started in "
+            f"{found.get('folder', 'an unknown folder')}. `local` means that one in all pipelines."
+        )
+        own = f"HYBRID_BROKER_FILE={shlex.quote(str(Path.cwd() / 'broker.json'))}"
+        hint = (
+            "To share it and its topics, use it as it is. To end it: `kill "
+            f"{pid}`. For one of this folder's own, set `export {own}` in the shells of the "
+            "broker, of the pipelines and of Dagster, then start it with `hybrid broker --data "
+            "broker`."
+        )
+        raise InputError(message, hint, server=servers, file=str(file))
+
     def _write_address(self) -> None:
         if self._address_file is None or self._process is None:
             return
@@ -217,6 +247,7 @@ class LocalBroker(Service):
             "version": 1,
             "bootstrap_servers": self.bootstrap_servers,
             "pid": self._process.pid,
+            "folder": os.getcwd(),
         }
         make_private(self._address_file.parent)
         draft = self._address_file.with_name(f"{self._address_file.name}.{os.getpid()}")

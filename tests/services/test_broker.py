@@ -18,6 +18,10 @@ from hybrid_extensions.servers import broker as broker_module
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.process import free_ports
 from sources.errors import RunError
+from services import broker as broker_module
+from services.broker import LocalBroker, create_topic
+from services.process import free_ports
+from sources.errors import InputError, RunError
 from tests.services.processes import child_of, runs, wait_for
 
 ROOT = Path(broker_module.__file__).parents[1]
@@ -138,6 +142,7 @@ def test_stop_leaves_neither_process_nor_port_nor_temporary_folder_nor_address(
         "version": 1,
         "bootstrap_servers": broker.bootstrap_servers,
         "pid": address["pid"],
+        "folder": str(Path.cwd()),
     }
     assert len(list((tmp_path / "temp").iterdir())) == 1
     assert runs(java)
@@ -148,6 +153,22 @@ def test_stop_leaves_neither_process_nor_port_nor_temporary_folder_nor_address(
     assert list((tmp_path / "temp").iterdir()) == []
     assert not address_file.exists()
     broker.stop()
+
+
+def test_the_name_local_is_not_taken_from_another_broker_that_runs(tmp_path: Path) -> None:
+    file = tmp_path / "broker.json"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        text = json.dumps(
+            {"bootstrap_servers": address, "pid": os.getpid(), "folder": "/shop", "version": 1}
+        )
+        file.write_text(text)
+        with pytest.raises(InputError, match=rf"already at {address}: .* started in /shop") as told:
+            LocalBroker(address_file=file).start()
+    assert file.read_text() == text
+    assert "export HYBRID_BROKER_FILE=" in told.value.hint
 
 
 @pytest.mark.slow

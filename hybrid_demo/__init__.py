@@ -1,0 +1,1 @@
+"""The files of ``examples`` that ``hybrid demo`` needs, as the package installs them."""

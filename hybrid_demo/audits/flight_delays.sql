@@ -1,0 +1,1 @@
+../../examples/audits/flight_delays.sql

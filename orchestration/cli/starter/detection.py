@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 from pathlib import Path
 
 import duckdb
@@ -24,6 +26,11 @@ _READERS = {
     "csv": "read_csv(?, hive_partitioning = {folders})",
 }
 _INTEGERS = ("int", "bigint")
+_INDEX = re.compile(r"__index_level_\d+__")
+_BOM = b"\xef\xbb\xbf"
+_DELIMITERS = (b",", b";", b"\t", b"|")
+_LIKELY_KEY = re.compile(r"(^|_)(id|key|no|nr|number|uuid|code)$|id$")
+_MOST_KEYS = 12
 # Functions of `select` by the number of their units in a second.
 _UNITS = {1: "timestamp_seconds", 1_000: "timestamp_millis", 1_000_000: "timestamp_micros"}
 _HEAD_BYTES = 1 << 16
@@ -43,6 +50,8 @@ class Detected:
         instant: Function that turns the event time into a timestamp, such as
             ``timestamp_millis``; None if it is a timestamp already.
         key: Columns that identify a row.
+        index: Columns that pandas has added for the index of its rows, which are left out.
+        why_key: Why these columns are the key, for people to check; empty if they were named.
         csv: Options of CSV that differ from the defaults, by name.
     """
 
@@ -52,6 +61,8 @@ class Detected:
     event_time: str
     instant: str | None
     key: list[str]
+    index: list[str] = field(default_factory=list)
+    why_key: str = ""
     csv: dict[str, str] = field(default_factory=dict)
 
 
@@ -68,19 +79,24 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
             can't be detected, or a column that was named is not one of the file's.
     """
     form = _format_of(path)
-    columns = _columns_of(path, form, folders=False)
-    folders = [name for name in _columns_of(path, form, folders=True) if name not in columns]
+    every = _columns_of(path, form, folders=False)
+    index = [name for name in _index_of(path, form, every) if name not in (event_time, *key)]
+    columns = {name: kind for name, kind in every.items() if name not in index}
+    folders = [name for name in _columns_of(path, form, folders=True) if name not in every]
     for name in [event_time, *key]:
         if name is not None and name not in columns:
             raise _no_column(path, name, columns, folders, is_time=name == event_time)
     at = event_time or _find_event_time(path, form, columns)
+    found, why = (list(key), "") if key else _find_key(path, form, columns, at)
     return Detected(
         format=form,
         columns=columns,
         folders=folders,
         event_time=at,
         instant=None if columns[at] == "timestamp" else _instant_of(path, form, at, columns[at]),
-        key=list(key) or _find_key(path, columns),
+        key=found,
+        index=index,
+        why_key=why,
         csv=_dialect_of(path) if form == "csv" else {},
     )
 
@@ -237,9 +253,44 @@ def _find_event_time(path: Path, form: str, columns: Mapping[str, str]) -> str:
     raise InputError(message, f"Name the column with `--event-time`: {choice}.", file=str(path))
 
 
-def _find_key(path: Path, columns: Mapping[str, str]) -> list[str]:
+def _index_of(path: Path, form: str, columns: Mapping[str, str]) -> list[str]:
+    """Return the columns that pandas writes for an index without a name."""
+    if form == "parquet":
+        return [name for name in columns if _INDEX.fullmatch(name)]
+    if form != "csv" or "column0" not in columns:
+        return []
+    # DuckDB gives a name to a column that has none in the header.
+    with pa.input_stream(str(path), compression="detect") as file:
+        head = file.read(_HEAD_BYTES).lstrip(_BOM)
+    return ["column0"] if head[:1] in _DELIMITERS or head[:2] == b'""' else []
+
+
+def _find_key(path: Path, form: str, columns: Mapping[str, str], at: str) -> tuple[list[str], str]:
+    """Return the columns that identify a row, and why: `id`, or else what is unique in the file."""
     if "id" in columns:
-        return ["id"]
-    message = f"The key can't be detected: file {path} has no column `id`."
+        return ["id"], ""
+    kinds = (*_INTEGERS, "string", "date")
+    named = [name for name, kind in columns.items() if kind in kinds and name != at]
+    # By their names first, as in a small file much is unique by chance.
+    likely = sorted(named[:_MOST_KEYS], key=lambda name: not _LIKELY_KEY.search(name.lower()))
+    sets = [[name] for name in likely] + [[name, at] for name in likely]
+    for each in [*sets, *map(list, combinations(likely, 2))]:
+        rows = _rows_if_unique(path, form, each)
+        if rows is not None:
+            names = " and ".join(f"`{name}`" for name in each)
+            return each, f"each of the {rows:,} rows of {path.name} has its own {names}"
+    message = (
+        f"The key can't be detected: file {path} has no column `id`, and no one or two columns "
+        "whose values are unique in it."
+    )
     hint = f"Name each column that identifies a row with `--key`: of {', '.join(columns)}."
     raise InputError(message, hint, file=str(path))
+
+
+def _rows_if_unique(path: Path, form: str, columns: Sequence[str]) -> int | None:
+    """Return the number of rows if each has its own values of some columns, none of them null."""
+    names = ", ".join(map(quoted, columns))
+    known = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in columns)
+    counted = f"SELECT count(*), count(DISTINCT ({names})) FILTER ({known})"
+    rows, distinct = (found[0].as_py() for found in _query(path, form, counted))
+    return rows if rows == distinct and rows > 1 else None

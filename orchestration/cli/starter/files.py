@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestration.cli.starter.detection import Detected, detect
+from orchestration.cli.detection import Detected, detect
+from orchestration.cli.init_topic import topic_warnings
 from sources.common.fields import check_name
 from sources.common.sql.sql_names import in_backticks
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -99,7 +101,7 @@ class StarterOptions:
     home: Path = Path()
 
 
-def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[Path]]:
+def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[Path], list[str]]:
     """Write a starter pipeline into a folder: its YAML file, its transform and its audit query.
 
     Format and columns are detected in the first of history's files. Either all three files are
@@ -110,7 +112,7 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
         options: Name, files, topic and columns.
 
     Returns:
-        The pipeline, and the paths of the three files.
+        The pipeline, the paths of the three files, and what people should check, in sentences.
 
     Raises:
         InputError: The name is not valid, no local file matches, the first file can't be read, the
@@ -118,7 +120,16 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
             exists, or the pipeline would not be valid.
     """
     first = first_file(folder, options.files)
-    return write_starter(folder, options, detect(first, options.event_time, options.key))
+    found = detect(first, options.event_time, options.key)
+    notes = []
+    if found.why_key:
+        key = ", ".join(found.key)
+        notes.append(f"The key is [{key}], as {found.why_key}. Check that it is so in all files.")
+    if found.index:
+        left_out = ", ".join(f"`{name}`" for name in found.index)
+        notes.append(f"Left out: {left_out}, the numbers of the rows that pandas has written.")
+    loaded, written = write_starter(folder, options, found)
+    return loaded, written, [*notes, *topic_warnings(loaded)]
 
 
 def write_starter(
@@ -165,17 +176,21 @@ def _declaration(options: StarterOptions, found: Detected) -> str:
     """Return the content of the pipeline's file."""
     kinds = "".join(f"      {_plain(name)}: {kind}\n" for name, kind in found.columns.items())
     schema, select = f"    schema:\n{kinds}", ""
-    if found.instant is not None:
-        at = {found.event_time: f"{found.instant}({_column(found.event_time)})"}
-        columns = {**{name: _column(name) for name in found.columns}, **at}
+    # Of CSV only declared columns are read.
+    if found.instant is not None or (found.index and found.format == "parquet"):
+        columns = {name: _column(name) for name in found.columns}
+        if found.instant is not None:
+            columns[found.event_time] = f"{found.instant}({_column(found.event_time)})"
         lines = "".join(f"      {_plain(name)}: {_plain(made)}\n" for name, made in columns.items())
         select = f"    select:\n{lines}"
+    # Records of the topic have no index of pandas.
+    again = select if found.instant is not None else ""
     topic = _TOPIC.format(
         topic=options.topic,
         servers=options.servers,
-        inherited="" if select else _INHERITED,
-        schema=schema if select else "",
-        select=select,
+        inherited="" if again else _INHERITED,
+        schema=schema if again else "",
+        select=again,
     )
     return _DECLARATION.format(
         name=options.name,

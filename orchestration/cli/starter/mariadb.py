@@ -37,8 +37,8 @@ class MariaDb(CapturedKind):
                 hint = "Write `database.table`, or grant the user of the address SELECT on it."
                 raise InputError(message, hint, table=name)
         unknown = (
-            "Without `--connect` nothing tells how far the connector has read: `hybrid status` and "
-            "`--until caught-up` look no further than the topic. Add `snapshot.connector`, the "
+            "Without `--connect` nothing tells how far the connector has read: `hybrid status P` "
+            "and `--until caught-up` look no further than the topic. Add `snapshot.connector`, the "
             "connector's URL, to the files."
         )
         return [found[name] for name in options.tables], [] if options.connect else [unknown]

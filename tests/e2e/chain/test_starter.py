@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 def test_a_pipeline_that_was_started_runs_as_it_is(tmp_path: Path, spark: SparkSession) -> None:
     write(tmp_path / "data" / "a.jsonl.gz", table())
-    loaded, _ = start(tmp_path, StarterOptions("mine", "data/*"))
+    loaded, _, _ = start(tmp_path, StarterOptions("mine", "data/*"))
     run_history(spark, loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report), report.ok) == (2, {}, True)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ import yaml
 from typer.testing import CliRunner
 
 from orchestration.cli.main import app
+from services.broker import create_topic
 from sources.config.loader import load_pipeline
 from tests.e2e.case import moment
 
@@ -101,7 +103,7 @@ def test_integers_since_1970_become_the_event_time_of_files_and_topic(
 def test_columns_of_folders_are_no_columns_of_the_files(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "day=2024-01-01" / "id=7"
     folder.mkdir(parents=True)
-    pq.write_table(table().drop(["id", "day"]).append_column("n", [[1, 2]]), folder / "a.parquet")
+    pq.write_table(table().drop(["id", "day"]).append_column("n", [[1, 1]]), folder / "a.parquet")
     arguments = ["--files", "data/**/*.parquet"]
     assert "file has no column `id`" in call(tmp_path, *arguments)[1]["message"].replace(
         str(folder / "a.parquet"), "file"
@@ -137,7 +139,7 @@ def test_a_topic_goes_on_where_the_files_end(tmp_path: Path) -> None:
         (table().drop(["at"]), ["--files", "data/*"], "detected: no column of file"),
         (table(), ["--files", "data/*", "--event-time", "v"], "its type is double"),
         (table(), ["--files", "data/*", "--event-time", "id"], "since 1970 of the years from"),
-        (table().drop(["id"]), ["--files", "data/*"], "identifies a row with `--key`: of at, v,"),
+        (table().drop(["id", "day"]), ["--files", "data/*"], "row with `--key`: of at, v,"),
     ],
 )
 def test_what_can_not_be_found_out_has_to_be_named(
@@ -226,3 +228,62 @@ def test_text_in_another_encoding_is_told_in_a_line(tmp_path: Path) -> None:
     assert status == 2
     assert "\n" not in answer["message"]
     assert "csv: {encoding: latin-1}" in answer["hint"]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.csv.gz"])
+def test_the_index_that_pandas_writes_is_left_out_and_what_is_unique_becomes_the_key(
+    tmp_path: Path, name: str
+) -> None:
+    times = pd.date_range("2024-01-01", periods=4, freq="h", tz="UTC")
+    rows = pd.DataFrame({"shop": ["a", "a", "b", "b"], "order_no": [7, 8, 9, 10], "at": times})
+    rows = rows[rows.order_no > 7]
+    (tmp_path / "data").mkdir()
+    if name.endswith("parquet"):
+        rows.rename_axis(index=None).to_parquet(tmp_path / "data" / name)
+    else:
+        rows.to_csv(tmp_path / "data" / name)
+    status, answer = call(tmp_path, "--files", "data/*")
+    assert status == 0, answer
+    index = "`__index_level_0__`" if name.endswith("parquet") else "`column0`"
+    assert answer["notes"] == [
+        "The key is [order_no], as each of the 3 rows of "
+        f"{name} has its own `order_no`. Check that it is so in all files.",
+        f"Left out: {index}, the numbers of the rows that pandas has written.",
+    ]
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "mine.yaml"), "--json"])
+    assert result.exit_code == 0, result.output
+    columns = json.loads(result.stdout)["files"][0]["columns"]
+    assert columns == {"shop": "string", "order_no": "bigint", "at": "timestamp"}
+
+
+def test_two_columns_may_be_the_key_and_text_that_repeats_is_none(tmp_path: Path) -> None:
+    times = [f"2024-01-01T00:00:0{n % 2}Z" for n in range(4)]
+    lines = [f"{n // 2},{'ab'[n % 2]},{times[n]}" for n in range(4)]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text("\n".join(["shop,till,at", *lines]))
+    assert call(tmp_path, "--files", "data/*")[0] == 0
+    assert load_pipeline(tmp_path / "mine.yaml").pipeline.key == ["shop", "at"]
+
+
+def test_a_topic_that_does_not_answer_is_said_at_once(tmp_path: Path) -> None:
+    write(tmp_path / "data" / "a.parquet", table())
+    arguments = ["--files", "data/*", "--topic", "events", "--servers", "127.0.0.1:1"]
+    status, answer = call(tmp_path, *arguments)
+    assert status == 0
+    assert "127.0.0.1:1" in answer["notes"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_a_topic_that_is_missing_or_keeps_records_too_short_is_said_at_once(
+    tmp_path: Path, servers: str
+) -> None:
+    write(tmp_path / "data" / "a.parquet", table())
+    arguments = ["--files", "data/*", "--servers", servers, "--topic"]
+    [missing] = call(tmp_path, *arguments, "no-such-topic")[1]["notes"]
+    assert "no-such-topic" in missing
+    create_topic(servers, "kept-a-day", config={"retention.ms": "86400000"})
+    (tmp_path / "other").mkdir()
+    write(tmp_path / "other" / "data" / "a.parquet", table())
+    [kept] = call(tmp_path / "other", *arguments, "kept-a-day")[1]["notes"]
+    assert "`kept-a-day` keeps records for 1 d" in kept

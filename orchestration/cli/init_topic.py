@@ -1,0 +1,36 @@
+"""What is wrong with the topics of a new pipeline, said when it is made and not when it is run."""
+
+from __future__ import annotations
+
+from orchestration.display import duration
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError
+from sources.kafka.client import KafkaLog
+from sources.kafka.retention import retention_ms
+
+_ANSWER_S = 5.0
+
+
+def topic_warnings(loaded: LoadedPipeline) -> list[str]:
+    """Return what people should know of the topics at once: a sentence or two each.
+
+    Whether they are there, and how long they keep what has to be read after the files.
+
+    Args:
+        loaded: The pipeline.
+    """
+    warnings = []
+    for source in loaded.pipeline.topics:
+        try:
+            settings = KafkaLog(source, _ANSWER_S).settings()
+        except HybridError as error:
+            warnings.append(str(error))
+            continue
+        kept = {topic: retention_ms(each) for topic, each in settings.items()}
+        warnings += [
+            f"Topic `{topic}` keeps records for {duration(ms / 1000)} (`retention.ms`). Files that "
+            "end longer ago than that leave a gap, which the plan refuses."
+            for topic, ms in kept.items()
+            if ms is not None
+        ]
+    return warnings

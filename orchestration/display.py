@@ -36,7 +36,7 @@ def duration(seconds: float, units: int = 2) -> str:
     for name, unit in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         number, left = divmod(left, unit)
         if number:
-            parts.append(f"{number} {name}")
+            parts.append(f"{number:,} {name}")
     return " ".join(parts[:units]) or "less than 1 s"
 
 

@@ -56,6 +56,26 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
         generation.replace(f"{_FOLDER}/{KEPT}", kept)
 
 
+def changed_since(loaded: LoadedPipeline, generation: str) -> list[str]:
+    """Return the files of a pipeline's definition that are not as a generation's runs have them.
+
+    Args:
+        loaded: The pipeline.
+        generation: Name of the generation.
+
+    Returns:
+        Paths from the pipeline's folder; empty if no definition is kept for the generation.
+
+    Raises:
+        OSError: A file can't be read.
+    """
+    if not is_kept(loaded, generation):
+        return []
+    kept = kept_folder(loaded, generation)
+    files = {str(path.relative_to(loaded.folder)): path for path in [loaded.path, *code_of(loaded)]}
+    return [name for name, path in files.items() if kept.read_bytes(name) != path.read_bytes()]
+
+
 def kept_folder(loaded: LoadedPipeline, generation: str) -> Folder:
     """Return the folder of the state with the definition that is kept for a generation."""
     return loaded.state.folder(generation).folder(_FOLDER)

@@ -30,9 +30,12 @@ from sources.common.optional import require_extra
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
+from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.serving import described, pending_switch, read_serving, target_of
 from sources.storage.tables.delta import query_rows
+from sources.storage.delta import query_rows
+from spark_jobs.run_state.progress_log import ProgressLog
 
 T = TypeVar("T")
 
@@ -83,9 +86,7 @@ def _section(make: Callable[[], T | Missing]) -> T | Missing:
 def _target(loaded: LoadedPipeline) -> TargetPart | Missing:
     folder = target_of(loaded)
     if (target := open_target(folder)) is None:
-        return Missing(
-            missing=f"There is no table at {folder} yet: `hybrid run {loaded.path.name}` makes it."
-        )
+        return Missing(missing=f"There is no table at {folder} yet: `hybrid run P` makes it.")
     try:
         # Unlike the statistics of its files, a query knows deletion vectors.
         found = query_rows(target, "SELECT count(*) AS rows FROM target").read_all()
@@ -99,7 +100,7 @@ def _target(loaded: LoadedPipeline) -> TargetPart | Missing:
 def _generations(loaded: LoadedPipeline) -> GenerationsPart | Missing:
     lines, serving = overview(loaded), read_serving(loaded)
     if not lines:
-        text = f"There is no generation yet: `hybrid plan {loaded.path.name}` plans the first one."
+        text = "There is no generation yet: `hybrid plan P` plans the first one."
         return Missing(missing=text)
     switch = pending_switch(loaded)
     begun = {line.name: line.begun_ms for line in lines}
@@ -120,19 +121,18 @@ def _kept_audit(loaded: LoadedPipeline) -> KeptAudit | Missing:
     generation = loaded.open_generation(create=False)
     if generation is not None and (kept := read_audit(generation)) is not None:
         return kept
-    return Missing(missing=f"No audit is kept: `hybrid audit {loaded.path.name}` makes one.")
+    return Missing(missing="No audit is kept: `hybrid audit P` makes one.")
 
 
 def _progress(context: PipelineContext) -> ProgressPart | Missing:
     logs = phases.progress_logs(context.loaded)
     if not logs:
-        file = context.loaded.path.name
-        return Missing(missing=f"No source has been read yet: `hybrid run {file}` reads them.")
+        return Missing(missing="No source has been read yet: `hybrid run P` reads them.")
     paces = [
         SourcePace(
             source=name,
             unit=log.unit,
-            done=log.samples[-1].done,
+            done=_done(context, name, log),
             left=log.samples[-1].left,
             per_s=rate(log),
             at_ms=log.samples[-1].at_ms,
@@ -142,6 +142,16 @@ def _progress(context: PipelineContext) -> ProgressPart | Missing:
     ]
     plots, notes = _plots(context.loaded)
     return ProgressPart(paces=paces, plots=plots, notes=notes)
+
+
+def _done(context: PipelineContext, source: str, log: ProgressLog) -> int | None:
+    """Return how much of a source was read; None if it is unknown where its topic was begun."""
+    done = log.samples[-1].done
+    if log.unit != "records":
+        return done
+    ledger, _ = read_ledger(context.generation, source)
+    # Of a topic they are offsets, of which those before the start were never read.
+    return None if ledger is None else done - sum(each.start for each in ledger.entries)
 
 
 def _plots(loaded: LoadedPipeline) -> tuple[list[Plot], list[str]]:

@@ -181,7 +181,7 @@ class SourcePace(ReportPart):
     Attributes:
         source: Its name.
         unit: What is counted: rows, records or splits.
-        done: How many are committed.
+        done: How many are committed; None if unknown.
         left: How many waited at the last sample; None if unknown.
         per_s: Units per second over all launches; None if unknown.
         at_ms: When it was last sampled.
@@ -189,7 +189,7 @@ class SourcePace(ReportPart):
 
     source: str
     unit: str
-    done: int
+    done: int | None
     left: int | None
     per_s: float | None
     at_ms: int

@@ -55,6 +55,8 @@ def compare_with_serving(loaded: LoadedPipeline, side: LoadedPipeline, sample: S
     if serving is None or made is None:
         return Compared(reason="No table of the pipeline serves yet.")
     analysis = read_analysis(side.require_generation())
+    if not serving.get_add_actions().num_rows:
+        return Compared(reason=f"The table that serves, that of {name}, has no rows yet.")
     reason = (
         _why_not_by_columns(side, sample)
         or _why_not_by_transform(side, sample, analysis)

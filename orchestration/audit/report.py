@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -16,6 +17,11 @@ different orders. A difference up to this is said to look like that; it passes o
 
 Outcome = Literal["agrees", "differs", "unknown"]
 """Result of a recount; ``unknown`` if it could not be made, which is never as good as agreement."""
+
+
+def shown(value: Any) -> str:
+    """Return a value as JSON writes it, with text as it is: what people read in examples."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,16 @@ class AuditExample:
     column: str | None
     expected: Any
     found: Any
+
+    def __str__(self) -> str:
+        """Return it as people read it, such as ``id=5: `paid` is 3 instead of 4``."""
+        key = ", ".join(f"{name}={shown(value)}" for name, value in self.key.items())
+        if self.column is None:
+            return f"{key}: {counted(self.found, 'row')} instead of {self.expected:,}"
+        if self.found is None and isinstance(self.expected, list):
+            lowest, highest = map(shown, self.expected)
+            return f"{key}: `{self.column}` may be {lowest} or {highest}"
+        return f"{key}: `{self.column}` is {shown(self.found)} instead of {shown(self.expected)}"
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent)
         _finish(loaded, say)
         name = require_waiting(
             loaded,
-            "Begin a new generation with `hybrid generation new`, and run it with `hybrid run`.",
+            "Begin a new generation, `hybrid generation new P`, and run it, `hybrid run P`.",
         )
         switch = _switch_to(loaded, name, by)
         to, _ = switch_steps.contexts(loaded, switch)
@@ -103,8 +103,8 @@ def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silen
                 "there is nothing to roll back to."
             )
             hint = (
-                "To replace the rows, begin a new generation with `hybrid generation new`, run it, "
-                "and promote it. `generations.keep` sets how many earlier generations are kept."
+                "To replace the rows, begin a new generation with `hybrid generation new P`, run "
+                "it, and promote it. `generations.keep` sets how many earlier generations are kept."
             )
             raise StateError(message, hint, pipeline=loaded.pipeline.name)
         switch = _switch_to(loaded, serving.before[-1].generation, by)
@@ -250,11 +250,8 @@ def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
         steps.end(committed.in_words())
         switch = committed.switch
     steps.begin(f"recording that {switch.to} serves")
-    serving = switch_steps.record(loaded, switch)
-    kept = [f"{each.generation} (version {each.version:,})" for each in serving.before]
-    steps.end(
-        f"{switch.to} is recorded as serving; kept for a rollback: {', '.join(kept) or 'none'}"
-    )
+    switch_steps.record(loaded, switch)
+    steps.end(f"{switch.to} is recorded as serving")
     last = to.pipeline.sources[-1]
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         # From now on the supervision starts it whenever it is down.
@@ -265,9 +262,11 @@ def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
     # Last, as the steps above need the past generation, which may be among those to be removed.
     steps.begin("removing what no rollback needs")
     removed, deleted = switch_steps.clean(loaded)
+    before = read_serving(loaded).before
+    kept = [f"{each.generation} (version {each.version:,})" for each in before]
     steps.end(
         f"removed, as no rollback needs them: generations: {', '.join(removed) or 'none'}; "
-        f"{counted(deleted, 'file')}"
+        f"{counted(deleted, 'file')}; kept for a rollback: {', '.join(kept) or 'none'}"
     )
     return to
 
@@ -294,7 +293,7 @@ def _require_ready(context: PipelineContext) -> None:
                 f"Generation {generation.name} can't be promoted: it has not read `{source.name}` "
                 "to its end."
             )
-            hint = f"Run {generation.name} to its end first: `hybrid run`."
+            hint = f"Run {generation.name} to its end first: `hybrid run P`."
             raise StateError(message, hint, generation=generation.name, source=source.name)
         if is_bounded:
             continue
@@ -309,9 +308,9 @@ def _require_ready(context: PipelineContext) -> None:
                 "Readers would get fewer rows than they have."
             )
             hint = (
-                "Start the live run with `hybrid run`, wait until `hybrid status` shows it as "
-                "healthy, then run `hybrid generation promote` again. One that was stopped may be "
-                "promoted while it can catch up with what waits within "
+                "Start the live run with `hybrid run P`, wait until `hybrid status P` shows it as "
+                "healthy, then run `hybrid generation promote P` again. One that was stopped may "
+                "be promoted while it can catch up with what waits within "
                 "`supervision.caught_up_within`."
             )
             raise StateError(message, hint, generation=generation.name, source=source.name)

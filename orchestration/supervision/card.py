@@ -79,7 +79,7 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     wrong = _wrong_rows(served)
     if wrong and served.refused is None:
         headline, details = wrong[0], [headline.lower(), *details]
-    more = [*_newest_row(served, facts), *_left_out(served)]
+    more = [*_newest_row(loaded, served, facts), *_left_out(served)]
     parts = [headline, *details, *more, _generations(loaded, found)]
     lines = [f"**{headline}**" + "".join(f" · {part}" for part in parts[1:])]
     live = served.live
@@ -110,7 +110,10 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
         is_moving=is_moving,
         is_well=is_well,
         is_failing=not found.healthy,
-        is_under_way=found.healthy and not is_well and (live is None or live.health == "starting"),
+        is_under_way=found.healthy
+        and not is_well
+        and not found.waits_for_approval
+        and (live is None or live.health == "starting"),
     )
 
 
@@ -175,10 +178,12 @@ def _progress(source: SourceStatus) -> list[str]:
     return [] if beat is None else progress_parts(beat, source.eta_s)
 
 
-def _newest_row(found: Status, facts: TableFacts | None) -> list[str]:
-    """Return the newest row: of the table, or else of what the runs say that they read."""
-    beats = [each.heartbeat for each in found.sources if each.heartbeat is not None]
-    times = [beat.event_time_ms for beat in beats if beat.event_time_ms is not None]
+def _newest_row(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> list[str]:
+    """Return the newest row: of the table, or else of what the runs say that they read.
+
+    A run that was started again has read nothing yet; what the runs before it have read counts.
+    """
+    times = _read_times(loaded, found)
     if facts is not None and facts.newest_ms is not None:
         times = [facts.newest_ms]
     newest = [f"newest row {day(max(times))}"] if times else []
@@ -188,6 +193,17 @@ def _newest_row(found: Status, facts: TableFacts | None) -> list[str]:
     written = facts.written_ms
     last = [] if written is None else [f"last rows written {moment(written)} UTC"]
     return [*newest, *rows, *last]
+
+
+def _read_times(loaded: LoadedPipeline, found: Status) -> list[int]:
+    """Return the highest event times that the runs of all sources have reported, in ms."""
+    reported = [each.heartbeat.event_time_ms for each in found.sources if each.heartbeat]
+    if found.generation is not None:
+        generation = read_generation(loaded.state, found.generation)
+        for source in found.sources:
+            log = read_progress_log(generation, source.source)
+            reported += [] if log is None else [each.event_time_ms for each in log.samples]
+    return [each for each in reported if each is not None]
 
 
 def _generations(loaded: LoadedPipeline, found: Status) -> str:

@@ -1,7 +1,9 @@
 """Numbers and times for people."""
 
+import dagster as dg
 import pytest
 
+from orchestration.defs import metadata
 from orchestration.display import (
     about,
     ago,
@@ -13,6 +15,7 @@ from orchestration.display import (
     size,
     span,
 )
+from orchestration.supervision.verdict import Finding
 
 DAY_MS = 86_400_000
 NOW_MS = 1_380_498_960_000
@@ -90,3 +93,17 @@ def test_times_in_a_reason_are_told_as_all_others() -> None:
     assert (
         readable_times("2013-09-29T23:56:04.005Z, offset 7") == "29 Sep 2013 23:56:04.005, offset 7"
     )
+
+
+def test_a_length_of_time_is_in_words_in_a_check_and_a_number_that_can_be_plotted() -> None:
+    found = Finding(
+        name="waiting_time", passed=False, text="", value=407173927.712, limit=300, unit="s"
+    )
+    shown = dict(metadata.finding(found).metadata)
+    assert [shown["value"], shown["limit"], shown["unit"]] == [
+        dg.MetadataValue.int(407173928),
+        dg.MetadataValue.int(300),
+        dg.MetadataValue.text("s"),
+    ]
+    assert shown["value in words"] == dg.MetadataValue.text("4,712 d 15 h")
+    assert shown["limit in words"] == dg.MetadataValue.text("5 min")

@@ -12,6 +12,7 @@ from orchestration.defs.show import generation_metadata
 from orchestration.defs.show.failures import failures
 from orchestration.supervision.card import STARTING, Card
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.kept_definitions import changed_since
 from sources.serving import waiting
 
 HEALTHY = "healthy"
@@ -48,7 +49,8 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
         name=COMPARED,
         asset=key,
         description=(
-            "The candidate has all rows that readers see, with the same values. Evaluated by "
+            "The candidate has all rows that readers see, with the same values unless the "
+            "pipeline's file or its code was changed since. Evaluated by "
             f"COMPARE of the job `{generation_name(loaded)}`, or by hand: it reads both tables."
         ),
     )
@@ -58,7 +60,8 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
             if waiting(fresh) is None:
                 warn = dg.AssetCheckSeverity.WARN
                 return dg.AssetCheckResult(passed=False, severity=warn, description=_NO_CANDIDATE)
-            return generation_metadata.compared(compare_generations(fresh))
+            found = compare_generations(fresh)
+            return generation_metadata.compared(found, changed_since(fresh, found.serving))
 
     return [healthy, same_rows, audited_check(loaded)]
 

@@ -31,6 +31,7 @@ from sources.changed_columns.documents import read_changed_columns
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.reruns import Rerun
 from sources.generations import begin
+from sources.kept_definitions import changed_since
 from sources.serving import Serving, waiting
 
 _RERUN = "RERUN"
@@ -67,9 +68,9 @@ class GenerationForm(dg.Config):
     )
     by: str = Field(default="", description="Your name, which is kept with what you do.")
     promote: Promote = Field(
-        default=Promote.NEVER,
-        description="RERUN: NEVER leaves the promotion to a person; CHECKS promotes once it has "
-        "caught up, is healthy and has enough rows.",
+        default=Promote.CHECKS,
+        description="RERUN: CHECKS promotes once it has caught up, is healthy and has enough rows, "
+        "as the command `rerun` does; NEVER leaves the promotion to a person.",
     )
     only_changed: bool = Field(
         default=False,
@@ -156,7 +157,7 @@ def _compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Generati
 def _report_comparison(
     context: dg.OpExecutionContext, loaded: LoadedPipeline, found: GenerationComparison
 ) -> None:
-    result = generation_metadata.compared(found)
+    result = generation_metadata.compared(found, changed_since(loaded, found.serving))
     context.instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
             asset_key=table_key(loaded),

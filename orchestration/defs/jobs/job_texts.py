@@ -28,8 +28,8 @@ _CONTROLS = {
 _GENERATIONS = {
     "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
     "pipeline's file as it is now; the job with the pipeline's name computes it",
-    "RERUN": "computes a candidate and compares it; with `promote: CHECKS` it also promotes it, if "
-    "checks hold",
+    "RERUN": "computes a candidate, compares it, and lets readers see it if checks hold; with "
+    "`promote: NEVER` that is left to a person",
     "COMPARE": "compares the candidate's rows with those that readers see, and changes nothing",
     "PROMOTE": "lets readers see the candidate, in one commit",
     "ROLLBACK": "lets readers see the generation before again",

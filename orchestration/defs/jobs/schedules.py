@@ -47,7 +47,7 @@ def schedule(
         cron_schedule=declared.cron,
         execution_timezone=declared.timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=" ".join((type(declared).__doc__ or "").partition("\n\n")[0].split()),
+        description=declared.text,
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         # Missed ticks come all at once: the first of them is enough.

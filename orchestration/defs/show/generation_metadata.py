@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import dagster as dg
 
 from orchestration.audit.compare_generations import GenerationComparison
@@ -40,12 +42,22 @@ def next_step(found: GenerationComparison) -> str:
     )
 
 
-def compared(found: GenerationComparison) -> dg.AssetCheckResult:
-    """Return a comparison as the result of a check; a difference warns, as it may be the aim."""
+def compared(found: GenerationComparison, changed: Sequence[str]) -> dg.AssetCheckResult:
+    """Return a comparison as the result of a check.
+
+    Values that differ are what a change of the definition is for, and pass; rows that are missing
+    warn in any case.
+
+    Args:
+        found: The comparison.
+        changed: Files of the definition that are not as those of the serving generation.
+    """
+    is_meant = bool(changed) and not found.missing
+    why = f"; {', '.join(changed)} changed since {found.serving}" if changed else ""
     return dg.AssetCheckResult(
-        passed=found.passed,
+        passed=found.passed or is_meant,
         severity=dg.AssetCheckSeverity.WARN,
-        description=found.text,
+        description=f"{found.text}{why}",
         metadata=comparison(found),
     )
 

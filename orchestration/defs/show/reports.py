@@ -17,6 +17,14 @@ from orchestration.defs.jobs.restarts import restarts_of_a_day
 from orchestration.defs.keys import live_key, role_of, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.ways import in_dagster, verdict_in_dagster
+from orchestration.defs import metadata
+from orchestration.defs.assets import live_key, role_of, table_key
+from orchestration.defs.audit_check import audit_evaluation, last_audit
+from orchestration.defs.range_partitions import MOST_MARKED, filled_ranges
+from orchestration.defs.restarts import restarts_of_a_day
+from orchestration.defs.table_asset import kept_action, last_day, look, now, table_metadata
+from orchestration.defs.table_checks import health_evaluation
+from orchestration.defs.ways import in_dagster, verdict_in_dagster
 from orchestration.display import shortened
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.card import Card
@@ -27,6 +35,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.ledger import read_ledger
 from sources.serving import read_serving
+from sources.state.action_log import read_actions
 from spark_jobs.launch.record import last_launch_id
 from spark_jobs.run_state.heartbeat import read_heartbeat
 
@@ -50,6 +59,7 @@ class Cursor(BaseModel):
         was_well: Whether the check of its health passed then; None if it was never evaluated.
         ranges_ms: When it last looked for ranges that were filled.
         audited: The last audit that it reported: when it was made, and whether it is accepted.
+        action: The last action of people that it showed: its number, and how it ended.
     """
 
     at_ms: int = 0
@@ -60,6 +70,7 @@ class Cursor(BaseModel):
     was_well: bool | None = None
     ranges_ms: int = 0
     audited: list[int] = Field(default_factory=list)
+    action: list[int | str] = Field(default_factory=list)
 
 
 class Reports(NamedTuple):
@@ -121,14 +132,28 @@ def reports(
     at_ms = now_ms()
     audit = last_audit(loaded)
     audited = [] if audit is None else [audit.at_ms, int(audit.accepted is not None)]
-    is_same = (cursor.seen, cursor.audited) == (seen, audited)
+    # One that was shown as begun has ended, or failed.
+    action: list[int | str] = [
+        part for each in read_actions(loaded.state, last=1) for part in (each.number, each.outcome)
+    ]
+    ranges, ranges_ms = _ranges(instance, loaded, cursor, at_ms)
+    is_same = (cursor.seen, cursor.audited, cursor.action) == (seen, audited, action)
     if is_same and at_ms - cursor.at_ms < _wait_ms(cursor, is_live=bool(found)):
-        return Reports([], cursor, "Nothing changed since the last report.")
+        after = cursor.model_copy(update={"ranges_ms": ranges_ms})
+        return Reports([*ranges], after, "Nothing changed since the last report.")
     card, facts = _look(loaded)
     version = cursor.version if facts is None else facts.version
     # Dagster's overview of an asset shows its last materialization, whatever was observed since.
     # Of a plan, which changes no table, there is nothing that was materialized.
-    is_new = (version, card.headline) != (cursor.version, cursor.headline) and bool(found or facts)
+    before, now_shown = (
+        (cursor.version, cursor.headline, cursor.action),
+        (
+            version,
+            card.headline,
+            action,
+        ),
+    )
+    is_new = before != now_shown and bool(found or facts)
     kind = dg.AssetMaterialization if is_new else dg.AssetObservation
     tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
     first = now(card, restarts_of_a_day(instance, loaded))
@@ -153,10 +178,7 @@ def reports(
     # Dagster shows a check as not evaluated after each materialization.
     if audit is not None and (is_new or audited != cursor.audited):
         events.append(audit_evaluation(loaded, audit))
-    ranges_ms = cursor.ranges_ms
-    if at_ms - ranges_ms >= _RANGES_MS:
-        events += filled_ranges(loaded, serving, instance)
-        ranges_ms = at_ms
+    events += ranges
     after = Cursor(
         at_ms=at_ms,
         seen=seen,
@@ -166,8 +188,22 @@ def reports(
         was_well=cursor.was_well if evaluated is None else card.is_well,
         ranges_ms=ranges_ms,
         audited=audited,
+        action=action,
     )
     return Reports(events, after, card.text)
+
+
+def _ranges(
+    instance: dg.DagsterInstance, loaded: LoadedPipeline, cursor: Cursor, at_ms: int
+) -> tuple[list[dg.AssetMaterialization], int]:
+    """Return ranges to be marked as filled, and when was looked for them, to be remembered.
+
+    Where there are more than can be marked at once, the next look marks the others.
+    """
+    if loaded.pipeline.ranges is None or at_ms - cursor.ranges_ms < _RANGES_MS:
+        return [], cursor.ranges_ms
+    found = filled_ranges(loaded, read_serving(loaded).generation, instance)
+    return found, cursor.ranges_ms if len(found) == MOST_MARKED else at_ms
 
 
 def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:

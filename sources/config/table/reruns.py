@@ -53,6 +53,11 @@ class Schedule(Declared):
     cron: Annotated[str, AfterValidator(_cron)]
     timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
 
+    @property
+    def text(self) -> str:
+        """What it does, for people: the first paragraph of the class."""
+        return " ".join((type(self).__doc__ or "").partition("\n\n")[0].split())
+
 
 class Rerun(Schedule):
     """Scheduled rebuild of the whole table as a new generation, while the old one keeps serving.
@@ -68,6 +73,16 @@ class Rerun(Schedule):
 
     promote: Literal["checks", "never"] = "checks"
     rows_at_least: float = Field(default=0.99, ge=0)
+
+    @property
+    def text(self) -> str:
+        """What it does, and whether readers get the new generation without a person."""
+        if self.promote == "never":
+            return f"{super().text} It waits for a person, who promotes it."
+        return (
+            f"{super().text} Readers get it by itself once it has caught up, is healthy and has at "
+            f"least {self.rows_at_least:.2%} of the rows (promote: checks)."
+        )
 
 
 class RangeRerun(Schedule):

@@ -111,6 +111,7 @@ MERGED = {"mode": "merge", "key": ["id"]}
     ("options", "reason"),
     [
         ({"serving": None}, "No table of the pipeline serves yet"),
+        ({"serving": table([])}, "that of g1, has no rows yet"),
         ({"sink": MERGED, "by": ("at",)}, "made of rows with different values of `at`"),
         ({"passed_on": ["at", "v"]}, "does not pass on column `id`"),
         ({"stateful": True, "sink": {"key": ["at"]}}, "keeps state, and `id` is not in `sink.key`"),

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from rich.console import Console, RenderableType
 
-from orchestration.audit.report import AuditReport, BadLine, InputRows
+from orchestration.audit.report import AuditExample, AuditReport, BadLine, InputRows
 from orchestration.cli import tables
 from orchestration.progress.plan_preview import preview
 from orchestration.supervision.source_status import SourceStatus
@@ -138,3 +138,16 @@ def test_times_of_a_plan_are_readable_at_80_columns(tmp_path: Path, outside: boo
     assert ("1 Jun 2099 00:00" in table) == outside
     assert ("1 Jan 1970 00:00" in table) == outside
     assert (re.search(r"│ 2 +│ 1 Jan 1970", table) is not None) == outside
+
+
+@pytest.mark.parametrize(
+    ("example", "told"),
+    [
+        (AuditExample({"id": 5}, "paid", 4, None), "id=5: `paid` is null instead of 4"),
+        (AuditExample({"id": 5}, "tags", ["a"], {"b": True}), '{"b": true} instead of ["a"]'),
+        (AuditExample({"day": "2024-01-01", "id": 5}, None, 1, 0), "id=5: 0 rows instead of 1"),
+        (AuditExample({"id": 5}, "paid", [1, 2], None), "`paid` may be 1 or 2"),
+    ],
+)
+def test_an_example_is_told_in_words(example: AuditExample, told: str) -> None:
+    assert told in str(example)

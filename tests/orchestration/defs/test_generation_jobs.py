@@ -11,11 +11,15 @@ import dagster as dg
 import pytest
 from pydantic import ValidationError
 
+from orchestration.audit.compare_generations import GenerationComparison
+from orchestration.audit.report import AuditExample
+from orchestration.defs import generation_metadata
+from orchestration.defs.generation_job import GenerationForm, Promote
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.table.reruns import Rerun
 from sources.errors import InputError
 from sources.generations import begin, generations
-from sources.kept_definitions import keep_definition
+from sources.kept_definitions import changed_since, keep_definition
 from sources.serving import Switch, read_serving
 from spark_jobs.run_state.lock import take_switch_lock
 from tests.orchestration.generations.generation_case import GenerationCase
@@ -246,3 +250,61 @@ def test_of_two_live_runs_the_worse_is_shown_and_each_is_started_by_its_own_file
         if isinstance(each, dg.AssetCheckEvaluation) and each.check_name == "alive"
     ]
     assert not alive.passed
+
+
+@pytest.mark.parametrize(
+    ("promote", "told"),
+    [
+        (
+            "checks",
+            "Readers get it by itself once it has caught up, is healthy and has at least 50",
+        ),
+        ("never", "It waits for a person, who promotes it."),
+    ],
+)
+def test_a_schedule_says_whether_readers_get_the_new_table_by_itself(
+    tmp_path: Path, promote: str, told: str
+) -> None:
+    case = GenerationCase(tmp_path)
+    case.write(generations={"reruns": [{**NIGHTLY, "promote": promote, "rows_at_least": 0.5}]})
+    assert told in (schedule(case).description or "")
+
+
+def test_a_rerun_by_hand_promotes_as_one_by_the_clock_and_the_command_do() -> None:
+    assert Promote(GenerationForm().promote) is Promote.CHECKS
+    assert Rerun.model_validate(NIGHTLY).promote == "checks"
+
+
+@pytest.mark.parametrize(
+    ("changed", "missing", "passes"),
+    [([], 0, False), (["events.sql"], 0, True), (["events.sql"], 1, False)],
+)
+def test_values_that_a_changed_query_makes_pass_and_lost_rows_never_do(
+    changed: list[str], missing: int, passes: bool
+) -> None:
+    found = GenerationComparison(
+        pipeline="events",
+        serving="g1",
+        candidate="g2",
+        rows={"g1": 3, "g2": 3 - missing},
+        missing=missing,
+        added=0,
+        changed=2,
+        columns_missing=[],
+        columns_added=[],
+        types_changed={},
+        examples={"changed": [AuditExample({"id": 1}, "v", 4, None)]},
+    )
+    result = generation_metadata.compared(found, changed)
+    assert result.passed is passes
+    assert ("events.sql changed since g1" in (result.description or "")) is bool(changed)
+
+
+def test_only_files_of_the_definition_that_differ_are_named_as_changed(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.run({1: 10})
+    keep_definition(case.loaded, case.loaded.require_generation())
+    assert changed_since(case.loaded, "g1") == []
+    code = tmp_path / "transforms.py"
+    code.write_text(f"{code.read_text()}# Another value.\n")
+    assert changed_since(case.loaded, "g1") == ["transforms.py"]

@@ -15,12 +15,17 @@ from pydantic import ValidationError
 
 from orchestration.defs.assets.range_partitions import filled_ranges, ranges_key
 from orchestration.defs.assets.table import kept_action, last_action
+from orchestration.defs import range_partitions, reports
+from orchestration.defs.range_partitions import filled_ranges, ranges_key
+from orchestration.defs.reports import Cursor
+from orchestration.defs.table_asset import kept_action, last_action
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.progress.rows_by_range import rows_by_range
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.about import About
 from sources.planning.event_windows import EventWindows
 from sources.planning.transform_analysis import TransformAnalysis, keep_analysis
+from sources.state.action_log import begin_action, end_action
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
@@ -306,3 +311,55 @@ def test_what_a_job_has_done_stays_on_the_page_until_the_next_thing(tmp_path: Pa
         [(_, latest)] = kept_action(instance, case.loaded).items()
         assert str(latest.value).endswith("The table is right.")
     assert str(text.value).endswith("UTC: One row of history replaced by 1.")
+
+
+def shown(found: dg.SensorResult) -> str:
+    """The card on the table's page."""
+    [card] = [
+        each.metadata["now"].value
+        for each in found.asset_events
+        if each.asset_key == TABLE and not isinstance(each, dg.AssetCheckEvaluation)
+    ]
+    return str(card)
+
+
+def test_an_action_that_was_shown_as_begun_is_shown_again_once_it_has_ended(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    with case.alive():
+        number = begin_action(case.loaded.state, "pause", "Ada")
+        first = reported(case)
+        assert "pause by Ada: begun" in shown(first)
+        end_action(case.loaded.state, number, "done")
+        second = reported(case, first.cursor)
+    # Pages show the last materialization.
+    assert kinds(second)[0] == "AssetMaterialization"
+    assert "begun" not in shown(second)
+
+
+def test_ranges_that_are_declared_later_are_marked_in_as_many_looks_as_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = GenerationCase(tmp_path)
+    generation = case.run({1: 10}, end=datetime(2024, 1, 3, 12, tzinfo=UTC))
+    generation.replace_bytes("plan.json", b"{}")
+    monkeypatch.setattr(range_partitions, "MOST_MARKED", 2)
+    monkeypatch.setattr(reports, "MOST_MARKED", 2)
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def look(cursor: Cursor) -> Cursor:
+            found = reports.reports(instance, case.loaded, [], cursor)
+            for each in found.events:
+                if each.asset_key == ranges_key(case.loaded):
+                    instance.report_runless_asset_event(each)
+            return found.cursor
+
+        def marked() -> int:
+            return len(instance.get_materialized_partitions(ranges_key(case.loaded)))
+
+        cursor = look(Cursor())
+        case.write(ranges={"by": "day", "start": "2024-01-01", "end": "2024-01-06"})
+        for count in (2, 4, 5, 5):
+            cursor = look(cursor)
+            assert marked() == count

@@ -28,8 +28,9 @@ PROMOTED = [
     "checked: g2 can replace g1 and lacks none of its 1 file",
     "1 of 5: no run of g1 or g2 was active",
     "2 of 5: one commit to the table's log (version 2) lists 1 file of g2; readers see g2",
-    "3 of 5: g2 is recorded as serving; kept for a rollback: g1 (version 1)",
-    "4 of 5: removed, as no rollback needs them: generations: none; 0 files",
+    "3 of 5: g2 is recorded as serving",
+    "4 of 5: removed, as no rollback needs them: generations: none; 0 files; kept for "
+    "a rollback: g1 (version 1)",
     "5 of 5: g2 has no live run to start",
 ]
 
@@ -52,7 +53,11 @@ def test_runs_that_are_stopped_are_told_by_their_generation(
 def test_a_rollback_that_keeps_nothing_tells_what_it_removes(tmp_path: Path) -> None:
     case, said = two(tmp_path, generations={"keep": 0}), list[str]()
     promotion.promote(case.loaded, say=said.append)
-    assert said[-2] == "4 of 5: removed, as no rollback needs them: generations: g1; 0 files"
+    assert said[-3] == "3 of 5: g2 is recorded as serving", "nothing is said to be kept"
+    assert said[-2] == (
+        "4 of 5: removed, as no rollback needs them: generations: g1; 0 files; kept for a "
+        "rollback: none"
+    )
 
 
 def test_the_command_line_shows_the_steps_next_to_its_answer(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_paused_run_is_neither_well_nor_failing_and_says_who_and_how_to_resume
     found = seen(case.loaded)
     assert found.headline == "Paused"
     assert (found.is_well, found.is_failing) == (False, False)
-    for each in ("Ada", "new brokers", "events_control", "RESUME"):
+    for each in ("Ada", "new brokers", "`hybrid resume P`"):
         assert each in found.markdown
 
 
@@ -193,3 +193,15 @@ def test_what_is_older_than_a_day_is_not_shown(case: LiveCase) -> None:
         at_ms = now + hours * 3_600_000
         log = log.with_sample(Sample(launch_id="a", at_ms=at_ms, done=0, left=left))
     assert "first 70, highest 70 at" in plots_of(case, log)
+
+
+def test_the_newest_row_does_not_go_back_when_the_run_is_started_again(case: LiveCase) -> None:
+    case.ask_for_it()
+    before = Sample(launch_id="a", at_ms=now_ms() - 1000, done=5, event_time_ms=DEC_30_MS)
+    case.generation.replace(
+        progress_log_name("inbox"), ProgressLog(unit="splits", samples=[before])
+    )
+    case.launch("b")
+    with case.alive():
+        found = seen(case.loaded)
+    assert "newest row 30 Dec 2013" in found.text

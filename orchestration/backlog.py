@@ -127,8 +127,8 @@ def wait_until_caught_up(
             require_unaltered(context.generation)
             message = f"The live run of `{name}` ended before it had caught up with its input."
             hint = (
-                f"Read why in {log_path(context.generation, name)} or with `hybrid logs`, then "
-                "start the run again: `hybrid resume`. It continues after its last commit."
+                f"Read why in {log_path(context.generation, name)} or with `hybrid logs P`, then "
+                "start the run again: `hybrid resume P`. It continues after its last commit."
             )
             raise RunError(message, hint, source=name)
         waiting = backlog.waiting(beat)

@@ -205,8 +205,8 @@ def run_bounded(
             "so it is unknown whether all of its plan was read."
         )
         hint = (
-            "Read its output with `hybrid logs`, then repeat `hybrid run`: what is committed is "
-            "not read again."
+            "Read its output with `hybrid logs P`, then repeat `hybrid run P`: what is committed "
+            "is not read again."
         )
         raise RunError(message, hint, source=source.name, generation=context.generation.name)
     return end

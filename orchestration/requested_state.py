@@ -178,7 +178,7 @@ def require_requested(generation: Folder) -> RequestedState:
         else:
             what = "was paused" if found.is_paused else "was stopped"
         message = f"The live run {what}, so it is not started."
-        hint = "If it is to run, start it with `hybrid resume`."
+        hint = "If it is to run, start it with `hybrid resume P`."
         fields: ErrorFields = {} if found is None else {"source": found.source}
         raise StateError(message, hint, **fields)
     return found

@@ -78,8 +78,8 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
             "new one could replace."
         )
         hint = (
-            f"Run `hybrid run {loaded.path.name}`: as long as nothing was read, the first "
-            "generation is planned by the pipeline's file as it is."
+            "Run `hybrid run P`: as long as nothing was read, the first generation is planned by "
+            "the pipeline's file as it is."
         )
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     if waiting(loaded) is not None:
@@ -96,10 +96,9 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
             f"Generation {name} of pipeline `{loaded.pipeline.name}` was begun already and waits "
             "for promotion; only one can wait."
         )
-        file = loaded.path.name
         hint = (
-            f"Run it and promote it (`hybrid run {file}`, `hybrid generation promote {file}`), or "
-            f"remove it with its table: `hybrid generation discard {file}`."
+            "Run it and promote it (`hybrid run P`, `hybrid generation promote P`), or remove it "
+            "with its table: `hybrid generation discard P`."
         )
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
     if name == serving.generation:
@@ -162,8 +161,8 @@ def _require_definition(loaded: LoadedPipeline, serving: Generation) -> None:
         f"the pipeline's file has changed since {serving.name} began: its runs could not continue."
     )
     hint = (
-        "Restore that folder from a backup; or undo the change in the pipeline's file, repeat the "
-        "command, which keeps the definition again, and change the file afterwards."
+        "Restore that folder from a backup; or undo the change in the pipeline's file, try again, "
+        "which keeps the definition again, and change the file afterwards."
     )
     raise StateError(
         message, hint, pipeline=loaded.pipeline.name, generation=serving.name, file=missing
@@ -179,9 +178,9 @@ def discard(loaded: LoadedPipeline) -> str:
         StateError: The newest generation serves or has served, or there is none.
     """
     hint = (
-        "Only a generation that was never promoted can be discarded. `hybrid generation list "
-        f"{loaded.path.name}` shows all. To remove the serving one, stop the pipeline, then delete "
-        f"{loaded.state.url} and the table; readers lose the table."
+        "Only a generation that was never promoted can be discarded. `hybrid generation list P` "
+        f"shows all. To remove the serving one, stop the pipeline, then delete {loaded.state.url} "
+        "and the table; readers lose the table."
     )
     name = require_waiting(loaded, hint)
     # First of all, so that no process continues what is about to be removed.
@@ -234,7 +233,7 @@ def acting_on(
         hint = (
             f"Name one of {', '.join(names)}; or leave it out for the generation that serves."
             if names
-            else f"Run `hybrid run {loaded.path.name}`, which begins the first one."
+            else "Run `hybrid run P`, which begins the first one."
         )
         raise InputError(message, hint, pipeline=loaded.pipeline.name, value=generation)
     name = generation or read_serving(loaded).generation

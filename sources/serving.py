@@ -263,7 +263,7 @@ def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
         )
         hint = (
             f"Wait until the {word} has ended; if it was interrupted, run `hybrid generation "
-            "finish P`, or give it up with `hybrid generation abort P`. Then repeat this command."
+            "finish P`, or give it up with `hybrid generation abort P`. Then try again."
         )
         raise StateError(message, hint, transient=True, pipeline=name, generation=switch.to)
     serving = read_serving(loaded)

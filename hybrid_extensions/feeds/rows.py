@@ -126,7 +126,7 @@ def all_rows(table: DeltaTable, key: Sequence[str], columns: pa.Schema) -> Itera
                 raise expired from None
             path = table.table_uri.removeprefix("file://").rstrip("/")
             message = f"The rows of table {path} can't be read: {str(error).rstrip('.')}."
-            hint = "Restore the table's data files from a backup, then repeat the command."
+            hint = "Restore the table's data files from a backup, then try again."
             raise InputError(message, hint, table=path) from error
         _require_unique(connection, key, table)
         yield Rows(connection, key, columns)

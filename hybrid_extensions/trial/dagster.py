@@ -71,7 +71,7 @@ def try_on_sample(context: dg.OpExecutionContext, loaded: LoadedPipeline, config
     found = try_sample(loaded, options, _StepLog(context.log), _SHOWN)
     context.add_output_metadata(_shown(found))
     if found.audit is not None and found.outcome == "failed":
-        hint = f"Look at examples with `hybrid try {loaded.path.name} --keys {config.keys}`."
+        hint = f"Look at examples with `hybrid try P --keys {config.keys}`."
         raise InputError(
             in_words(found.audit.outcome, found.audit.expected), hint, pipeline=loaded.pipeline.name
         )

@@ -146,8 +146,8 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
             "is nothing to compare it with."
         )
         hint = (
-            "Begin a new generation with `hybrid generation new`, and compute its table with "
-            "`hybrid run`."
+            "Begin a new generation with `hybrid generation new P`, and compute its table with "
+            "`hybrid run P`."
         )
         raise StateError(message, hint, pipeline=pipeline, generation=serving)
     tables = {}
@@ -155,7 +155,7 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         path = target_of(loaded, name)
         if (table := open_target(path)) is None:
             message = f"Generation {name} of pipeline `{pipeline}` has no table yet: {path}."
-            hint = f"Compute the table of {name} first: `hybrid run`."
+            hint = f"Compute the table of {name} first: `hybrid run P`."
             raise InputError(message, hint, pipeline=pipeline, generation=name, table=path.url)
         tables[name] = table
     columns = {name: _types(each) for name, each in tables.items()}
@@ -169,7 +169,7 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         hint = (
             f"If {candidate} lacks it, correct the transform and begin another generation. If only "
             f"{serving} does, check the new table yourself, and promote it without a comparison: "
-            "`hybrid generation promote`."
+            "`hybrid generation promote P`."
         )
         raise InputError(message, hint, pipeline=pipeline, field="sink.key", column=lacking[0])
     return compare_tables(loaded, tables)

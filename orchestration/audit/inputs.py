@@ -97,7 +97,7 @@ def create_inputs(
         )
         hint = (
             "Give the source another name. A pipeline that has run already needs a new generation "
-            "for that: `hybrid generation new`."
+            "for that: `hybrid generation new P`."
         )
         raise InputError(message, hint, source="input", field="sources.name")
     # All end offsets are fetched before anything is read, so that no count has later records.

@@ -148,13 +148,13 @@ def open_target(table: Folder) -> DeltaTable | None:
             return None
     except OSError as error:
         message = f"Whether there is a Delta table at {table} can't be found out: {error}."
-        hint = "Check that the store answers and that its login may read, then repeat the command."
+        hint = "Check that the store answers and that its login may read, then try again."
         raise UnavailableError(message, hint, table=table.url) from None
     try:
         return delta_table(table)
     except (DeltaError, OSError) as error:
         message = f"The target table {table} can't be read: {error_text(error)}"
-        hint = "Restore the files of its `_delta_log` from a backup, then repeat the command."
+        hint = "Restore the files of its `_delta_log` from a backup, then try again."
         raise InputError(message, hint, table=table.url) from None
 
 
@@ -184,7 +184,7 @@ def create_target_rows(
             raise expired from None
         path = target.table_uri.removeprefix("file://").rstrip("/")
         message = f"The rows of table {path} can't be read: {error_text(error)}"
-        hint = "Restore the table's data files from a backup, then repeat the command."
+        hint = "Restore the table's data files from a backup, then try again."
         raise InputError(message, hint, table=path) from error
 
 

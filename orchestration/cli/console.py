@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -21,6 +20,7 @@ from rich.progress import (
 
 from orchestration import operations
 from orchestration.chain import ChainRun, LiveStep, Observer, Outcome, Step, run_chain
+from orchestration.cli.output import tell
 from orchestration.supervision import controls
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
@@ -73,7 +73,7 @@ class Lines(Observer):
 
     def noted(self, step: Step[Any], text: str) -> None:
         """Print the text as a line on stderr."""
-        typer.echo(text, err=True)
+        tell(text)
 
     def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
         """Print a line on stderr for a step that is done."""
@@ -140,7 +140,7 @@ def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple
     if found is None:
         name = loaded.pipeline.name
         message = f"No run of pipeline `{name}` was launched yet, so there is no log."
-        raise InputError(message, "Launch a run with `hybrid run`.", pipeline=name)
+        raise InputError(message, "Launch a run with `hybrid run P`.", pipeline=name)
     if previous and not found[1]:
         message = f"This machine has no log of a run of `{found[0]}` before the latest one."
         hint = "Run `hybrid logs P` for the latest one, or look on the machine that launched it."

@@ -65,11 +65,10 @@ def new(
         generation = begun(loaded, person(by))
         # One that was begun before may be of either kind.
         made = read_changed_columns(generation)
-        what = "" if made is None else f": {made.in_words}; `hybrid plan {pipeline}` compares"
+        what = "" if made is None else f": {made.in_words}; `hybrid plan P` compares"
         text = (
-            f"Generation {generation.name} is begun{what}. `hybrid run {pipeline}` computes its "
-            "table, next to the serving one; then run `hybrid generation compare "
-            f"{pipeline}`, and `promote`."
+            f"Generation {generation.name} is begun{what}. `hybrid run P` computes its table, next "
+            "to the serving one; then run `hybrid generation compare P`, and `promote`."
         )
         columns = None if made is None else made.model_dump(mode="json")
         show({"ok": True, "generation": generation.name, "only_changed": columns}, text)
@@ -148,7 +147,7 @@ def discard(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> N
 
 def _served(serving: Serving) -> tuple[dict[str, Any], str]:
     before = [each.generation for each in serving.before]
-    back = f"; `hybrid generation rollback` returns to {before[-1]}" if before else ""
+    back = f"; `hybrid generation rollback P` returns to {before[-1]}" if before else ""
     text = f"Readers see generation {serving.generation}{back}."
     document = {"serving": serving.generation, "before": before, "by": serving.by}
     return {"ok": True, **document}, text

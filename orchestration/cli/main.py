@@ -13,6 +13,18 @@ from typing import Annotated
 import typer
 
 from orchestration.cli import cuts, generation, live_run, local, target
+from orchestration.cli import (
+    cuts,
+    feed,
+    generation,
+    live_run,
+    local,
+    metrics,
+    remedies,
+    sample,
+    target,
+    training,
+)
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -114,10 +126,13 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         from orchestration.cli.starter.files import StarterOptions, start
 
         options = StarterOptions(name, files or "", topic, servers, event_time, key or [])
-        loaded, written = start(folder, options)
+        loaded, written, warnings = start(folder, options)
+        remedies.name(loaded.path)
         shown = "\n".join(f"  {path}" for path in written)
-        text = f"Written:\n{shown}\nCheck these files, then run: hybrid plan {loaded.path}"
-        show({"ok": True, "pipeline": name, "written": [str(path) for path in written]}, text)
+        told = "".join(f"Note: {each}\n" for each in warnings)
+        text = f"Written:\n{shown}\n{told}Check these files, then run `hybrid plan P`."
+        paths = [str(path) for path in written]
+        show({"ok": True, "pipeline": name, "written": paths, "notes": warnings}, text)
 
 
 def _init_capture(  # noqa: PLR0913 - each is an option
@@ -217,7 +232,7 @@ def approve(
 
         loaded = load(pipeline)
         given = approval.approve(loaded, person(by))
-        text = f"Approved by {given.by} at {iso(given.at_ms)}. Continue with: hybrid run {pipeline}"
+        text = f"Approved by {given.by} at {iso(given.at_ms)}. Continue with `hybrid run P`."
         show({"ok": True, **given.model_dump(mode="json")}, text)
 
 

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 import typer
 
+from orchestration.cli import remedies
 from orchestration.cli.output import INTERRUPTED, answer, tell
 from orchestration.several import several
 from sources.config.table_template import Template, is_template
@@ -47,6 +48,7 @@ def act(words: list[str], run: Run) -> int | None:
             continue
         before, after = words[:at], words[at + 1 :]
         try:
+            remedies.name(path.parent if is_one else path)
             with answer("--json" in words) as show:
                 template = Template(path.parent if is_one else path)
                 if is_one:
@@ -72,7 +74,7 @@ def _act_on_all(
     if not tables:
         name = template.path.name
         message = f"{name} has no tables yet."
-        hint = f"Look for them in the database: `hybrid tables {name}`."
+        hint = "Look for them in the database: `hybrid tables P`."
         raise InputError(message, hint, file=str(template.path))
     is_json = "--json" in after
 
@@ -99,12 +101,13 @@ def _act_on_all(
                 sys.stdout.write(f"{table}: {_health(json.loads(said))}\n")
             else:
                 sys.stdout.write(f"{table}\n{said}")
+    remedies.name(template.path)
     changed = _changed(template) if before[0] == "status" else {}
     if is_json:
         show({"ok": worst == 0, "tables": documents, **changed}, None)
     elif before[0] == "status":
         for line in _advice(template, changed, is_ok=worst == 0):
-            sys.stdout.write(f"{line}\n")
+            sys.stdout.write(f"{remedies.in_shell(line)}\n")
     return worst
 
 
@@ -176,18 +179,17 @@ def _advice(template: Template, changed: dict[str, list[str]], *, is_ok: bool) -
     name = template.path.name
     lines = [
         f"{table}: in the database, without a pipeline. To capture it, add it to the connector, "
-        f"then run `hybrid run {name}`; to leave it out, add it to `tables.exclude`."
+        "then run `hybrid run P`; to leave it out, add it to `tables.exclude`."
         for table in changed.get("new", [])
     ]
     lines += [
-        f"{table}: no longer in the database, or not included: `hybrid tables {name}` says more."
+        f"{table}: no longer in the database, or not included: `hybrid tables P` says more."
         for table in changed.get("gone", [])
     ]
     if not is_ok:
         lines.append(
             f"What a message asks to declare for a table belongs into {name}: `tables: "
-            f"{{overrides: {{<table>: {{changes: {{…}}}}}}}}`; `P` in a command is "
-            f"`{name}/<table>`."
+            "{overrides: {<table>: {changes: {…}}}}`."
         )
     return lines
 

@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestration.cli import remedies
+
 if TYPE_CHECKING:
     from sources.config.loader import LoadedPipeline
 
-PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file.", metavar="PIPELINE")]
+PipelineFile = Annotated[
+    Path,
+    typer.Argument(help="The pipeline's YAML file.", metavar="PIPELINE", callback=remedies.name),
+]
 GenerationName = Annotated[
     str | None,
     typer.Option("--generation", help="Generation to act on, such as g2; else the serving one."),
@@ -83,7 +88,7 @@ def person(by: str | None) -> str:
 
 def tell(text: str) -> None:
     """Print a line of progress on stderr, as stdout is for the answer."""
-    typer.echo(text, err=True)
+    typer.echo(remedies.in_shell(text), err=True)
 
 
 @contextmanager
@@ -119,21 +124,37 @@ def answer(as_json: bool) -> Iterator[Any]:
         nonlocal good
         good = bool(document["ok"])
         if as_json:
-            sys.stdout.write(json.dumps(document) + "\n")
+            sys.stdout.write(json.dumps(remedies.all_in_shell(document)) + "\n")
         else:
-            from rich.console import Console
-
-            Console().print(view)
+            _print(view)
 
     try:
         yield show
     except HybridError as error:
         if as_json:
-            sys.stdout.write(json.dumps({"ok": False, **error.report().model_dump()}) + "\n")
-        typer.secho(str(error), fg=typer.colors.RED, err=True)
+            document = {"ok": False, **error.report().model_dump()}
+            sys.stdout.write(json.dumps(remedies.all_in_shell(document)) + "\n")
+        typer.secho(remedies.in_shell(str(error)), fg=typer.colors.RED, err=True)
         refused = isinstance(error, InputError | SeamError | StateError | UnavailableError)
         raise typer.Exit(2 if refused else 1) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     if not good:
         raise typer.Exit(1)
+
+
+def _print(view: Any) -> None:
+    """Print an answer for people: lines of text as they are, for the terminal to wrap, and tables.
+
+    A command that was broken into lines could not be pasted.
+    """
+    from rich.console import Console, Group
+    from rich.markup import escape
+
+    for each in view.renderables if isinstance(view, Group) else [view]:
+        if isinstance(each, Group):
+            _print(each)
+        elif isinstance(each, str):
+            Console().print(remedies.in_shell(each, escape), soft_wrap=True)
+        else:
+            Console().print(each)

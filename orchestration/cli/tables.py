@@ -13,7 +13,7 @@ from orchestration.display import duration
 from orchestration.progress.in_words import changes_in_words
 from orchestration.progress.plan_tables import PlanTable, plan_tables
 from sources.common.positions import iso
-from sources.planning.approval import how_to_approve
+from sources.planning.approval import HOW_TO_APPROVE
 
 _SHORT = len("30 Sep 2024 00:00")
 """Cells of a plan up to this length, times among them, stay on one line."""
@@ -64,8 +64,8 @@ def _plan_table(shown: PlanTable) -> Table:
 
 def status(found: Status) -> Group:
     """Show the state of each source, and the same of the serving generation if that is another."""
-    serving = [] if found.served_by is None else [_status(found.served_by)]
-    return Group(_status(found), *serving, *(_part(each) for each in found.parts if each.rows))
+    serving = [] if found.served_by is None else _status(found.served_by)
+    return Group(*_status(found), *serving, *([_feeds(found.feeds)] if found.feeds else []))
 
 
 def _part(found: StatusPart) -> Table:
@@ -81,16 +81,16 @@ def outcome(found: Status) -> Group:
     serving = found.served_by
     own = _status(found.model_copy(update={"served_by": None}))
     if serving is None or serving.healthy:
-        return Group(own)
+        return Group(*own)
     health = "failed" if serving.live is None else serving.live.health
     return Group(
-        own,
-        f"[yellow]Warning:[/] generation {serving.generation}, which is serving, is {health}: "
-        "see `hybrid status`.",
+        *own,
+        f"[yellow]Warning:[/] generation {serving.generation}, which is serving, is {health}: see "
+        "`hybrid status P`.",
     )
 
 
-def _status(found: Status) -> Table:
+def _status(found: Status) -> list[Table | str]:
     table = Table("source", "state", "batch", "splits", "lag", "rows/s", "event time", "time left")
     is_serving = found.generation in (None, found.serving)
     role = "" if is_serving else f" ({found.serving} is serving)"
@@ -122,8 +122,7 @@ def _status(found: Status) -> Table:
             "" if source.eta_s is None else duration(source.eta_s),
             *(f"{numbers[at]:,}" for numbers in counts.values()),
         )
-    table.caption = "\n".join(_lines_below(found)) or None
-    return table
+    return [table, *_lines_below(found)]
 
 
 def _lines_below(found: Status) -> list[str]:
@@ -154,7 +153,7 @@ def _lines_below(found: Status) -> list[str]:
 def _verdict(found: Status) -> list[str]:
     """Return how the runs are, in one line; none if nothing is known of them."""
     if found.waits_for_approval:
-        return [f"[yellow]{how_to_approve(found.pipeline)}[/]"]
+        return [f"[yellow]{HOW_TO_APPROVE}[/]"]
     if found.refused is not None:
         return [f"[red]failed[/]: {escape(str(found.refused))}"]
     if (live := found.live) is not None:
@@ -180,7 +179,9 @@ def audit(report: AuditReport) -> Group:
     table = Table(*names, title=f"Audit of {report.pipeline}")
     table.add_row(*(f"{document[name]:,}" for name in names))
     shown = [
-        f"[red]{kind}[/]: {row}" for kind, rows in document["examples"].items() for row in rows
+        f"[red]{kind}[/]: {escape(str(row))}"
+        for kind, rows in report.examples.items()
+        for row in rows
     ]
     parts: list[Table | str] = [table, *shown]
     if report.ledger:

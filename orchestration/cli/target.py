@@ -54,7 +54,7 @@ def audit(
         typer.echo(f"Audit of generation {described(loaded)}.", err=True)
         show({"generation": about(loaded), **report.to_dict()}, tables.audit(report))
         for note in keep_audit(loaded, report).notes[len(report.notes) :]:
-            typer.echo(note, err=True)
+            tell(note)
 
 
 @app.command()
@@ -93,7 +93,7 @@ def backfill(
             begin,
             end,
             uuid.uuid4().hex[:12],
-            lambda text: typer.echo(text, err=True),
+            tell,
             person(by),
         )
         counts = found.replaced._asdict()

@@ -159,7 +159,7 @@ def _load(path: Path) -> list[LoadedPipeline]:
     template = Template(path)
     if not (tables := template.tables()):
         message = f"{path.name} has no tables yet."
-        hint = f"Look for them in the database: `hybrid tables {path.name}`."
+        hint = "Look for them in the database: `hybrid tables P`."
         raise InputError(message, hint, file=str(path))
     return [template.load(table) for table in tables]
 

@@ -133,9 +133,9 @@ class DatabaseLog:
             )
             hint = (
                 "Look at the connector's log, and whether Kafka Connect keeps positions more "
-                "rarely (`offset.flush.interval.ms`); then repeat the command. After a TRUNCATE "
-                "as the last statement it confirms that with the next transaction of any table. "
-                "The live run continues."
+                "rarely (`offset.flush.interval.ms`); then try again. After a TRUNCATE as the last "
+                "statement it confirms that with the next transaction of any table. The live run "
+                "continues."
             )
             raise RunError(message, hint, value=self._slot)
         message = (
@@ -145,7 +145,7 @@ class DatabaseLog:
         )
         hint = (
             "Run `GRANT pg_read_all_stats TO <role>` in the database with the role of "
-            "`snapshot.dsn`, then repeat the command. The live run continues."
+            "`snapshot.dsn`, then try again. The live run continues."
         )
         raise RunError(message, hint, value=self._slot)
 
@@ -160,10 +160,7 @@ class DatabaseLog:
         start = "Start the connector, or look at why its task failed"
         if failure:
             start = f"Mend the cause, and start it again: `{restart_command(url)}`"
-        hint = (
-            f"{start}; then repeat the command. The live run continues, and has what the topic "
-            "holds."
-        )
+        hint = f"{start}; then try again. The live run continues, and has what the topic holds."
         return RunError(message, hint, value=self._slot)
 
     def _gone(self, state: State) -> HybridError:
@@ -186,7 +183,7 @@ class DatabaseLog:
             f"{reason.rstrip('.')}."
         )
         hint = (
-            f"Start the {others}database, or set the environment variable {kind.password} to the "
-            "password of `snapshot.dsn`; then repeat the command. The live run continues."
+            f"Start the {others}database, or set the environment variable {variable} to the "
+            "password of `snapshot.dsn`; then try again. The live run continues."
         )
         return UnavailableError(message, hint, value=self._slot)

@@ -61,8 +61,8 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
         name = loaded.pipeline.name
         message = f"No source of pipeline `{name}` declares a `snapshot`."
         hint = (
-            "To copy a database table first, add `snapshot: {dsn: …}` to the source of "
-            "files; otherwise leave `hybrid snapshot` out and run `hybrid plan`."
+            "To copy a database table first, add `snapshot: {dsn: …}` to the source of files; "
+            "otherwise leave `hybrid snapshot P` out and run `hybrid plan P`."
         )
         raise InputError(message, hint, pipeline=name, field="snapshot")
     taken = []

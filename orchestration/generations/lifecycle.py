@@ -154,8 +154,8 @@ def rerun(
             "promoted; it is kept and waits."
         )
         hint = (
-            "Look at the differences with `hybrid generation compare`. If they are right, run "
-            "`hybrid generation promote`; otherwise `hybrid generation discard`."
+            "Look at the differences with `hybrid generation compare P`. If they are right, run "
+            "`hybrid generation promote P`; otherwise `hybrid generation discard P`."
         )
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
     return promotion.promote(loaded, by=by, say=say) if promote else read_serving(loaded)

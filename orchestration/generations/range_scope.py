@@ -151,7 +151,7 @@ def _require_end(context: PipelineContext, source: FileSource | KafkaSource) -> 
             f"Generation {name} has not read `{source.name}` to its end yet; a range can be "
             "recomputed after that."
         )
-        hint = "Run it to its end with `hybrid run`, then repeat the backfill."
+        hint = "Run it to its end with `hybrid run P`, then repeat the backfill."
         raise StateError(message, hint, source=source.name, generation=name)
     return end
 
@@ -171,8 +171,8 @@ def _require_complete(
     hint = f"Set `until` to {complete} or earlier."
     if to_ms(since) > end.complete_through_ms:
         hint = (
-            f"Choose a range before {complete}. What the live run delivered is recomputed "
-            "with the whole table only: `hybrid rerun`."
+            f"Choose a range before {complete}. What the live run delivered is recomputed with the "
+            "whole table only: `hybrid rerun P`."
         )
     raise InputError(message, hint, source=end.source, generation=name, field="until")
 
@@ -214,7 +214,7 @@ def _scope_of_windows(
     if latest <= since:
         hint = (
             f"Choose a range before {shown(latest)}. Later windows are recomputed with the whole "
-            "table only: `hybrid rerun`."
+            "table only: `hybrid rerun P`."
         )
     raise InputError(message, hint, source=ends[-1].source, generation=name, field="until")
 

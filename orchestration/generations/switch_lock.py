@@ -188,7 +188,7 @@ def _held_by_another(loaded: LoadedPipeline, doing: str) -> StateError:
         f"The {doing} can't begin: another process is changing the table of pipeline `{name}`, and "
         "two must not do so at the same time."
     )
-    hint = "Wait until that has ended, then repeat the command."
+    hint = "Wait until that has ended, then try again."
     if holder is not None:
         message = f"{message} {holder.in_words()}"
         free = "" if loaded.state.is_local else f" within {LAUNCH_TTL_S} s"

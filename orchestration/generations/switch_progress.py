@@ -99,7 +99,7 @@ def _where_it_stands(loaded: LoadedPipeline, begun: Switch | None, before: str) 
     if begun is None and serving == before:
         return (
             f"Interrupted before the first step: nothing has changed, and readers see {serving}. "
-            "Repeat the command."
+            "Try again."
         )
     return (
         f"Interrupted after the last step of the change: readers see {serving}. If its live run is "

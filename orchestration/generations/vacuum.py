@@ -74,6 +74,6 @@ def _require_no_switch(loaded: LoadedPipeline) -> None:
     )
     hint = (
         "Complete it with `hybrid generation finish P`, or give it up with `hybrid generation "
-        "abort P`; then repeat the command."
+        "abort P`; then try again."
     )
     raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=switch.to)

@@ -43,7 +43,7 @@ def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
             f"Pipeline `{name}` ends with the bounded source `{last.name}`, so it has no live run "
             "to pause, resume or drain."
         )
-        hint = "Stop its bounded run with `hybrid stop`; continue it with `hybrid run`."
+        hint = "Stop its bounded run with `hybrid stop P`; continue it with `hybrid run P`."
         raise InputError(message, hint, pipeline=name, source=last.name)
     return last
 
@@ -76,8 +76,8 @@ def pause(loaded: LoadedPipeline, why: str = "", by: str = "") -> bool:
         state = "was never started" if before is None else "was stopped"
         message = f"The live run of `{source.name}` {state}: there is nothing to pause."
         hint = (
-            "To end a run that still reads history, use `hybrid stop`; to start the live run, "
-            "`hybrid resume`."
+            "To end a run that still reads history, use `hybrid stop P`; to start the live run, "
+            "`hybrid resume P`."
         )
         raise StateError(message, hint, source=source.name)
     if before.is_paused:
@@ -158,7 +158,7 @@ def drain(
     generation = loaded.require_generation()
     if process.find_running(generation, source.name) is None:
         message = f"The live run of `{source.name}` is not running: nothing would be drained."
-        hint = "Start the run with `hybrid resume`, then repeat `hybrid drain`."
+        hint = "Start the run with `hybrid resume P`, then repeat `hybrid drain P`."
         raise StateError(message, hint, source=source.name)
     deadline = time.monotonic() + within.total_seconds()
     context = PipelineContext(loaded, generation)
@@ -185,8 +185,8 @@ def drain(
             if held := backlog.held():
                 message += f" {held_in_words(held)}"
             hint = (
-                "The run continues. Repeat `hybrid drain`, with a longer `--within`; or end the "
-                "run now with `hybrid stop`: what is left is read when it is resumed."
+                "The run continues. Repeat `hybrid drain P`, with a longer `--within`; or end the "
+                "run now with `hybrid stop P`: what is left is read when it is resumed."
             )
             raise RunError(message, hint, source=source.name)
         time.sleep(_POLL_S)
@@ -200,8 +200,8 @@ def _ended(generation: Generation, name: str, left: int | None) -> RunError:
     message = f"The live run of `{name}` ended before it was drained{rest}."
     if failure is None:
         hint = (
-            f"Read why in {log_path(generation, name)} or with `hybrid logs`, start the run with "
-            "`hybrid resume`, then repeat `hybrid drain`."
+            f"Read why in {log_path(generation, name)} or with `hybrid logs P`, start the run with "
+            "`hybrid resume P`, then repeat `hybrid drain P`."
         )
         return RunError(message, hint, source=name)
     message = f"{message} {failure.message}"

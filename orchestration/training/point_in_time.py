@@ -2,4 +2,215 @@
 
 from hybrid_extensions.training.point_in_time import TrainingSet, training_set
 
-__all__ = ["TrainingSet", "training_set"]
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from orchestration.audit.run import MEMORY_LIMIT
+from orchestration.audit.sides import create_target_rows, open_target
+from orchestration.audit.sql import INSTANT, columns_of, open_database
+from orchestration.training.columns import KNOWN_AT, Asked, JoinColumns, join_columns
+from sources.common.counting import counted
+from sources.common.sql_names import column_list, quoted
+from sources.config.loader import LoadedPipeline
+from sources.config.sink import VALID_FROM, VALID_TO
+from sources.errors import InputError, StateError
+from sources.planning.transform_analysis import read_analysis
+from sources.serving import target_of
+
+_TABLE = "audit.features"
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Labels with the values that were known at their times.
+
+    Attributes:
+        rows: All labels in their order, with their columns, the values, and ``known_at``: when the
+            row that they are of became known; null where nothing was known.
+        known: Number of labels for which something was known.
+        notes: Sentences about what the values may contain that was not known.
+    """
+
+    rows: pa.Table
+    known: int
+    notes: list[str] = field(default_factory=list)
+
+
+def training_set(
+    loaded: LoadedPipeline, labels: pa.Table, asked: Asked | None = None
+) -> TrainingSet:
+    """Return labels with the values of a pipeline's table that were known at their times.
+
+    A label gets the values of the row with its key that became known last, at its time or before
+    it. Of several that became known at the same time it is the one with the highest remaining
+    columns of ``sink.key``, such as the latest window. Rows without a time are never known. DuckDB
+    reads the Delta table as it is now; Spark takes no part in it.
+
+    Args:
+        loaded: The pipeline; its table is that of the generation that it is about.
+        labels: The labels. Times without a zone are UTC.
+        asked: The columns to join by, where they are not those that the declaration suggests.
+
+    Raises:
+        InputError: The table holds the latest value of each key only (``sink.mode: merge`` without
+            ``history``); a column is missing, of another type, or on both sides; or the table can't
+            be read.
+        StateError: There is no table yet.
+        UnavailableError: The store of the table does not answer.
+    """
+    _require_history(loaded)
+    table = _open(loaded)
+    with _database() as connection:
+        numbers = pa.array(np.arange(len(labels)), pa.int64())
+        connection.register("labels", labels.append_column("_hybrid_row", numbers))
+        given = columns_of(connection, "labels")
+        del given["_hybrid_row"]
+        create_target_rows(
+            connection, "features", table, [each.name for each in table.schema().fields]
+        )
+        columns = join_columns(
+            loaded.pipeline, asked or Asked(), given, columns_of(connection, _TABLE)
+        )
+        if loaded.pipeline.sink.history is not None:
+            # Another version took the place of these at their own time.
+            ended = f"{VALID_TO} <= {VALID_FROM}"
+            connection.execute(f"DELETE FROM {_TABLE} WHERE {ended}")
+        query = _query(columns, list(given))
+        rows = connection.sql(query).to_arrow_table()
+        without = _count(connection, f"{_TABLE} WHERE {quoted(columns.known_at)} IS NULL")
+    found = len(rows) - rows[KNOWN_AT].null_count
+    return TrainingSet(rows, found, [*_notes(loaded, columns), *_unknown(without, columns)])
+
+
+def read_labels(path: Path) -> pa.Table:
+    """Read labels from a Parquet file.
+
+    Raises:
+        InputError: The file can't be read as Parquet.
+    """
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).strip().removesuffix(".")
+        message = f"The labels {path} can't be read as Parquet: {reason}."
+        hint = "Name a Parquet file with the key, the time and the label of each row."
+        raise InputError(message, hint, file=str(path)) from None
+
+
+def write_rows(made: TrainingSet, path: Path) -> None:
+    """Write a training set as a Parquet file; an existing one is replaced as a whole.
+
+    Raises:
+        InputError: The file can't be written.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        pq.write_table(made.rows, part)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        message = f"The training set can't be written to {path}: {error}."
+        raise InputError(message, "Name a file in a folder that exists.", file=str(path)) from None
+
+
+def _require_history(loaded: LoadedPipeline) -> None:
+    """Refuse a table that holds the latest value of each key only."""
+    sink = loaded.pipeline.sink
+    if sink.mode == "append" or sink.history is not None:
+        return
+    message = (
+        f"The table of pipeline `{loaded.pipeline.name}` holds the latest value of each key only "
+        f"(`sink.mode: {sink.mode}`): what was known before is overwritten. Older versions of the "
+        "Delta table do not tell it: history is written in a few commits, whatever its times, and "
+        "VACUUM deletes them."
+    )
+    hint = (
+        "Keep every version: `sink.history`, the column with the time of a change. Or declare a "
+        "pipeline with `sink.mode: append` for training: a transform without aggregates, "
+        "or windows with a watermark, each of which is appended once it is final. Let it compute "
+        "`known_at`."
+    )
+    raise InputError(message, hint, pipeline=loaded.pipeline.name, field="sink.mode")
+
+
+def _open(loaded: LoadedPipeline) -> DeltaTable:
+    folder = target_of(loaded)
+    if (table := open_target(folder)) is None:
+        message = f"There is no table {folder} yet."
+        hint = "Run the pipeline first: `hybrid run P`."
+        raise StateError(message, hint, pipeline=loaded.pipeline.name, table=folder.url)
+    return table
+
+
+@contextmanager
+def _database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with (
+        TemporaryDirectory(prefix="hybrid-training-") as scratch,
+        open_database(Path(scratch), MEMORY_LIMIT) as connection,
+    ):
+        yield connection
+
+
+def _query(columns: JoinColumns, labels: list[str]) -> str:
+    """Return the query of the join."""
+    known_at = f"CAST({quoted(columns.known_at)} AS {INSTANT})"
+    ranks = "".join(f", {quoted(name)} DESC NULLS LAST" for name in columns.ranks)
+    # ASOF takes any of several rows with the same time.
+    rows = (
+        f"SELECT *, {known_at} AS _hybrid_known_at FROM {_TABLE} WHERE {known_at} IS NOT NULL "
+        f"QUALIFY row_number() OVER (PARTITION BY {column_list(columns.key)}, {known_at} "
+        f"ORDER BY true{ranks}) = 1"
+    )
+    given = f"SELECT *, CAST({quoted(columns.time)} AS {INSTANT}) AS _hybrid_time FROM labels"
+    on = " AND ".join(f"l.{quoted(name)} = f.{quoted(name)}" for name in columns.key)
+    selected = [f"l.{quoted(name)}" for name in labels]
+    of_row = {name: f"f.{quoted(name)}" for name in columns.values}
+    of_row[KNOWN_AT] = "f._hybrid_known_at"
+    if columns.deleted is not None:
+        is_there = f"NOT coalesce(f.{quoted(columns.deleted)}, false)"
+        of_row = {name: f"CASE WHEN {is_there} THEN {value} END" for name, value in of_row.items()}
+    selected += [f"{value} AS {quoted(name)}" for name, value in of_row.items()]
+    return (
+        f"SELECT {', '.join(selected)} FROM ({given}) AS l ASOF LEFT JOIN ({rows}) AS f "
+        f"ON {on} AND l._hybrid_time >= f._hybrid_known_at ORDER BY l._hybrid_row"
+    )
+
+
+def _notes(loaded: LoadedPipeline, columns: JoinColumns) -> list[str]:
+    """Return what the values may contain that was not known at the time."""
+    notes = []
+    if columns.known_at == loaded.pipeline.event_time.column:
+        notes.append(
+            f"A row counts as known at its event time, `{columns.known_at}`, although it arrived "
+            f"later. Let the transform compute `{KNOWN_AT}`, or name a column: `--known-at`."
+        )
+    generation = loaded.open_generation(create=False)
+    analysis = None if generation is None else read_analysis(generation)
+    by_time = [each.name for each in loaded.pipeline.bounded_files if each.arrival is None]
+    if analysis is not None and analysis.stateful and by_time:
+        notes.append(
+            f"`{by_time[0]}` was read in order of event time, in which rows that came late count "
+            "as if on time: what is computed from several rows may contain some that were not "
+            "known yet. Declare `order: {arrival: …}` for it."
+        )
+    return notes
+
+
+def _unknown(rows: int, columns: JoinColumns) -> list[str]:
+    if not rows:
+        return []
+    left_out = counted(rows, "row of the table has", "rows of the table have")
+    return [f"{left_out} no `{columns.known_at}`, and so is never known."]
+
+
+def _count(connection: duckdb.DuckDBPyConnection, rows: str) -> int:
+    return int(connection.execute(f"SELECT count(*) FROM {rows}").fetchall()[0][0])

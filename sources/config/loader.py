@@ -227,7 +227,7 @@ class LoadedPipeline:
         if generation is None:
             name, state = self.pipeline.name, self.pipeline.state
             message = f"Pipeline `{name}` has no state in {state}: it was never planned or run."
-            hint = f"Run `hybrid plan {self.path.name}` or `hybrid run {self.path.name}` first."
+            hint = "Run `hybrid plan P` or `hybrid run P` first."
             raise StateError(message, hint, pipeline=name, file=state)
         return generation
 
@@ -321,7 +321,7 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
         message = f"{path.name} declares many tables, each of which is a pipeline of its own."
         hint = (
             f"Name one of them: `{path.name}/<schema>.<table>`, or its file "
-            f"`{path.stem}.<schema>.<table>.yaml`; `hybrid tables {path.name}` makes the files."
+            f"`{path.stem}.<schema>.<table>.yaml`; `hybrid tables P` makes the files."
         )
         raise InputError(message, hint, file=str(path), field="tables")
     kinds = [*contributions("section")]

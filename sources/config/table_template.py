@@ -180,7 +180,7 @@ class Template:
         if not path.exists():
             known = ", ".join(self.tables()) or "none yet"
             message = f"{self.path.name} has no table `{table}`; there are: {known}."
-            hint = f"Correct the name, or look for tables: `hybrid tables {self.path.name}`."
+            hint = "Correct the name, or look for tables: `hybrid tables P`."
             raise InputError(message, hint, file=str(self.path), table=table)
         document = read_document(path)
         changes, key = document["sources"][-1], document["sink"]["key"]

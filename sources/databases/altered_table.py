@@ -23,7 +23,7 @@ _ANEW = (
 )
 _REDEFINED = (
     "First correct `schema` and `sink.key` (in a file with `tables`: remove the table's own file, "
-    "and run `hybrid tables`)."
+    "and run `hybrid tables P`)."
 )
 
 

@@ -108,7 +108,7 @@ def require_settings(options: SnapshotOptions, topic: KafkaSource) -> None:
     message = f"Connector {url} has {misset}. It is what table `{table.table}` is followed by."
     hint = (
         f"{misset.remedy[0].upper()}{misset.remedy[1:]} (`PUT {url}/config`); then take the "
-        "snapshot again: `hybrid snapshot PIPELINE`."
+        "snapshot again: `hybrid snapshot P`."
     )
     raise InputError(
         message, hint, table=table.table, field="snapshot.connector", value=misset.name

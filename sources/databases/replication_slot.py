@@ -19,7 +19,7 @@ from sources.storage.folder import Folder
 _GONE = "run/slot.json"
 NEW_SNAPSHOT = (
     "Create the connector again; then take a new snapshot, in a new folder, and begin a new "
-    "generation: `hybrid generation new`."
+    "generation: `hybrid generation new P`."
 )
 """What to do, as a sentence, once a slot is missing or lost."""
 

@@ -152,7 +152,7 @@ class TableSnapshot:
             total = len(kept.bounds) + 1
             hint = (
                 f"{len(kept.done)} of {total} chunks are kept. Run it again with `hybrid snapshot "
-                "PIPELINE`: the others are read under a new snapshot."
+                "P`: the others are read under a new snapshot."
             )
             raise RunError(
                 message,
@@ -168,7 +168,7 @@ class TableSnapshot:
         if error.is_connection_lost:
             hint = (
                 "Check that the database server runs, then take the snapshot again: `hybrid "
-                "snapshot PIPELINE`."
+                "snapshot P`."
             )
             server = access_to(table.options.dsn).server_of(table.options.dsn)
             return UnavailableError(
@@ -176,7 +176,7 @@ class TableSnapshot:
             )
         hint = (
             f"Grant the user of `snapshot.dsn` SELECT on `{table.name}`, correct `table` or the "
-            "`schema`; then take the snapshot again: `hybrid snapshot PIPELINE`."
+            "`schema`; then take the snapshot again: `hybrid snapshot P`."
         )
         return InputError(message, hint, source=table.source, table=table.name)
 
@@ -231,7 +231,7 @@ class TableSnapshot:
             message = f"Rows of `{self._table.name}` do not fit the `schema`: {error}."
             hint = (
                 "Correct the column's type in the `schema` of the topic, or the rows in the "
-                "database; then take the snapshot again: `hybrid snapshot PIPELINE`."
+                "database; then take the snapshot again: `hybrid snapshot P`."
             )
             raise InputError(
                 message, hint, source=self._table.source, table=self._table.name

@@ -186,8 +186,8 @@ class RetentionWatch:
             message = f"Stopped before records are lost, {progress}: {headroom[0]}."
             hint = (
                 "Raise the topic's `retention.ms` (or `retention.bytes`), then run the pipeline "
-                "again, which resumes after the last micro-batch: `hybrid run PIPELINE`. The limit "
-                f"is `headroom` of source `{self._source.name}`, {limit_ms / 1000:,.0f} s."
+                "again, which resumes after the last micro-batch: `hybrid run P`. The limit is "
+                f"`headroom` of source `{self._source.name}`, {limit_ms / 1000:,.0f} s."
             )
             first = headroom[0]
             partition = TopicPartition(first.topic, first.partition)

@@ -22,6 +22,7 @@ _APPROVAL = "approval.json"
 _PLAN = "plan.json"
 # Of a digest, in the log of actions.
 _SHOWN = 12
+HOW_TO_APPROVE = "Read the plan (`hybrid plan P`), then approve it: `hybrid approve P --by NAME`."
 
 
 class Approval(Record):
@@ -58,21 +59,18 @@ def approve(loaded: LoadedPipeline, by: str) -> Approval:
         message = f"Pipeline `{name}` needs no approval."
         hint = (
             "Declare `approve: true` if its plan has to be approved; without it, run the pipeline "
-            "right away: `hybrid run PIPELINE`."
+            "right away: `hybrid run P`."
         )
         raise InputError(message, hint, pipeline=name, field="approve")
     if not by.strip():
         message = "The name of the person who approves is empty."
-        hint = (
-            "Give the name: `hybrid approve PIPELINE --by NAME`, or the field `by` of the job "
-            f"`{name}_control` in Dagster."
-        )
+        hint = "Give the name: `hybrid approve P --by NAME`."
         raise InputError(message, hint, pipeline=name)
     require_approver(loaded.pipeline, by, "approve a plan")
     generation = loaded.require_generation()
     if (plan := _plan_digest(generation)) is None:
         message = f"There is no plan of pipeline `{name}` to approve."
-        hint = "Make the plan and read it: `hybrid plan PIPELINE`. Then approve it."
+        hint = "Make the plan and read it: `hybrid plan P`. Then approve it."
         raise StateError(message, hint, pipeline=name, generation=generation.info.generation)
     standing = generation.read(_APPROVAL, Approval)
     if standing is not None and standing.plan == plan:
@@ -113,8 +111,8 @@ def require_approver(pipeline: Pipeline, by: str | None, to_do: str) -> str | No
         "changed."
     )
     hint = (
-        "Let one of them repeat it, with `--by NAME` or the field `by` of the job in Dagster; or "
-        "add the name to `approvers` in the pipeline's file."
+        "Let one of them repeat it under their own name, which `by` gives; or add the name to "
+        "`approvers` in the pipeline's file."
     )
     raise InputError(message, hint, pipeline=pipeline.name, field="approvers", value=name)
 
@@ -150,21 +148,9 @@ def require_approved(context: PipelineContext) -> None:
     message = f"The plan of `{pipeline.name}` is not {'approved' if is_planned else 'made'} yet."
     raise StateError(
         message,
-        how_to_approve(pipeline.name),
+        HOW_TO_APPROVE,
         pipeline=pipeline.name,
         generation=generation.info.generation,
-    )
-
-
-def how_to_approve(name: str) -> str:
-    """Return the sentence, for hints and pages, that says how to read and approve a plan.
-
-    Args:
-        name: Name of the pipeline.
-    """
-    return (
-        "Read the plan (`hybrid plan PIPELINE`, or the asset `plan` in Dagster), then approve it: "
-        f"`hybrid approve PIPELINE --by NAME`, or the job `{name}_control` with APPROVE in Dagster."
     )
 
 

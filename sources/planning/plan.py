@@ -147,7 +147,7 @@ def make_plan(
     if generation is None:
         state = loaded.pipeline.state
         message = f"The state folder {state} of pipeline `{plan.pipeline}` could not be created."
-        hint = "Make the folder writable, then plan again: `hybrid plan PIPELINE`."
+        hint = "Make the folder writable, then plan again: `hybrid plan P`."
         raise StateError(message, hint, pipeline=plan.pipeline, file=state)
     keep_declaration(loaded, generation)
     for part in plan.listed:
@@ -185,8 +185,8 @@ def require_plan(generation: Generation) -> Plan:
         name = generation.info.generation
         message = f"Generation {name} has no plan yet in {generation.url}."
         hint = (
-            "Make the plan first: `hybrid plan PIPELINE`; or run the pipeline, which plans first: "
-            "`hybrid run PIPELINE`."
+            "Make the plan first: `hybrid plan P`; or run the pipeline, which plans first: `hybrid "
+            "run P`."
         )
         raise StateError(message, hint, generation=name, file=generation.url)
     return plan

@@ -212,7 +212,7 @@ def _read(home: Folder, number: int) -> LoggedAction:
     if begun is None:
         place = home.location(_name(number, _BEGUN))
         message = f"State file {place} was removed while the log of actions was read."
-        hint = "Repeat the command, and don't remove files of the log."
+        hint = "Try again, and don't remove files of the log."
         raise StateError(message, hint, file=place)
     end = home.read(_name(number, _ENDED), ActionEnd)
     fields = begun.model_dump(exclude={"version", "id"})

@@ -194,7 +194,7 @@ class LocalStorage:
                 yield None
             except OSError as error:
                 message = f"File {path} can't be examined: {error.strerror}."
-                hint = "Give this user the right to read the folder, then repeat the command."
+                hint = "Give this user the right to read the folder, then try again."
                 raise InputError(message, hint, file=path) from None
             else:
                 yield _described(path, status) if S_ISREG(status.st_mode) else None

@@ -227,7 +227,7 @@ class Folder:
         if (existing := self.read(name, type(document))) is None:
             place = self.location(name)
             message = f"State file {place} was removed while it was being written."
-            hint = "Run the same command again, and don't remove files of a running pipeline."
+            hint = "Try again, and don't remove files of a running pipeline."
             raise StateError(message, hint, file=place)
         return existing
 
@@ -281,8 +281,8 @@ class Folder:
             what = f"[Errno {error.errno}] {error.strerror}"
             message = f"The {self._kind} {self.url} can't be written: {what}."
             hint = (
-                "Free space on its disk, or make the folder writable, then run the same command "
-                "again: completed steps are skipped."
+                "Free space on its disk, or make the folder writable, then try again: completed "
+                "steps are skipped."
             )
             raise StateError(message, hint, file=self.url) from error
 

@@ -160,7 +160,7 @@ class DriverState:
             )
             hint = (
                 "Nothing was started, since two drivers must not share a checkpoint. Check whether "
-                "the cluster can be reached, then run the same command again."
+                "the cluster can be reached, then try again."
             )
             raise UnavailableError(message, hint, source=self.source)
 
@@ -180,7 +180,7 @@ class DriverState:
             )
             hint = (
                 f"Wait until the run of `{self.source}` has ended, or end it with `hybrid stop P`, "
-                "then run the same command again."
+                "then try again."
             )
             raise StateError(message, hint, transient=True, source=self.source)
 

@@ -242,7 +242,7 @@ def _lock_or_find(
             )
             hint = (
                 f"Find the process that holds {lock_file} (`fuser` shows its number) and end it, "
-                "then run the same command again."
+                "then try again."
             )
             raise StateError(message, hint, pipeline=name, file=lock_file)
         if time.monotonic() > deadline and found is not None:
@@ -266,8 +266,8 @@ def _unrecorded(loaded: LoadedPipeline, generation: Generation) -> StateError:
         "started here."
     )
     hint = (
-        f"Restore {record} from a backup, or {end}, which stops its query in order. Then run the "
-        "same command again: it resumes after the last committed micro-batch."
+        f"Restore {record} from a backup, or {end}, which stops its query in order. Then try "
+        "again: it resumes after the last committed micro-batch."
     )
     return StateError(message, hint, transient=True, pipeline=name, file=record)
 
@@ -293,7 +293,7 @@ def _require_none_active(
         )
         hint = (
             "Wait until that run has ended (`hybrid status P`), or end it with `hybrid stop P`, "
-            "then run the same command again."
+            "then try again."
         )
         raise StateError(message, hint, transient=True, pipeline=name)
     found = last_driver(generation)

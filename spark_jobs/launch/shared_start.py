@@ -176,7 +176,7 @@ class SharedDriver:
             f"The shared driver `{self._folder.name}`, process {pid}, does not answer, so nothing "
             "was started in it."
         )
-        hint = f"Run the same command again. If the process hangs, end it: `kill -9 {pid}`."
+        hint = f"Try again. If the process hangs, end it: `kill -9 {pid}`."
         return UnavailableError(message, hint, value=self._folder.name)
 
     def _absent(self) -> UnavailableError:
@@ -186,7 +186,7 @@ class SharedDriver:
         )
         hint = (
             f"Look into {log_of(self._folder)}. If the process hangs (`fuser` shows its number), "
-            "end it, then run the same command again."
+            "end it, then try again."
         )
         return UnavailableError(message, hint, value=self._folder.name)
 
@@ -196,5 +196,5 @@ class SharedDriver:
             f"The shared driver `{self._folder.name}` ended with status {status} while it "
             f"started. The last lines:\n{lines}"
         )
-        hint = "Correct the cause, then run the same command again; no pipeline was started."
+        hint = "Correct the cause, then try again; no pipeline was started."
         return RunError(message, hint, transient=True, value=self._folder.name)

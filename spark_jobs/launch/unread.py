@@ -116,8 +116,8 @@ def _in_use(loaded: LoadedPipeline, generation: Generation) -> StateError:
         "and may read by the plan as it is. Nothing was changed."
     )
     hint = (
-        f"End it with `hybrid stop P --generation {generation.name}`, then repeat the command; or "
-        "undo the change in the pipeline's file."
+        f"End it with `hybrid stop P --generation {generation.name}`, then try again; or undo the "
+        "change in the pipeline's file."
     )
     return StateError(message, hint, transient=True, pipeline=name, generation=generation.name)
 

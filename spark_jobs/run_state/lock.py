@@ -134,10 +134,7 @@ class QueryLock:
                 "Another run of this pipeline is active and may be writing to the table: its "
                 f"driver holds the lock {path}. Two drivers must not share a checkpoint."
             )
-            hint = (
-                "Wait until that run has ended, or end it with `hybrid stop P`, then run the same "
-                "command again."
-            )
+            hint = "Wait until that run has ended, or end it with `hybrid stop P`, then try again."
             raise StateError(message, hint, transient=True, file=path)
         return self
 
@@ -340,7 +337,7 @@ def _take(path: Path) -> int | None:
         message = f"The lock {path} can't be taken: {error.strerror}. Nothing was started."
         hint = (
             "Free space on the disk of the state folder, or make the folder writable for this "
-            "user, then run the same command again."
+            "user, then try again."
         )
         # A full disk may have space again by itself.
         is_full = error.errno in _FULL

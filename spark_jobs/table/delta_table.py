@@ -168,8 +168,8 @@ def missing_file(path: str) -> StateError:
         "versions. The table that was to get them is as it was before."
     )
     hint = (
-        "Restore the file from a backup and repeat the command; or compute the rows again in a "
-        "new generation: `hybrid generation new P`."
+        "Restore the file from a backup and try again; or compute the rows again in a new "
+        "generation: `hybrid generation new P`."
     )
     return StateError(message, hint, file=path)
 

@@ -139,5 +139,5 @@ def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, KafkaSourc
         f"Pipeline `{loaded.pipeline.name}` captures no database table: none of its sources "
         "declares a `snapshot` and is followed by the topic of the table's changes."
     )
-    hint = "Compare the target with the pipeline's raw input instead: `hybrid audit`."
+    hint = "Compare the target with the pipeline's raw input instead: `hybrid audit P`."
     raise InputError(message, hint, pipeline=loaded.pipeline.name, field="snapshot")

@@ -115,7 +115,7 @@ def compared_sides(
     reader = rows_of(dsn)
     if not is_delta_table(path):
         message = f"There is no Delta table {path} to compare with `{table}`."
-        hint = "Compute the table first, with `hybrid run`, or correct its path."
+        hint = "Compute the table first, with `hybrid run P`, or correct its path."
         raise InputError(message, hint, table=path.url)
     target = delta_table(path)
     target_columns = {field.name for field in target.schema().fields}

@@ -114,7 +114,7 @@ def _judge(
     if removed is None:
         return "unknown", (
             "the run has not passed the seam, or has not counted its rows yet; while it runs, it "
-            "does: `hybrid resume`"
+            "does: `hybrid resume P`"
         )
     if removed != recounted.delivered:
         return "differs", (

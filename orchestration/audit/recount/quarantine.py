@@ -128,7 +128,7 @@ def _read_quarantine(
             f"{error_text(error)}"
         )
         hint = (
-            "Restore its files and its `_delta_log` from a backup, then run `hybrid audit` again."
+            "Restore its files and its `_delta_log` from a backup, then run `hybrid audit P` again."
         )
         raise InputError(message, hint, source=source.name, table=folder.url) from None
     return rows if kind is None else rows.filter(pc.equal(rows["kind"], kind))

@@ -33,7 +33,7 @@ def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         asset=table_key(loaded),
         description=(
             "The table was proved right by the last audit. Evaluated by AUDIT of the job "
-            f"`{control_name(loaded)}` and after `hybrid audit`; one that failed stays until "
+            f"`{control_name(loaded)}` and after `hybrid audit P`; one that failed stays until "
             "another passes, or somebody accepts it."
         ),
     )

@@ -15,6 +15,9 @@ from orchestration.databases.snapshots import TakenSnapshot
 from orchestration.defs.keys import APPROVED
 from orchestration.defs.show.ways import in_dagster
 from orchestration.display import readable_times, second
+from orchestration.defs.assets import APPROVED
+from orchestration.defs.ways import in_dagster
+from orchestration.display import duration, readable_times, second
 from orchestration.progress.in_words import complete_through
 from orchestration.supervision.rules.verdict import Finding, Verdict
 from sources.common.counting import counted
@@ -24,7 +27,7 @@ from sources.config.source.bad_records import BadRecordCount
 from sources.hand_over_checks import Check
 from sources.kafka.start.offsets import GapError
 from sources.ledger import Ledger, LedgerEntry, SeamCount
-from sources.planning.approval import Approval, how_to_approve
+from sources.planning.approval import HOW_TO_APPROVE, Approval
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_rows import LateRows
 
@@ -189,7 +192,7 @@ def approval(loaded: LoadedPipeline, given: Approval | None) -> dg.AssetCheckRes
         loaded: The pipeline.
         given: The approval; None if the plan is not approved, which is no error, but a pause.
     """
-    how = in_dagster(how_to_approve(loaded.pipeline.name), loaded)
+    how = in_dagster(HOW_TO_APPROVE, loaded)
     text = f"Waiting for approval. {how}"
     if given is not None:
         text = f"Approved by {given.by} at {second(given.at_ms)}."
@@ -301,8 +304,19 @@ def evaluation(key: dg.AssetKey, found: Finding) -> dg.AssetCheckEvaluation:
 
 
 def _measured(found: Finding) -> Metadata:
-    """Return value and limit of an expectation as plain numbers, which Dagster plots."""
-    shown: Metadata = {"value": found.value, "limit": found.limit, "unit": found.unit or None}
+    """Return value and limit of an expectation as plain numbers, which Dagster plots.
+
+    Lengths of time are in whole seconds, and in words beside them.
+    """
+    value, limit = found.value, found.limit
+    shown: Metadata = {"value": value, "limit": limit, "unit": found.unit or None}
+    if found.unit == "s":
+        whole = {"value": value, "limit": limit}
+        shown |= {name: None if each is None else round(each) for name, each in whole.items()}
+        shown |= {
+            f"{name} in words": None if each is None else duration(each)
+            for name, each in whole.items()
+        }
     return {name: each for name, each in shown.items() if each is not None}
 
 
@@ -317,11 +331,13 @@ def observation(verdict: Verdict) -> Metadata:
     """
     numbers = verdict.numbers
     shown_elsewhere = _PLOTS.keys() | _FOR_PROGRAMS
+    age_s = numbers.get("event_time_lag_s")
     details = {name: number for name, number in numbers.items() if name not in shown_elsewhere}
     shown: Metadata = {
         "health": verdict.health,
         "reason": verdict.reason,
         **{title: round(numbers[name], 1) for name, title in _PLOTS.items() if name in numbers},
+        **({"newest row's age": duration(age_s)} if age_s is not None else {}),
         "details": dg.MetadataValue.json({"red": verdict.is_red, **details}),
     }
     if (watermark := numbers.get("watermark_ms")) is not None:

@@ -1,4 +1,4 @@
-"""Hints as people in Dagster need them: the pipeline's jobs and assets in place of commands.
+"""Remedies as people in Dagster need them: the pipeline's jobs and assets in place of commands.
 
 Errors and verdicts name commands, as the command line and Dagster are told the same. Whatever is
 shown in Dagster goes through :func:`in_dagster`.
@@ -6,7 +6,7 @@ shown in Dagster goes through :func:`in_dagster`.
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Callable
 
 import dagster as dg
@@ -14,6 +14,10 @@ import dagster as dg
 from orchestration.defs.keys import backfill_name, control_name, generation_name
 from orchestration.supervision.rules.verdict import Verdict
 from sources.config.loader import LoadedPipeline
+from orchestration.defs.assets import backfill_name, control_name, generation_name
+from orchestration.remedies import Remedy, render
+from orchestration.supervision.verdict import Verdict
+from sources.config.loader import LoadedPipeline, variables_used
 
 _GENERATION = ("new", "compare", "promote", "rollback", "discard", "finish", "abort")
 _CONTROL = ("pause", "resume", "drain", "stop", "rate", "approve", "compact", "vacuum")
@@ -23,50 +27,19 @@ _ASSETS = {
     "status": "table",
     "generation list": "table",
 }
-_ON_A_FILE = (
-    "accept",
-    "audit",
-    "backfill",
-    "compare",
-    "cut",
-    "logs",
-    "publish-cuts",
-    "report",
-    "run",
-    "validate",
-)
-"""Commands on a pipeline that have no job, or have options that no form has."""
-_COMMAND = re.compile(r"`hybrid ([^`]+)`")
-_BOTH = (
-    re.compile(r"`hybrid [^`]+`, or in Dagster (the [^,.;)]+)"),
-    re.compile(r"`hybrid [^`]+`, or (the (?:job|asset) `[^`]+`(?: with [A-Z]+)?) in Dagster"),
-)
-_WORDS = {
-    "repeat the command": "try again",
-    "repeat this command": "try again",
-    "Repeat the command": "Try again",
-    "run the same command again": "try again",
-    "Run the same command again": "Try again",
-}
-_PLACEHOLDER = re.compile(r"P|PIPELINE|[^ ]+\.ya?ml")
+_OWN_VARIABLES = ("HYBRID_BROKER_FILE", "HYBRID_CACHE", "HYBRID_JARS")
 
 
 def in_dagster(text: str, loaded: LoadedPipeline) -> str:
-    """Return a text in which commands are the pipeline's jobs and assets, by their real names.
+    """Return a text in which remedies are the pipeline's jobs and assets, by their real names.
 
-    A command that has no counterpart in Dagster stays, with the pipeline's file in place of ``P``.
-    Where a text names both, the command is left out.
+    One that has no counterpart in Dagster is a command that can be pasted into a shell.
 
     Args:
         text: An error's message or hint, or the reason of a verdict.
         loaded: The pipeline.
     """
-    for both in _BOTH:
-        text = both.sub(r"\1", text)
-    text = _COMMAND.sub(lambda found: _counterpart(found[1].split(), found[0], loaded), text)
-    for words, instead in _WORDS.items():
-        text = text.replace(words, instead)
-    return text
+    return render(text, lambda remedy: _counterpart(remedy, loaded))
 
 
 def verdict_in_dagster(verdict: Verdict, loaded: LoadedPipeline) -> Verdict:
@@ -91,29 +64,43 @@ def say_in(
     return lambda text: context.log.info(in_dagster(text, loaded))
 
 
-def _counterpart(words: list[str], command: str, loaded: LoadedPipeline) -> str:
-    """Return the job or asset for a command, whose words after ``hybrid`` are given."""
-    name = " ".join(words[:2]) if words[0] == "generation" else words[0]
-    rest = words[len(name.split()) :]
-    given = rest[1:] if rest and _PLACEHOLDER.fullmatch(rest[0]) else rest
-    action = name.removeprefix("generation ")
-    if name == "generation new" and given == ["--only-changed"]:
-        return f"the job `{generation_name(loaded)}` with the action NEW and `only_changed`"
-    is_general = bool(given) and given[0] not in ("--by", "--generation")
-    if name == "step" and len(given) == 1:
-        return f"the asset `{loaded.pipeline.name}/{given[0]}`"
-    if name == "backfill":
-        return f"the job `{backfill_name(loaded)}`"
-    if not is_general:
-        if name == "run":
-            return f"the job `{loaded.pipeline.name}`"
-        if name in _ASSETS:
-            return f"the asset `{loaded.pipeline.name}/{_ASSETS[name]}`"
-        if name == "rerun" or (name.startswith("generation ") and action in _GENERATION):
-            return f"the job `{generation_name(loaded)}` with the action {action.upper()}"
-        if name in _CONTROL:
-            which = f" and `generation: {given[1]}`" if given[:1] == ["--generation"] else ""
+def _counterpart(remedy: Remedy, loaded: LoadedPipeline) -> str:
+    """Return the job or asset that does what a command does, or else the command."""
+    name = loaded.pipeline.name
+    action = remedy.action.removeprefix("generation ")
+    is_generation = action != remedy.action
+    job = f"the job `{generation_name(loaded)}` with the action {action.upper()}"
+    match remedy.action, remedy.options:
+        case "generation new", ("--only-changed",):
+            return f"{job} and `only_changed`"
+        case "step", (step,):
+            return f"the asset `{name}/{step}`"
+        case "backfill", _:
+            return f"the job `{backfill_name(loaded)}`"
+        case "run", ():
+            return f"the job `{name}`"
+        case asset, () if asset in _ASSETS:
+            return f"the asset `{name}/{_ASSETS[asset]}`"
+        case "rerun", ():
+            return job
+        case _, () if is_generation and action in _GENERATION:
+            return job
+        case control, (() | ("--by" | "--generation", _)) if control in _CONTROL:
+            which = ""
+            if remedy.options[:1] == ("--generation",):
+                which = f" and `generation: {remedy.options[1]}`"
             return f"the job `{control_name(loaded)}` with the action {action.upper()}{which}"
-    if name not in _ON_A_FILE:
-        return command
-    return f"`hybrid {' '.join([name, str(loaded.path), *given])}`"
+    return _in_a_shell(remedy, loaded)
+
+
+def _in_a_shell(remedy: Remedy, loaded: LoadedPipeline) -> str:
+    """Return the command with the variables that this process has, and a shell may lack.
+
+    Paths are given, so that it can be pasted. Other values may be secrets, and are only named.
+    """
+    names = {*variables_used(loaded.path), *(each for each in _OWN_VARIABLES if each in os.environ)}
+    values = {each: os.environ.get(each, "") for each in sorted(names)}
+    named = [each for each, value in values.items() if not os.path.isabs(value)]
+    given = {each: value for each, value in values.items() if os.path.isabs(value)}
+    command = remedy.command(str(loaded.path), given)
+    return f"{command} (with {', '.join(named)} as Dagster has it)" if named else command

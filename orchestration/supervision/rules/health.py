@@ -133,10 +133,7 @@ def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         reason += f" How much input waits is unknown: {seen.lag_error.message}"
     if seen.is_alive:
         reason += " The process of the run is still there."
-    reason += (
-        " To resume it, run `hybrid resume PIPELINE`, or in Dagster the job "
-        f"`{seen.pipeline}_control` with the action RESUME."
-    )
+    reason += " To resume it, run `hybrid resume P`."
     found = [
         Finding(name=name, passed=False, is_pending=True, text=reason)
         for name in expected_findings(has_slot=False)
@@ -229,7 +226,7 @@ def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
     elif seen.ended:
         reason = f"The live run ended {seen.ended.rstrip('.')}."
     else:
-        reason = "The process of the live run ended without a report. See its log: `hybrid logs`."
+        reason = "The process of the live run ended without a report. See its log: `hybrid logs P`."
     return _Process("dead", reason, "dead")
 
 
@@ -238,8 +235,8 @@ def _failed(what: str, failure: ErrorReport) -> _Process:
     if failure.transient:
         return _Process("dead", f"{what}: {failure}", "dead", failure)
     reason = (
-        f"{what}, and is not restarted, since a restart would fail again: {failure} "
-        "Once that is done, start the run with `hybrid resume`."
+        f"{what}, and is not restarted, since a restart would fail again: {failure} Once that is "
+        "done, start the run with `hybrid resume P`."
     )
     return _Process("failed", reason, failure=failure)
 

@@ -182,7 +182,7 @@ def check_snapshot(form: str, patterns: Sequence[str], given: Collection[str]) -
         name = min(others, default="format")
         advice = "Declare `format: parquet`" if name == "format" else f"Remove `{name}`"
         message = (
-            f"`{name}` can't be chosen with `snapshot`: `hybrid snapshot` writes Parquet files "
+            f"`{name}` can't be chosen with `snapshot`: `hybrid snapshot P` writes Parquet files "
             f"with the columns of the topic. {advice}, or remove `snapshot`."
         )
         raise ValueError(message)
@@ -265,7 +265,7 @@ def check_sequence(name: str, after: DeclaredSource | None, chain: Chain) -> Non
             f"source `{name}` declares the `sequence` of a database snapshot. Transactions that "
             "were in flight when the snapshot was taken have changes before this log position; "
             "these changes would be missing from the table. Declare `mode: merge` and `sequence` "
-            "in `sink`, or replace `sequence` by `snapshot` and let `hybrid snapshot` copy the "
+            "in `sink`, or replace `sequence` by `snapshot` and let `hybrid snapshot P` copy the "
             "table."
         )
         raise ValueError(message)

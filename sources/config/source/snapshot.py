@@ -171,7 +171,7 @@ def require_snapshot(where: Folder, pipeline: str) -> SnapshotManifest:
         InputError: The folder's store refuses.
     """
     hint = (
-        f"Run `hybrid snapshot` with the file of pipeline `{pipeline}`; chunks that are already "
+        f"Run `hybrid snapshot P` with the file of pipeline `{pipeline}`; chunks that are already "
         "written are kept."
     )
     manifest = where.read(MANIFEST, SnapshotManifest)
@@ -200,7 +200,7 @@ def require_snapshot(where: Folder, pipeline: str) -> SnapshotManifest:
         )
         hint = (
             f"{'Restore the file' if is_missing else 'Move the file elsewhere'}; or remove the "
-            f"folder, and take the snapshot again with `hybrid snapshot` (pipeline `{pipeline}`)."
+            f"folder, and take the snapshot again with `hybrid snapshot P` (pipeline `{pipeline}`)."
         )
         raise StateError(message, hint, pipeline=pipeline, file=path)
     return manifest

@@ -159,7 +159,7 @@ def connect(address: Address, source: str) -> pymysql.Connection[Cursor]:
         if is_lost(error):
             hint = (
                 "Start the server, or correct host and port in `snapshot.dsn`; then take the "
-                "snapshot again: `hybrid snapshot PIPELINE`."
+                "snapshot again: `hybrid snapshot P`."
             )
             raise UnavailableError(message, hint, source=source, server=address.server) from None
         hint = (

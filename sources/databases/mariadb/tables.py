@@ -54,7 +54,7 @@ def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTabl
             return [each for each in found if each is not None]
         except MySQLError as error:
             message = f"The database {address.server} does not list its tables: {text_of(error)}."
-            hint = "Grant the user of `database.dsn` SELECT on the tables, and repeat the command."
+            hint = "Grant the user of `database.dsn` SELECT on the tables, and try again."
             raise InputError(message, hint, server=address.server) from None
 
 

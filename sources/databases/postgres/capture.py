@@ -16,7 +16,7 @@ from sources.errors import InputError
 if TYPE_CHECKING:
     import psycopg
 
-_AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
+_AGAIN = "then take the snapshot again: `hybrid snapshot P`."
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _TABLE = (
     "SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, c.relispartition, "

@@ -60,8 +60,8 @@ def check_columns(
         message = f"Row-level security hides rows of table `{table.name}` from `{role}`."
         hint = (
             f"Run `ALTER ROLE {role} BYPASSRLS` in the database, or name another user in "
-            "`snapshot.dsn`, such as the owner of the table; then take the snapshot again: "
-            "`hybrid snapshot PIPELINE`."
+            "`snapshot.dsn`, such as the owner of the table; then take the snapshot again: `hybrid "
+            "snapshot P`."
         )
         raise InputError(message, hint, source=table.source, table=table.name)
     table.require_columns([row[0] for row in rows])
@@ -69,7 +69,7 @@ def check_columns(
         message = f"Table `{table.name}` has REPLICA IDENTITY NOTHING: its deletes carry no key."
         hint = (
             f"Run `ALTER TABLE {table.name} REPLICA IDENTITY DEFAULT` (the table needs a primary "
-            "key), or `… FULL`; then take the snapshot again: `hybrid snapshot PIPELINE`."
+            "key), or `… FULL`; then take the snapshot again: `hybrid snapshot P`."
         )
         raise InputError(message, hint, source=table.source, table=table.name)
     warnings = []
@@ -116,7 +116,7 @@ def check_slot(connection: psycopg.Connection[Any], table: CapturedTable) -> Non
         )
         hint = (
             "Start the connector first and wait until it has read from the slot, or correct "
-            "`snapshot.slot`; then take the snapshot again: `hybrid snapshot PIPELINE`."
+            "`snapshot.slot`; then take the snapshot again: `hybrid snapshot P`."
         )
         raise InputError(message, hint, source=table.source, value=name)
     if state == "lost":
@@ -125,8 +125,8 @@ def check_slot(connection: psycopg.Connection[Any], table: CapturedTable) -> Non
             "in it reach no connector."
         )
         hint = (
-            "Create the connector again, with a new slot, and declare that under "
-            "`snapshot.slot`; then take the snapshot: `hybrid snapshot PIPELINE`."
+            "Create the connector again, with a new slot, and declare that under `snapshot.slot`; "
+            "then take the snapshot: `hybrid snapshot P`."
         )
         raise InputError(message, hint, source=table.source, value=name)
 
@@ -158,6 +158,6 @@ def check_publication(
         message = f"Table `{table.name}` is {where}: its changes do not arrive."
         hint = (
             "Add the table to the connector's `table.include.list`, and restart the connector; "
-            "then take the snapshot again: `hybrid snapshot PIPELINE`."
+            "then take the snapshot again: `hybrid snapshot P`."
         )
         raise InputError(message, hint, source=table.source, table=table.name)

@@ -238,7 +238,7 @@ def _connect(table: CapturedTable, conninfo: str) -> psycopg.Connection[Any]:
         if not answers(dsn):
             hint = (
                 "Start the server, or correct host and port in `snapshot.dsn`; then take the "
-                "snapshot again: `hybrid snapshot PIPELINE`."
+                "snapshot again: `hybrid snapshot P`."
             )
             raise UnavailableError(message, hint, source=table.source, server=server) from None
         hint = (
@@ -262,8 +262,8 @@ def _export(connection: psycopg.Connection[Any]) -> Exported:
     if row is None:
         message = "PostgreSQL returned no row for pg_current_snapshot()."
         hint = (
-            "Take the snapshot again: `hybrid snapshot PIPELINE`. If this happens again, check "
-            "that `snapshot.dsn` leads to a PostgreSQL server."
+            "Take the snapshot again: `hybrid snapshot P`. If this happens again, check that "
+            "`snapshot.dsn` leads to a PostgreSQL server."
         )
         raise RunError(message, hint)
     name, xmin, xmax, running, lsn, taken_ms = row

@@ -100,7 +100,7 @@ def scan(
                     f"Source `{source.name}`: the Kafka broker {servers} has sent nothing for "
                     f"{SILENCE_S:.0f} s while `{source.subscription}` was read."
                 )
-                hint = "Check that the broker runs, then repeat the command that failed."
+                hint = "Check that the broker runs, then try again."
                 raise UnavailableError(message, hint, source=source.name, server=servers)
             steps = [_step(message, remaining, end, take) for message in messages]
             finished = [partition for partition in steps if partition is not None]

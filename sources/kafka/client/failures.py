@@ -11,8 +11,8 @@ from sources.kafka.client.address import resolve_bootstrap
 # Errors of the connection and of a cluster that is changing leaders or overloaded
 # (https://kafka.apache.org/protocol#protocol_error_codes, column "retriable").
 NEW_GENERATION = (
-    "begin a new generation: `hybrid generation new PIPELINE`, which computes the whole table "
-    "again next to the one that serves."
+    "begin a new generation: `hybrid generation new P`, which computes the whole table again next "
+    "to the one that serves."
 )
 """End of a hint where a generation can't be completed: what was decided for it never changes."""
 _TRANSIENT = {
@@ -89,7 +89,7 @@ def request_failed(
     servers = resolve_bootstrap(source.bootstrap_servers)
     message = f"{what} of source `{source.name}` (`{source.subscription}`): {describe(error)}."
     if helps_to_wait(error.args[0]):
-        hint = f"Check that the broker {servers} runs, then repeat the command that failed."
+        hint = f"Check that the broker {servers} runs, then try again."
         return UnavailableError(message, hint, source=source.name, server=servers)
     hint = (
         f"Check that the topic exists, and grant the user of `security` the permission "

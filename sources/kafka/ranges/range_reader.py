@@ -100,7 +100,7 @@ class RangeReader:
             message = f"{_next_record(split.partition, position)} {reason}."
             hint = (
                 f"Check the broker {self._servers}, and that the user has the permission `Read` on "
-                "the topic; then repeat the command that failed."
+                "the topic; then try again."
             )
         return SeamError(message, hint, topic=topic, partition=number, offset=position)
 
@@ -108,7 +108,7 @@ class RangeReader:
         topic, number = split.partition
         return UnavailableError(
             f"{_next_record(split.partition, position)} {reason}.",
-            f"Check that the broker {self._servers} runs, then repeat the command that failed.",
+            f"Check that the broker {self._servers} runs, then try again.",
             server=self._servers,
             topic=topic,
             partition=number,

@@ -145,8 +145,8 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
             )
             hint = (
                 "If the offset is declared or comes from the names or columns of files, correct "
-                "it. If a transaction is open, which keeps the log end back, repeat the command "
-                f"when it has ended. If the topic was created again, {NEW_GENERATION}"
+                "it. If a transaction is open, which keeps the log end back, try again when it has "
+                f"ended. If the topic was created again, {NEW_GENERATION}"
             )
             raise SeamError(
                 message,

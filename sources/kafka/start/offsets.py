@@ -123,8 +123,8 @@ def _decide(
             f"Source `{source.name}` has `start: previous`, but no source before it has finished."
         )
         hint = (
-            "Run the sources before it to their ends first: `hybrid run PIPELINE`. Or declare a "
-            f"fixed `start` for source `{source.name}`, such as `earliest`."
+            "Run the sources before it to their ends first: `hybrid run P`. Or declare a fixed "
+            f"`start` for source `{source.name}`, such as `earliest`."
         )
         raise SeamError(message, hint, source=source.name, field="start")
     if previous.offsets is not None and previous.offsets.exact:
@@ -142,10 +142,7 @@ def _call(name: str, load: Callable[[str], UserFactory], context: SourceSwitchCo
     # The user's code: whatever it raises is the answer.
     except Exception as error:
         message = f"`start.factory: {name}` raised {type(error).__name__}: {error}."
-        hint = (
-            f"Correct the function `{name}`, then repeat the command that failed: no start was "
-            "decided."
-        )
+        hint = f"Correct the function `{name}`, then try again: no start was decided."
         raise SeamError(message, hint, field="start.factory") from error
 
 
@@ -169,7 +166,7 @@ def _from_user(look_up: StartLookUp, name: str, answer: Any) -> StartPosition:
         "a time zone nor an offset for each partition."
     )
     hint = (
-        "Let the function return a datetime with a time zone, or offsets by partition, such as "
-        "{0: 17, 1: 4}; then repeat the command that failed."
+        "Let the function return a datetime with a time zone, or offsets by partition, such as {0: "
+        "17, 1: 4}; then try again."
     )
     raise SeamError(message, hint, field="start.factory", value=repr(answer))

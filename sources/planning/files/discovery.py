@@ -77,7 +77,7 @@ class GrowingFolder:
             hint = (
                 f"Declare `discovery_interval` for source `{last}` if its folder keeps growing; if "
                 "the pipeline is planned already, begin a new generation then: `hybrid generation "
-                "new PIPELINE`."
+                "new P`."
             )
             raise StateError(
                 message,

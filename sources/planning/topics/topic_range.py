@@ -89,8 +89,8 @@ def require_range(generation: Generation, source: str) -> TopicRange:
     if decided is None:
         message = f"The range of offsets that source `{source}` reads is not decided yet."
         hint = (
-            f"Make the hand-over to the source first: `hybrid step PIPELINE {source}_handover`, or "
-            "`hybrid run PIPELINE`, which does all steps."
+            f"Make the hand-over to the source first: `hybrid step P {source}_handover`, or "
+            "`hybrid run P`, which does all steps."
         )
         raise StateError(message, hint, source=source, generation=generation.info.generation)
     return decided

@@ -219,8 +219,7 @@ def refused(path: str, what: str, error: Exception) -> HybridError:
     if isinstance(error, OSError) and not isinstance(error, PermissionError):
         hint = (
             f"Check that the namenode {namenode} runs and that this is its address (host:port; a "
-            "name service needs HADOOP_CONF_DIR or `hdfs.conf`), then repeat the command that "
-            "failed."
+            "name service needs HADOOP_CONF_DIR or `hdfs.conf`), then try again."
         )
         return UnavailableError(message, hint, server=namenode, file=path)
     hint = (

@@ -186,8 +186,8 @@ def expired_login(where: str, path: str, what: str, why: str) -> UnavailableErro
     else:
         hint = (
             "Renew it where it comes from: `aws sso login`, whatever writes the credentials file, "
-            "the command of `credential_process`, or the role's token. Then repeat the command "
-            "that failed; processes that run find the renewed login by themselves."
+            "the command of `credential_process`, or the role's token. Then try again; processes "
+            "that run find the renewed login by themselves."
         )
     return UnavailableError(message, hint, server=where, file=path)
 

@@ -286,9 +286,8 @@ def refused(path: str, what: str, why: Exception) -> HybridError:
     message = f"{path} can't be {what} at {where}: {_reason(why).rstrip('.')}."
     if _is_outage(why):
         hint = (
-            f"Check that {where} can be reached from this machine "
-            f"({' or '.join(_ENDPOINTS[scheme])} names another address), then repeat the command "
-            "that failed."
+            f"Check that {where} can be reached from this machine ("
+            f"{' or '.join(_ENDPOINTS[scheme])} names another address), then try again."
         )
         return UnavailableError(message, hint, server=where, file=path)
     hint = (

@@ -255,7 +255,7 @@ def refused(settings: S3Settings, path: str, what: str, why: object) -> HybridEr
     if _is_outage(why):
         hint = (
             f"Check that the store {where} runs and can be reached from this machine "
-            "(`s3.endpoint`), then repeat the command that failed."
+            "(`s3.endpoint`), then try again."
         )
         return UnavailableError(message, hint, server=where, file=path)
     hint = (

@@ -63,10 +63,7 @@ class Databricks:
                 return str(self._jobs.submit(**{**request, "tasks": tasks}).run_id)
         except (BadRequest, NotFound) as error:
             message = f"Databricks refused the run, and none was started: {error}"
-            hint = (
-                "Correct `spark.service` or the service's permissions, then run the same command "
-                "again."
-            )
+            hint = "Correct `spark.service` or the service's permissions, then try again."
             raise RunError(message, hint) from None
 
     def find(self, name: str) -> str | None:

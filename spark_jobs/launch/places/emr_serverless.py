@@ -51,10 +51,7 @@ class EmrServerless:
                 answer = self._client.start_job_run(applicationId=self._application, **request)
         except ClientError as error:
             message = f"EMR Serverless refused the run, and none was started: {error}"
-            hint = (
-                "Correct `spark.service` or the service's permissions, then run the same command "
-                "again."
-            )
+            hint = "Correct `spark.service` or the service's permissions, then try again."
             raise RunError(message, hint, value=self._application) from None
         return str(answer["jobRunId"])
 

@@ -49,7 +49,7 @@ def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline
             f"Source `{source}`: where {name} is can't be looked up, because Spark can't run on "
             f"this machine: {process.reason}."
         )
-        hint = "Make Spark run here (`hybrid validate` says what it needs), or declare `path`."
+        hint = "Make Spark run here (`hybrid validate P` says what it needs), or declare `path`."
         raise InputError(message, hint, source=source, table=name)
     placed = with_places(loaded, answer.places)
     require_extras(placed.pipeline)

@@ -213,7 +213,7 @@ def changed_by_others(generation: Generation, table: Folder, found: ForeignChang
     if not is_restored:
         ways.append("If the change is intended, accept it: `hybrid accept P --by NAME`.")
     if found.own_after is None:
-        ways.append(f"To undo it, run {undo}, then repeat the command.")
+        ways.append(f"To undo it, run {undo}, then try again.")
     ways.append(f"{'Otherwise' if ways else 'Now'} {_NEW}.")
     return StateError(message, " ".join(ways), table=table.url, generation=generation.name)
 

@@ -199,8 +199,8 @@ def _require_features(table: TableSnapshot) -> None:
     )
     hint = (
         f"Remove each from the table with Spark, `ALTER TABLE delta.`{table.folder}` DROP FEATURE "
-        f"{unknown[0]}`, then repeat the command. If an older version of the table has them, "
-        "compute its rows again in a new generation: `hybrid generation new P`."
+        f"{unknown[0]}`, then try again. If an older version of the table has them, compute its "
+        "rows again in a new generation: `hybrid generation new P`."
     )
     raise InputError(message, hint, table=table.folder.url)
 
@@ -215,7 +215,7 @@ def _require_free(table: TableSnapshot, other: TableSnapshot) -> None:
         )
         hint = (
             f"Set it to false with Spark, `ALTER TABLE delta.`{path}` SET TBLPROPERTIES "
-            "('delta.appendOnly' = 'false')`, then repeat the command."
+            "('delta.appendOnly' = 'false')`, then try again."
         )
         raise InputError(message, hint, table=path.url)
     for each in (table, other):
@@ -227,8 +227,8 @@ def _require_free(table: TableSnapshot, other: TableSnapshot) -> None:
             )
             hint = (
                 f"Remove it with Spark, `ALTER TABLE delta.`{each.folder}` CLUSTER BY NONE`, then "
-                "repeat the command. If an older version of the table is clustered, compute its "
-                "rows again in a new generation: `hybrid generation new P`."
+                "try again. If an older version of the table is clustered, compute its rows again "
+                "in a new generation: `hybrid generation new P`."
             )
             raise InputError(message, hint, table=each.folder.url)
     for name, expression in of.items():
@@ -239,8 +239,8 @@ def _require_free(table: TableSnapshot, other: TableSnapshot) -> None:
                 "that are to replace its own were never checked against. Nothing was replaced."
             )
             hint = (
-                f"Drop it with Spark, `ALTER TABLE delta.`{path}` DROP CONSTRAINT {short}`, repeat "
-                "the command, then add it again: Spark then checks all rows."
+                f"Drop it with Spark, `ALTER TABLE delta.`{path}` DROP CONSTRAINT {short}`, try "
+                "again, then add it again: Spark then checks all rows."
             )
             raise InputError(message, hint, table=path.url)
 

@@ -258,10 +258,10 @@ class Compaction:
             f"Another writer has changed columns, properties or the protocol of {self.table} "
             "during the compaction, which has ended early. No row has changed."
         )
-        hint = "Repeat the command: `hybrid compact P`."
+        hint = "Try again: `hybrid compact P`."
         return StateError(message, hint, transient=True, table=self.table.url)
 
     def _unreadable(self, path: str, error: Exception) -> StateError:
         message = f"File {path} of the table {self.table} can't be read: {error}".rstrip(".")
-        hint = "Restore the file from a backup, then repeat the command: `hybrid compact P`."
+        hint = "Restore the file from a backup, then try again: `hybrid compact P`."
         return StateError(f"{message}. No row has changed.", hint, file=path)

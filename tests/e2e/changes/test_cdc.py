@@ -76,7 +76,7 @@ def test_changes_of_transactions_in_flight_at_the_snapshot_are_not_lost(
         with pytest.raises(RunError, match=r"of 5 chunks are kept\. Run it again") as caught:
             take_snapshot(loaded, interrupt)
         assert "password" not in str(caught.value).lower()
-        with pytest.raises(Exception, match=r"of 5 chunks are written\. Run `hybrid snapshot`"):
+        with pytest.raises(Exception, match=r"of 5 chunks are written\. Run `hybrid snapshot P`"):
             run_history(spark, loaded)
         case.execute(
             "DELETE FROM orders WHERE id % 10 = 3 AND id > 130",

@@ -33,7 +33,7 @@ def test_a_serving_generation_that_is_dead_is_one_line() -> None:
     dead = Verdict(health="dead", reason=trace)
     served = status("g1", healthy=False, own_healthy=False, live=dead)
     text = shown(status("g2", healthy=False, served_by=served))
-    assert "generation g1, which is serving, is dead: see `hybrid status`" in text
+    assert "generation g1, which is serving, is dead: see `hybrid status P`" in text
     assert "frame" not in text
     assert "g1, which is serving" not in shown(status("g2", served_by=status("g1")))
 

@@ -81,7 +81,7 @@ def test_nothing_starts_before_the_plan_is_approved_whoever_asks(loaded: LoadedP
     assert files(loaded) == before
     with pytest.raises(
         StateError,
-        match=r"not approved yet\..*`hybrid approve PIPELINE --by NAME`.*`events_control`",
+        match=r"not approved yet\..*`hybrid approve P --by NAME`",
     ):
         operations.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0])
 
@@ -122,7 +122,7 @@ def test_the_status_tells_that_a_plan_waits_and_how_to_approve_it(loaded: Loaded
     operations.plan(loaded)
     assert call(loaded, "status")[1]["waits_for_approval"]
     shown = " ".join(CliRunner().invoke(app, ["status", str(loaded.path)]).stdout.split())
-    assert "`hybrid approve PIPELINE --by NAME`" in shown
+    assert f"hybrid approve {loaded.path} --by NAME`" in shown
     approve(loaded, "Ada")
     assert not call(loaded, "status")[1]["waits_for_approval"]
 
@@ -231,7 +231,7 @@ def test_in_dagster_the_chain_stops_after_its_plan_until_a_form_approves_it(
         assert begun == {"events__plan"}
         passed, told = jobs.check()
         assert not passed
-        assert told.endswith("then approve it: the job `events_control` with APPROVE.")
+        assert told.endswith("then approve it: the job `events_control` with the action APPROVE.")
         assert "hybrid" not in told
         refused = jobs.approve()
         assert not refused.success

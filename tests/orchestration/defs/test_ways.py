@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from orchestration.defs.show.ways import in_dagster, verdict_in_dagster
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.rules.verdict import Finding, Verdict
+from orchestration.remedies import program
+from orchestration.supervision.verdict import Finding, Verdict
 from sources.config.loader import LoadedPipeline
-from sources.planning.approval import how_to_approve
+from sources.planning.approval import HOW_TO_APPROVE
 from tests.orchestration.supervision.live_case import LiveCase
 
 ROOT = Path(__file__).parents[3]
@@ -26,11 +29,10 @@ def loaded(tmp_path: Path) -> LoadedPipeline:
     ("told", "instead"),
     [
         ("`hybrid run P`", "the job `events`"),
-        ("`hybrid run orders.yaml`", "the job `events`"),
-        ("`hybrid plan PIPELINE`", "the asset `events/plan`"),
-        ("`hybrid snapshot`", "the asset `events/take_snapshot`"),
+        ("`hybrid plan P`", "the asset `events/plan`"),
+        ("`hybrid snapshot P`", "the asset `events/take_snapshot`"),
         ("`hybrid step P live_handover`", "the asset `events/live_handover`"),
-        ("`hybrid resume`", "the job `events_control` with the action RESUME"),
+        ("`hybrid resume P`", "the job `events_control` with the action RESUME"),
         (
             "`hybrid stop P --generation g2`",
             "the job `events_control` with the action STOP and `generation: g2`",
@@ -41,29 +43,25 @@ def loaded(tmp_path: Path) -> LoadedPipeline:
             "`hybrid generation new P --only-changed`",
             "the job `events_generation` with the action NEW and `only_changed`",
         ),
-        ("`hybrid rerun`", "the job `events_generation` with the action RERUN"),
+        ("`hybrid rerun P`", "the job `events_generation` with the action RERUN"),
         ("`hybrid backfill P --since … --until …`", "the job `events_backfill`"),
         ("`hybrid generation list P`", "the asset `events/table`"),
-        ("`hybrid logs P --previous`", "`hybrid logs {file} --previous`"),
-        ("`hybrid audit`", "`hybrid audit {file}`"),
-        ("`hybrid run --until caught-up`", "`hybrid run {file} --until caught-up`"),
+        ("`hybrid logs P --previous`", "`{hybrid} logs {file} --previous`"),
+        ("`hybrid audit P`", "`{hybrid} audit {file}`"),
+        ("`hybrid run P --until caught-up`", "`{hybrid} run {file} --until caught-up`"),
         ("`hybrid broker`", "`hybrid broker`"),
         (
-            "run `hybrid resume P`, or in Dagster the job `events_control` with RESUME.",
-            "run the job `events_control` with RESUME.",
+            HOW_TO_APPROVE,
+            "Read the plan (the asset `events/plan`), then approve it: the job `events_control` "
+            "with the action APPROVE.",
         ),
-        (
-            how_to_approve("events"),
-            "Read the plan (the asset `plan`), then approve it: the job `events_control` with "
-            "APPROVE.",
-        ),
-        ("Then repeat the command.", "Then try again."),
     ],
 )
 def test_a_command_is_named_by_its_job_or_by_the_pipelines_real_file(
     loaded: LoadedPipeline, told: str, instead: str
 ) -> None:
-    assert in_dagster(told, loaded) == instead.format(file=loaded.path)
+    shown = instead.format(file=loaded.path, hybrid=program())
+    assert in_dagster(told, loaded) == shown
 
 
 def test_no_command_in_any_message_keeps_a_placeholder_or_names_a_job_that_is_not_there(
@@ -89,7 +87,7 @@ def test_no_command_in_any_message_keeps_a_placeholder_or_names_a_job_that_is_no
 
 
 def test_a_verdict_and_each_of_its_findings_are_told_so(loaded: LoadedPipeline) -> None:
-    text = "Start the run with `hybrid resume`."
+    text = "Start the run with `hybrid resume P`."
     verdict = Verdict(
         health="failed",
         reason=text,
@@ -100,3 +98,25 @@ def test_a_verdict_and_each_of_its_findings_are_told_so(loaded: LoadedPipeline) 
     assert [told.reason, told.error, told.findings[0].text] == [
         "Start the run with the job `events_control` with the action RESUME."
     ] * 3
+
+
+def test_a_command_for_a_shell_brings_the_paths_that_dagster_has_and_names_other_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my shop").mkdir()
+    case = LiveCase(tmp_path / "my shop")
+    file = case.loaded.path
+    text = file.read_text()
+    with_variables = text.replace("name: events", "name: ${SHOP_NAME}\nstate: ${SHOP_STATE:-state}")
+    file.write_text(
+        "\n".join(line for line in with_variables.splitlines() if line != "state: state")
+    )
+    monkeypatch.setenv("SHOP_NAME", "events")
+    monkeypatch.setenv("SHOP_STATE", str(tmp_path / "the state"))
+    monkeypatch.setenv("HYBRID_BROKER_FILE", "/run/broker.json")
+    told = in_dagster("`hybrid audit P`", case.loaded)
+    line, named = told.removeprefix("`").split("`")
+    assert named == " (with SHOP_NAME as Dagster has it)"
+    words = shlex.split(line)
+    assert words[-3:] == [program(), "audit", str(file)]
+    assert {"HYBRID_BROKER_FILE=/run/broker.json", f"SHOP_STATE={tmp_path}/the state"} <= {*words}

@@ -65,7 +65,7 @@ def test_during_a_backfill_readers_keep_their_generation_and_who_asks_is_told_wh
     assert f"It is process {os.getpid()} on " in error.message
     step = "step 1 of 2: computing the rows of the range from the files."
     assert error.message.endswith(f": {RANGE}, {step}")
-    assert error.hint.startswith("Wait until that has ended, then repeat the command.")
+    assert error.hint.startswith("Wait until that has ended, then try again.")
     assert error.hint.endswith(
         "no row of its range is replaced before its one commit, and the backfill can be repeated."
     )

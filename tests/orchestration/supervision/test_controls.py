@@ -20,6 +20,7 @@ from orchestration.definitions import defs
 from orchestration.defs.jobs.control import control_job
 from orchestration.defs.show.ways import in_dagster
 from orchestration.display import moment
+from orchestration.remedies import program
 from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
@@ -119,8 +120,7 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
     assert wanted is not None
     told = (
         f"The live run has been paused since {moment(wanted.at_ms)} UTC by ann (new brokers). "
-        "2 records or splits wait. To resume it, run `hybrid resume PIPELINE`, or in Dagster the "
-        "job `events_control` with the action RESUME."
+        "2 records or splits wait. To resume it, run `hybrid resume P`."
     )
     found = status(case.loaded)
     assert found.live is not None
@@ -219,7 +219,7 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     exit_code, answer = call(case, "drain")
     assert exit_code == 2
     assert "is not running: nothing would be drained." in answer["message"]
-    assert answer["hint"].startswith("Start the run with `hybrid resume`")
+    assert answer["hint"].startswith(f"Start the run with `{program()} resume {case.path}`")
     refused = call(case, "drain", "--within", "soon")[1]
     assert "is not a duration. Write 90 s" in f"{refused['message']} {refused['hint']}"
     # Its turn has not come: history is not read yet.

@@ -112,7 +112,7 @@ def slot(**seen: Any) -> Seen:
             replace(DEAD, requested=PAUSED),
             "paused",
             "since 15 Jan 2027 08:00 UTC. 0 records or splits wait. To resume it, run `hybrid "
-            "resume PIPELINE`, or in Dagster the job `events_control` with the action RESUME.",
+            "resume P`.",
         ),
         (
             replace(
@@ -133,7 +133,7 @@ def slot(**seen: Any) -> Seen:
             replace(DEAD, beat=beat(state="failed", failure=GAP)),
             "failed",
             "would fail again: Records are missing. Accept the gap. Once that is done, start the "
-            "run with `hybrid resume`.",
+            "run with `hybrid resume P`.",
         ),
         (replace(DEAD, refused=GAP), "failed", "could not be started again, and is not restarted"),
         (replace(DEAD, refused=DISK_FULL), "dead", "could not be started again: Disk full."),

@@ -248,7 +248,7 @@ def test_a_terminal_failure_is_left_alone_at_once_and_told_once_until_people_act
         found = look_at(case)
         assert (found.verdict.health, found.restart) == ("failed", None)
     assert "Records are missing. Accept the gap." in found.verdict.reason
-    assert "`hybrid resume`" in found.verdict.reason
+    assert "`hybrid resume P`" in found.verdict.reason
     assert not status(case.loaded).healthy
     [told] = hook.told
     assert (told["health"], told["failure"]["kind"]) == ("failed", "seam")

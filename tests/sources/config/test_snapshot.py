@@ -119,8 +119,8 @@ class TestWhatAPlanNeeds:
     @pytest.mark.parametrize(
         ("kept", "said"),
         [
-            (None, r"There is no snapshot of .*orders: .* Run `hybrid snapshot`"),
-            (manifest(3, 2), r"2 of 3 chunks are written\. Run `hybrid snapshot`.*kept"),
+            (None, r"There is no snapshot of .*orders: .* Run `hybrid snapshot P`"),
+            (manifest(3, 2), r"2 of 3 chunks are written\. Run `hybrid snapshot P`.*kept"),
         ],
     )
     def test_one_that_is_not(

@@ -38,7 +38,7 @@ WAY_OUT = (
     "`live` to continue without these records."
 )
 NEW_GENERATION = (
-    "begin a new generation: `hybrid generation new PIPELINE`, which computes the whole table "
+    "begin a new generation: `hybrid generation new P`, which computes the whole table "
     "again next to the one that serves."
 )
 BEFORE_THE_START = (
@@ -47,7 +47,7 @@ BEFORE_THE_START = (
 )
 BEYOND_THE_END = (
     "If the offset is declared or comes from the names or columns of files, correct it. If a "
-    "transaction is open, which keeps the log end back, repeat the command when it has ended. If "
+    "transaction is open, which keeps the log end back, try again when it has ended. If "
     f"the topic was created again, {NEW_GENERATION}"
 )
 
@@ -791,8 +791,7 @@ class TestTheUsersFactory:
         assert refused(self.TWO, history(20), user=lambda _: answer) == (
             f"`start.factory: mine:start` returned {answer!r}, which is neither a datetime with a "
             "time zone nor an offset for each partition. Let the function return a datetime with a "
-            "time zone, or offsets by partition, such as {0: 17, 1: 4}; then repeat the command "
-            "that failed."
+            "time zone, or offsets by partition, such as {0: 17, 1: 4}; then try again."
         )
 
     def test_what_it_raises_is_not_covered_up(self) -> None:
@@ -801,7 +800,7 @@ class TestTheUsersFactory:
 
         assert refused(self.TWO, history(20), user=user) == (
             "`start.factory: mine:start` raised KeyError: 'watermarks'. Correct the function "
-            "`mine:start`, then repeat the command that failed: no start was decided."
+            "`mine:start`, then try again: no start was decided."
         )
 
     def test_a_broker_that_fails_meanwhile_is_not_its_fault(self) -> None:
@@ -896,6 +895,6 @@ class TestJustBeforeTheLaunch:
             "Topic `t`, partition 1: start offset 0 was decided (test), but the partition does "
             "not exist any more: the topic was created again, or `bootstrap_servers` leads to "
             "another cluster. Correct `bootstrap_servers`; for a new topic, begin a new "
-            "generation: `hybrid generation new PIPELINE`, which computes the whole table again "
+            "generation: `hybrid generation new P`, which computes the whole table again "
             "next to the one that serves."
         )

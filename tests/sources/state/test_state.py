@@ -116,5 +116,5 @@ def test_a_document_that_is_removed_while_it_is_written_is_an_error_with_a_way_o
         raise FileExistsError
 
     monkeypatch.setattr(os, "link", link)
-    with pytest.raises(StateError, match=r"end.json was removed .* Run the same command again"):
+    with pytest.raises(StateError, match=r"end.json was removed .* Try again"):
         Folder(tmp_path).put_if_absent("end.json", end(1))

@@ -108,7 +108,7 @@ def _snapshot(
     try:
         last = only_gtid(_text(state), variables)
     except Misfit as error:
-        hint = f"{ONE_DOMAIN}; then take the snapshot again: `hybrid snapshot PIPELINE`."
+        hint = f"{ONE_DOMAIN}; then take the snapshot again: `hybrid snapshot P`."
         message = f"{error}."
         raise InputError(message, hint, source=table.source, table=table.name) from None
     file, offset = place

@@ -21,7 +21,7 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection
     from pymysql.cursors import Cursor
 
-_AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
+_AGAIN = "then take the snapshot again: `hybrid snapshot P`."
 _VARIABLES = (
     *("version", "log_bin", "binlog_format", "binlog_row_image", "log_bin_compress"),
     "binlog_row_value_options",
@@ -244,8 +244,8 @@ def _warn_of_zeros(
     return [
         f"The server's sql_mode lacks {' and '.join(lacking)}, so that columns of table "
         f"`{table.name}` ({', '.join(times)}) may get zero dates such as 0000-00-00. Debezium "
-        "reports 1970-01-01 for these, or null for a timestamp: set both modes, or let "
-        "`hybrid compare PIPELINE` look for such rows."
+        "reports 1970-01-01 for these, or null for a timestamp: set both modes, or let `hybrid "
+        "compare P` look for such rows."
     ]
 
 

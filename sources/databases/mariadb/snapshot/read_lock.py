@@ -85,7 +85,7 @@ def _in_the_way(connection: Connection[Cursor], table: CapturedTable) -> InputEr
         f"`{_LOCK}`, in which the snapshot of `{table.name}` begins, was not granted in {TRIES} "
         f"attempts of {_WAIT_S} s: it waits until statements of others have ended."
     )
-    hint = "Take the snapshot at a time without long statements: `hybrid snapshot PIPELINE`."
+    hint = "Take the snapshot at a time without long statements: `hybrid snapshot P`."
     if found:
         [(number, user, host, seconds, statement)] = found
         text = without_values(" ".join(str(statement).split()))
@@ -94,7 +94,7 @@ def _in_the_way(connection: Connection[Cursor], table: CapturedTable) -> InputEr
         message += f" User {user} at {host} has run this one for {seconds} s: `{text}`."
         hint = (
             f"Wait until it has ended, or end it by `KILL {number}`; then take the snapshot again: "
-            "`hybrid snapshot PIPELINE`."
+            "`hybrid snapshot P`."
         )
     else:
         hint += " `GRANT PROCESS ON *.*` lets the user of `snapshot.dsn` see these statements."

@@ -52,6 +52,6 @@ def check_replica(
         )
         hint = (
             f"Set `{name}=ON` and restart it, or name its primary in `dsn`; then take the snapshot "
-            "again: `hybrid snapshot PIPELINE`."
+            "again: `hybrid snapshot P`."
         )
         raise InputError(message, hint, source=table.source, table=table.name, value=name)

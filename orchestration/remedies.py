@@ -1,0 +1,90 @@
+"""Remedies: commands on a pipeline that messages name, as data that each front end renders.
+
+A text holds a remedy as "`hybrid generation new P --only-changed`", where P stands for the
+pipeline. So it passes through logs, heartbeats and kept states; whoever shows the text renders it:
+the command line as a command that can be pasted, Dagster as the job or asset that does the same.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_PIPELINE = "P"
+_BEGIN = "`hybrid "
+_PROGRAM = "hybrid"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A command on a pipeline.
+
+    Attributes:
+        action: Name of the command, such as ``generation new``.
+        options: The words after the pipeline, such as ``--only-changed``.
+    """
+
+    action: str
+    options: tuple[str, ...] = ()
+
+    def command(self, pipeline: str, variables: Mapping[str, str] | None = None) -> str:
+        """Return the command line, quoted for a shell, as code in Markdown.
+
+        Args:
+            pipeline: Path of the pipeline's file.
+            variables: Environment variables to set for it.
+        """
+        given = [f"{name}={shlex.quote(value)}" for name, value in (variables or {}).items()]
+        words = shlex.join([program(), *self.action.split(), pipeline, *self.options])
+        return f"`{' '.join([*given, words])}`"
+
+
+def render(text: str, show: Callable[[Remedy], str]) -> str:
+    """Return a text with its remedies as a front end shows them.
+
+    Args:
+        text: An error's message or hint, or the reason of a verdict.
+        show: Returns what takes the place of a remedy.
+    """
+    first, *rest = text.split(_BEGIN)
+    shown = [first]
+    for each in rest:
+        command, mark, after = each.partition("`")
+        found = _parse(command) if mark else None
+        shown.append(f"{_BEGIN}{each}" if found is None else f"{show(found)}{after}")
+    return "".join(shown)
+
+
+def remedies(text: str) -> list[Remedy]:
+    """Return the remedies that a text names, in its order."""
+    found: list[Remedy] = []
+
+    def keep(remedy: Remedy) -> str:
+        found.append(remedy)
+        return ""
+
+    render(text, keep)
+    return found
+
+
+def program() -> str:
+    """Return how a shell finds this program: by its name if ``PATH`` leads to it, else by path."""
+    own = Path(sys.executable).with_name(_PROGRAM)
+    on_path = shutil.which(_PROGRAM)
+    if not own.exists() or (on_path is not None and own.samefile(on_path)):
+        return _PROGRAM
+    return str(own)
+
+
+def _parse(command: str) -> Remedy | None:
+    """Return the remedy of the words after the program; None for one that names no pipeline."""
+    try:
+        words = shlex.split(command)
+        at = words.index(_PIPELINE)
+    except ValueError:
+        return None
+    return Remedy(" ".join(words[:at]), tuple(words[at + 1 :]))

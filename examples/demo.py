@@ -179,7 +179,8 @@ def conclude(run: Callable[[ExitStack], list[AuditReport] | int], stages: Stages
         with ExitStack() as cleanup:
             reports = run(cleanup)
     except HybridError as error:
-        console.print(f"[red]{error}[/]")
+        # As it is, so that commands in it can be copied.
+        console.print(str(error), style="red", markup=False, soft_wrap=True)
         return 2
     except KeyboardInterrupt:
         console.print("Stopped: the streams, and all that was started for the demo.")
@@ -337,7 +338,7 @@ def launch_job(name: str, folder: Path) -> None:
     """
     log = folder / f"{name}.log"
     command = [sys.executable, "-m", "dagster", "job", "execute", "-j", name]
-    command += ["-w", str(folder / "dagster" / _WORKSPACE)]
+    command += ["-m", "orchestration.definitions"]
     with log.open("wb") as output:
         done = subprocess.run(
             command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, check=False

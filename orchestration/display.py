@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 from humanize import metric, naturalsize
 
+from sources.common.durations import duration
+
 _LONG_AGO_MS = 2 * 86_400_000
 _SECOND_MS = 1000
 _MINUTE_MS = 60_000
@@ -22,22 +24,6 @@ def count(number: float) -> str:
 def size(number: float) -> str:
     """Return a number of bytes in decimal units, such as ``6.4 MB``."""
     return naturalsize(number)
-
-
-def duration(seconds: float, units: int = 2) -> str:
-    """Return a length of time in its largest units, such as ``2 h 5 min``.
-
-    Args:
-        seconds: The length.
-        units: How many units at most.
-    """
-    left = round(seconds)
-    parts = []
-    for name, unit in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        number, left = divmod(left, unit)
-        if number:
-            parts.append(f"{number:,} {name}")
-    return " ".join(parts[:units]) or "less than 1 s"
 
 
 def about(seconds: float) -> str:

@@ -13,6 +13,7 @@ from hybrid_extensions.report.redaction import Redaction
 from hybrid_extensions.report.timeline import MOST_PARTITIONS, Timeline, offset_lanes, timelines
 from orchestration import display
 from orchestration.supervision.status import Status
+from sources.common.durations import duration
 from sources.common.positions import iso
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
@@ -57,7 +58,7 @@ def render(
     page.filters |= {
         "ago": lambda at_ms: display.ago(at_ms, report.at_ms),
         "count": display.count,
-        "duration": display.duration,
+        "duration": duration,
         "iso": iso,
         "moment": display.moment,
         "size": display.size,

@@ -10,8 +10,9 @@ from rich.table import Table
 
 from orchestration.audit.report import shown
 from orchestration.cli import tables
-from orchestration.display import duration
+from orchestration.cli.fitting import Fitting
 from sources.common.counting import counted
+from sources.common.durations import duration
 
 if TYPE_CHECKING:
     from hybrid_extensions.trial.run import SampleRun
@@ -55,14 +56,14 @@ def _read(found: SampleRun) -> str:
 
 
 def _columns(found: SampleRun) -> Table:
-    table = Table("column", "type", title="Columns")
+    table = Fitting("column", "type", title="Columns")
     for name, kind in found.columns.items():
         table.add_row(escape(name), escape(kind))
     return table
 
 
 def _rows(found: SampleRun) -> Table:
-    table = Table(title=f"The first {counted(len(found.examples), 'row')}")
+    table = Fitting(title=f"The first {counted(len(found.examples), 'row')}")
     for name in found.columns:
         table.add_column(escape(name), overflow="fold")
     for row in found.examples:

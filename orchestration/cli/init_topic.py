@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestration.display import duration
+from sources.common.durations import duration
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.kafka.client import KafkaLog

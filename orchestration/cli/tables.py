@@ -10,8 +10,11 @@ from rich.table import Table
 
 from orchestration.databases.database_log import unread_of
 from orchestration.display import duration
+from orchestration.cli.fitting import Fitting
+from orchestration.database_log import unread_of
 from orchestration.progress.in_words import changes_in_words
 from orchestration.progress.plan_tables import PlanTable, plan_tables
+from sources.common.durations import duration
 from sources.common.positions import iso
 from sources.planning.approval import HOW_TO_APPROVE
 
@@ -68,11 +71,14 @@ def status(found: Status) -> Group:
     return Group(*_status(found), *serving, *([_feeds(found.feeds)] if found.feeds else []))
 
 
-def _part(found: StatusPart) -> Table:
-    """Show what an extension adds."""
-    table = Table(*found.headings)
-    for row in found.rows:
-        table.add_row(*map(escape, row.cells), style=None if row.is_healthy else "red")
+def _feeds(found: list[FeedStatus]) -> Table:
+    """Show how far each second sink is."""
+    table = Fitting("feed", "type", "version", "versions behind", "seconds behind", "state")
+    for each in found:
+        cells = (each.number, each.behind, None if each.lag_s is None else round(each.lag_s))
+        shown = ("" if cell is None else f"{cell:,}" for cell in cells)
+        style = None if each.is_healthy else "red"
+        table.add_row(each.name, each.type, *shown, escape(each.text), style=style)
     return table
 
 
@@ -91,7 +97,9 @@ def outcome(found: Status) -> Group:
 
 
 def _status(found: Status) -> list[Table | str]:
-    table = Table("source", "state", "batch", "splits", "lag", "rows/s", "event time", "time left")
+    table = Fitting(
+        "source", "state", "batch", "splits", "lag", "rows/s", "event time", "time left"
+    )
     is_serving = found.generation in (None, found.serving)
     role = "" if is_serving else f" ({found.serving} is serving)"
     table.title = f"{found.pipeline}, generation {found.generation or 'none yet'}{role}"
@@ -176,7 +184,7 @@ def audit(report: AuditReport) -> Group:
     """Show the counts of an audit, examples of what differs, and its recounts and notes."""
     names = ("expected", "found", "missing", "duplicated", "different", "unexpected", "ambiguous")
     document = report.to_dict()
-    table = Table(*names, title=f"Audit of {report.pipeline}")
+    table = Fitting(*names, title=f"Audit of {report.pipeline}")
     table.add_row(*(f"{document[name]:,}" for name in names))
     shown = [
         f"[red]{kind}[/]: {escape(str(row))}"
@@ -195,7 +203,7 @@ def audit(report: AuditReport) -> Group:
 
 def generations(lines: list[GenerationLine]) -> Table:
     """Show a pipeline's generations, a row for each: role, times, who promoted it, and table."""
-    table = Table("generation", "role", "begun", "until", "by", "table")
+    table = Fitting("generation", "role", "begun", "until", "by", "table")
     for line in lines:
         until = "" if line.until_ms is None else iso(line.until_ms)
         style = "green" if line.role == "serving" else None
@@ -206,7 +214,7 @@ def generations(lines: list[GenerationLine]) -> Table:
 
 def history(actions: list[LoggedAction]) -> Table:
     """Show the log of actions, a row for each: when, what, by whom, what changed, outcome."""
-    table = Table("when", "action", "generation", "by", "change", "outcome")
+    table = Fitting("when", "action", "generation", "by", "change", "outcome")
     for each in actions:
         change = escape("\n".join(changes_in_words(each)))
         outcome = escape(each.outcome + (f": {each.error}" if each.error else ""))
@@ -241,7 +249,7 @@ def _bad(line: BadLine) -> str:
 def _seam(lines: list[LedgerLine]) -> Table:
     names = ("source", "topic", "partition", "start", "first record", "rows in the seam")
     more = ("also in history", "removed", "from no source", "outcome")
-    table = Table(*names, *more, title="Hand-over: rows that the audit counts")
+    table = Fitting(*names, *more, title="Hand-over: rows that the audit counts")
     for line in lines:
         values = (
             line.source,

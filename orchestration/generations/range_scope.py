@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestration.display import duration
 from orchestration.generations.range_windows import RERUN, final_time, windows_by
+from sources.common.durations import duration
 from sources.common.positions import EndPosition, iso, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline

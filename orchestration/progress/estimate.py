@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestration.display import duration
 from orchestration.progress.benchmarked import (
     BYTES_PER_ROW,
     MERGED_ROWS_PER_S,
@@ -24,6 +23,9 @@ from orchestration.progress.cores import cores_of, executors_of
 from orchestration.progress.earlier import earlier_generations, read_earlier
 from orchestration.progress.forecast import rate
 from sources.common.counting import counted
+from sources.common.durations import duration
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from orchestration.display import count, duration, second
+from orchestration.display import count, second
 from sources.common.counting import counted, counted_as
+from sources.common.durations import duration
 from sources.common.positions import EndPosition
 from sources.config.source.file_options import ArrivalOrder
 from sources.state.action_log import LoggedAction

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from orchestration.display import about, duration, moment, size, span
+from orchestration.display import about, moment, size, span
 from orchestration.progress.estimate import Estimate, computes_rows
 from orchestration.progress.in_words import interval
 from sources.common.counting import counted
 from sources.common.database_snapshot import DatabaseSnapshot
+from sources.common.durations import duration
 from sources.common.positions import EndPosition
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from orchestration.display import duration, moment, readable_times, size
+from orchestration.display import moment, readable_times, size
 from orchestration.progress.in_words import complete_through, interval
 from orchestration.progress.plan_preview import Preview
+from sources.common.durations import duration
 from sources.common.positions import TopicPartition
 from sources.config.source.file_options import ArrivalOrder
 from sources.files.columns.layouts import ColumnDifference

@@ -14,6 +14,7 @@ from orchestration.requested_state import (
     read_requested,
     write_requested,
 )
+from sources.common.durations import exactly
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
@@ -179,7 +180,7 @@ def drain(
             break
         if time.monotonic() > deadline:
             message = (
-                f"`{source.name}` is not drained after {within.total_seconds():,.0f} s: "
+                f"`{source.name}` is not drained after {exactly(within.total_seconds() * 1000)}: "
                 f"{left:,} {backlog.unit}{connector.text} are left."
             )
             if held := backlog.held():

@@ -101,11 +101,6 @@ def span_ms(span: timedelta) -> int:
     return span // _MS
 
 
-def seconds(ms: int) -> str:
-    """Return a duration in milliseconds as text, in whole seconds: ``7,200 s``."""
-    return f"{ms / 1000:,.0f} s"
-
-
 def bounds_us(low_ms: int, high_ms: int) -> tuple[int, int]:
     """Return inclusive bounds of time in microseconds: with the whole of the last millisecond.
 

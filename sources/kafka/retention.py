@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 
 from sources.common.positions import Offsets, Part, TopicPartition, now_ms, seconds, span_ms
 from sources.config.source.kafka_source import KafkaSource
+from sources.common.durations import exactly
+from sources.common.positions import Offsets, Part, TopicPartition, now_ms, span_ms
+from sources.config.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.client.failures import NEW_GENERATION
 from sources.kafka.client.look_ups import KafkaLog
@@ -32,9 +35,9 @@ class Headroom(Part):
     left_ms: int
 
     def __str__(self) -> str:
-        when = f"in {seconds(self.left_ms)}"
+        when = f"in {exactly(self.left_ms)}"
         if self.left_ms <= 0:
-            when = f"at any moment: its retention ended {seconds(-self.left_ms)} ago"
+            when = f"at any moment: its retention ended {exactly(-self.left_ms)} ago"
         return (
             f"topic `{self.topic}`, partition {self.partition}: Kafka may delete offset "
             f"{self.offset}, the first one that is needed, {when}"
@@ -187,7 +190,7 @@ class RetentionWatch:
             hint = (
                 "Raise the topic's `retention.ms` (or `retention.bytes`), then run the pipeline "
                 "again, which resumes after the last micro-batch: `hybrid run P`. The limit is "
-                f"`headroom` of source `{self._source.name}`, {limit_ms / 1000:,.0f} s."
+                f"`headroom` of source `{self._source.name}`, {exactly(limit_ms)}."
             )
             first = headroom[0]
             partition = TopicPartition(first.topic, first.partition)

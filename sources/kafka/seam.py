@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from sources.common.durations import exactly
 from sources.common.positions import EndPosition, Offsets, StartPosition, iso
 from sources.common.topic_log import LogRecord
 from sources.config.pipeline import Pipeline
@@ -217,7 +218,7 @@ def seam_warnings(
     lateness_ms = pipeline.lateness_ms
     if start.time_ms is not None and ahead_ms > lateness_ms:
         warnings.append(
-            f"Records carry timestamps up to {ahead_ms / 1000:,.0f} s before their event time, "
+            f"Records carry timestamps up to {exactly(ahead_ms)} before their event time, "
             "which is more than `allowed_lateness`: a look-up by time may start too late."
         )
     return warnings

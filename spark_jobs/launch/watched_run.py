@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
+from sources.common.durations import duration
 from sources.errors import RunError
 from sources.state.local_copy import local_path
 from spark_jobs.launch.driver_error import DriverError
@@ -74,7 +75,7 @@ class WatchedRun:
                 message = (
                     f"The Spark run of `{self.source}` is frozen: its driver, process {beat.pid} "
                     f"on {beat.host}, wrote its last heartbeat "
-                    f"{time.monotonic() - heard:,.0f} s ago."
+                    f"{duration(time.monotonic() - heard)} ago."
                 )
                 hint = (
                     "The run is being ended, since it stayed silent beyond "

@@ -4,18 +4,9 @@ import dagster as dg
 import pytest
 
 from orchestration.defs import metadata
-from orchestration.display import (
-    about,
-    ago,
-    count,
-    duration,
-    moment,
-    readable_times,
-    second,
-    size,
-    span,
-)
+from orchestration.display import about, ago, count, moment, readable_times, second, size, span
 from orchestration.supervision.verdict import Finding
+from sources.common.durations import duration
 
 DAY_MS = 86_400_000
 NOW_MS = 1_380_498_960_000

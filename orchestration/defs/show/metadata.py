@@ -17,10 +17,11 @@ from orchestration.defs.show.ways import in_dagster
 from orchestration.display import readable_times, second
 from orchestration.defs.assets import APPROVED
 from orchestration.defs.ways import in_dagster
-from orchestration.display import duration, readable_times, second
+from orchestration.display import readable_times, second
 from orchestration.progress.in_words import complete_through
 from orchestration.supervision.rules.verdict import Finding, Verdict
 from sources.common.counting import counted
+from sources.common.durations import duration
 from sources.common.positions import EndPosition, Evidence, TopicPartition, nest
 from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_records import BadRecordCount

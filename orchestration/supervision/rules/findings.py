@@ -6,10 +6,14 @@ from typing import NamedTuple
 
 from orchestration.databases.database_log import describe_unread
 from orchestration.display import count, duration, size
+from orchestration.database_log import describe_unread
+from orchestration.display import count, size
+from orchestration.supervision.catching_up import Behind
 from orchestration.supervision.observation import Seen, SlotSeen
 from orchestration.supervision.rules.catching_up import Behind
 from orchestration.supervision.rules.verdict import Finding
 from sources.common.counting import counted, counted_as
+from sources.common.durations import duration
 from sources.common.positions import span_ms
 from sources.config.supervision import Supervision
 from sources.databases.kafka_connect import restart_command

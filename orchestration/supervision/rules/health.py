@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from orchestration.display import duration, moment
+from orchestration.display import moment
+from orchestration.supervision import findings
 from orchestration.supervision.late_rows import late_rows
 from orchestration.supervision.observation import Seen, SlotSeen
 from orchestration.supervision.rules import findings
 from orchestration.supervision.rules.verdict import Finding, Health, Verdict, expected_findings
 from sources.common.counting import counted
+from sources.common.durations import duration
 from sources.config.supervision import Supervision
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sources.common.durations import exactly
 from sources.common.positions import (
     EndPosition,
     Gap,
@@ -132,13 +133,11 @@ class GapFinder:
                 why = f"all its records before offset {first} are deleted, and {covered}"
                 gaps.append(gap(partition, why, from_ms=needed_ms, to_offset=first))
             elif (left_ms := firsts[partition].timestamp_ms) >= reach_ms:
-                length_s = max(left_ms - needed_ms, 0) / 1000
-                lost = f"the {length_s:,.0f} s between are in neither"
+                length_ms = max(left_ms - needed_ms, 0)
+                lost = f"the {exactly(length_ms)} between are in neither"
                 if left_ms <= needed_ms:
-                    lateness_s = self._lateness_ms / 1000
-                    lost = (
-                        f"as records come up to {lateness_s:,.0f} s late, newer ones may be deleted"
-                    )
+                    late = exactly(self._lateness_ms)
+                    lost = f"as records come up to {late} late, newer ones may be deleted"
                 begin = f"the log starts at offset {firsts[partition].offset}, {iso(left_ms)}"
                 why = f"{begin}; {covered}; {lost}"
                 gaps.append(gap(partition, why, from_ms=needed_ms, to_ms=left_ms, to_offset=first))

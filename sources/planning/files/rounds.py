@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
+from sources.common.durations import duration
 from sources.common.positions import EndPosition, Offsets, Record, StartPosition, span_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
@@ -202,7 +203,7 @@ def _due(
         limit_ms = span_ms(source.converge.gap)
         if newest_ms is not None and newest_ms - history.end.event_time_ms > limit_ms:
             ahead_s = (newest_ms - history.end.event_time_ms) / 1000
-            return f"the topic is {ahead_s:,.0f} s ahead", gap
+            return f"the topic is {duration(ahead_s)} ahead", gap
     return None, gap
 
 

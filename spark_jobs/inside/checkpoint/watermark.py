@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 
-from sources.common.positions import EndPosition, iso, seconds
+from sources.common.durations import exactly
+from sources.common.positions import EndPosition, iso
 from sources.errors import InputError
 from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
 
@@ -96,19 +97,19 @@ def judge_order(
     elif watermark.reads == "some rows":
         why = (
             "the transform filters rows before `withWatermark`; with all rows, micro-batches "
-            f"reach back by {seconds(out_of_orderness_ms)}, and the delay is "
-            f"{seconds(watermark.delay_ms)}"
+            f"reach back by {exactly(out_of_orderness_ms)}, and the delay is "
+            f"{exactly(watermark.delay_ms)}"
         )
     else:
         message = (
             f"Source `{source}`: micro-batches reach back in event time by "
-            f"{seconds(out_of_orderness_ms)}, but the transform's watermark allows for "
-            f"{seconds(watermark.delay_ms)}: stateful operators would drop rows. The query was not "
+            f"{exactly(out_of_orderness_ms)}, but the transform's watermark allows for "
+            f"{exactly(watermark.delay_ms)}: stateful operators would drop rows. The query was not "
             "started."
         )
         hint = (
             "Raise the delay of `withWatermark` in the transform above "
-            f"{seconds(out_of_orderness_ms)}; or, if files of `{source}` overlap in event time, "
+            f"{exactly(out_of_orderness_ms)}; or, if files of `{source}` overlap in event time, "
             "raise its `batch.files` and `batch.bytes`, so that they are read in one micro-batch, "
             "and plan again (`hybrid plan P`). If single rows have a wrong time, set "
             "`event_time.not_after` and `event_time.not_before`, or remove these rows in the "
@@ -139,8 +140,8 @@ def judge_arrival(source: str, out_of_orderness_ms: int, watermark: Watermark | 
     if watermark is None or out_of_orderness_ms < watermark.delay_ms:
         return None
     return (
-        f"Source `{source}`: in order of arrival, rows came up to {seconds(out_of_orderness_ms)} "
-        f"late, and the watermark allows for {seconds(watermark.delay_ms)}. Later ones are "
+        f"Source `{source}`: in order of arrival, rows came up to {exactly(out_of_orderness_ms)} "
+        f"late, and the watermark allows for {exactly(watermark.delay_ms)}. Later ones are "
         "dropped, as a live run would have dropped them. They are counted, and more than "
         "`supervision.late_rows.history` allows end the run."
     )
@@ -189,8 +190,8 @@ def judge_seam(
         f"Source `{topic}`: its rows from {iso(end.complete_through_ms)} to {iso(reached_ms)} may "
         f"be dropped as late. History is complete through the first of these times only, by "
         f"`allowed_lateness` or `complete_through`, and moves the watermark to the second one, "
-        f"{seconds(watermark.delay_ms)} behind its highest event time. A delay of `withWatermark` "
-        f"of {seconds(needed_ms)} or more drops none of them. Dropped rows are counted, and more "
+        f"{exactly(watermark.delay_ms)} behind its highest event time. A delay of `withWatermark` "
+        f"of {exactly(needed_ms)} or more drops none of them. Dropped rows are counted, and more "
         "than `supervision.late_rows.live` allows make the live run red."
     )
 

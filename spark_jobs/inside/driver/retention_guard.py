@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from sources.common.durations import duration, exactly
 from sources.common.positions import Offsets, span_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, UnavailableError
@@ -82,10 +83,10 @@ class RetentionGuard:
         eta_s = self._reporter.eta_s()
         limit_ms = span_ms(source.headroom)
         if room.left_ms < _WARN_AT * limit_ms or (eta_s or 0) * 1000 > room.left_ms:
-            needs = "" if eta_s is None else f"; history needs about {eta_s:,.0f} s more"
+            needs = "" if eta_s is None else f"; history needs about {duration(eta_s)} more"
             self._reporter.listeners.warn(
                 f"Retention of source `{source.name}`: {room}{needs}. Raise the topic's "
                 "`retention.ms` (or `retention.bytes`): under `on_gap: fail` the run is stopped "
-                f"once less than {limit_ms / 1000:,.0f} s (`headroom`) is left."
+                f"once less than {exactly(limit_ms)} (`headroom`) is left."
             )
             self._warned = True

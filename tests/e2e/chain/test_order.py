@@ -127,7 +127,7 @@ def test_files_that_would_lose_rows_behind_the_watermark_are_refused(
 
     with pytest.raises(InputError, match="reach back in event time by") as caught:
         run_history(spark, case.pipeline(one_by_one))
-    assert "the transform's watermark allows for 3,600 s" in str(caught.value)
+    assert "the transform's watermark allows for 1 h" in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 

@@ -103,7 +103,9 @@ def test_integers_since_1970_become_the_event_time_of_files_and_topic(
 def test_columns_of_folders_are_no_columns_of_the_files(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "day=2024-01-01" / "id=7"
     folder.mkdir(parents=True)
-    pq.write_table(table().drop(["id", "day"]).append_column("n", [[1, 1]]), folder / "a.parquet")
+    pq.write_table(
+        table().drop(["id", "day"]).append_column("n", [[1.0, 1.5]]), folder / "a.parquet"
+    )
     arguments = ["--files", "data/**/*.parquet"]
     assert "file has no column `id`" in call(tmp_path, *arguments)[1]["message"].replace(
         str(folder / "a.parquet"), "file"

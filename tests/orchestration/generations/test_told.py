@@ -150,8 +150,7 @@ def test_before_the_commit_an_interrupt_tells_that_nothing_has_changed_and_both_
     case = two(tmp_path)
     told = interrupted(case, monkeypatch, switch_steps, "check", error)
     assert told == (
-        "Interrupted before the first step: nothing has changed, and readers see g1. Repeat the "
-        "command."
+        "Interrupted before the first step: nothing has changed, and readers see g1. Try again."
     )
     told = interrupted(case, monkeypatch, TakeOver, "commit", error)
     assert told.startswith("Interrupted before the commit: nothing has changed, and readers see g1")

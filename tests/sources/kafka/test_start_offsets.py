@@ -273,7 +273,7 @@ class TestALogThatBeginsTooLate:
         asked = log({T0: [0, 10, 4000, 4010]}, {T0: 2})
         assert refused(asked, history(400), now=9999) == (
             "Topic `t`, partition 0: the log starts at offset 2, 2024-01-01T13:06:40Z; history is "
-            "complete through 2024-01-01T12:06:40Z; the 3,600 s between are in neither." + WAY_OUT
+            "complete through 2024-01-01T12:06:40Z; the 1 h between are in neither." + WAY_OUT
         )
 
     def test_the_gap_tells_times_and_offsets(self) -> None:

@@ -56,7 +56,7 @@ def test_an_order_that_is_not_known_is_announced_and_not_refused(
 @pytest.mark.parametrize("is_exact", [True, False])
 def test_an_order_that_loses_rows_is_refused_with_each_way_out(is_exact: bool) -> None:
     # Samples can only show less than there is.
-    with pytest.raises(InputError, match=r"reach back in event time by 3,600 s") as caught:
+    with pytest.raises(InputError, match=r"reach back in event time by 1 h") as caught:
         judge_order("history", HOUR_MS, DELAY, is_exact=is_exact)
     for way in ("withWatermark", "batch.files", "event_time.not_after"):
         assert way in caught.value.hint
@@ -66,7 +66,7 @@ def test_what_came_late_is_dropped_as_live_would_have_dropped_it() -> None:
     assert judge_arrival("history", HOUR_MS - 1, DELAY) is None
     assert judge_arrival("history", 9 * HOUR_MS, None) is None
     told = judge_arrival("history", HOUR_MS, DELAY)
-    assert "rows came up to 3,600 s late, and the watermark allows for 3,600 s" in (told or "")
+    assert "rows came up to 1 h late, and the watermark allows for 1 h" in (told or "")
     assert "`supervision.late_rows.history`" in (told or "")
 
 

@@ -1,0 +1,26 @@
+"""Lengths of time in words: the one way in which all messages, cards and pages tell them."""
+
+from __future__ import annotations
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def duration(seconds: float, units: int = 2) -> str:
+    """Return a length of time in its largest units, such as ``2 h 5 min``.
+
+    Args:
+        seconds: The length.
+        units: How many units at most.
+    """
+    left = round(seconds)
+    parts = []
+    for name, unit in _UNITS:
+        number, left = divmod(left, unit)
+        if number:
+            parts.append(f"{number:,} {name}")
+    return " ".join(parts[:units]) or "less than 1 s"
+
+
+def exactly(ms: float) -> str:
+    """Return a length of time in milliseconds with all of its units, such as ``1 d 2 h 3 s``."""
+    return duration(ms / 1000, len(_UNITS))

@@ -100,8 +100,13 @@ def form_of(node: Any) -> Iterator[str]:
         yield f"{node.name} {name}"
         if name == "action":
             # A field with a default may be null.
-            values = getattr(field.config_type, "inner_type", field.config_type).enum_values
-            yield from (f"{node.name} {value.config_value}" for value in values)
+            kind = getattr(field.config_type, "inner_type", field.config_type)
+            if hasattr(kind, "enum_values"):
+                yield from (f"{node.name} {value.config_value}" for value in kind.enum_values)
+                continue
+            for action, its in kind.non_scalar_type.fields.items():
+                yield f"{node.name} {action}"
+                yield from (f"{node.name} {action}.{each}" for each in its.config_type.fields)
 
 
 def listed(heading: str, places: list[Path]) -> set[str]:

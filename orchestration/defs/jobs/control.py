@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from enum import Enum
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
-from pydantic import Field, create_model
 
 from orchestration import operations
 from orchestration.attribution import acting_user
@@ -33,6 +33,16 @@ from orchestration.defs.keys import (
 )
 from orchestration.defs.show import metadata
 from orchestration.defs.show.failures import failures
+from orchestration.defs.audit_check import audit_evaluation
+from orchestration.defs.chain_assets import live_metadata
+from orchestration.defs.compare import ACTION as COMPARE
+from orchestration.defs.compare import compare
+from orchestration.defs.control_form import control_schema, read_form
+from orchestration.defs.failures import failures
+from orchestration.defs.jobs import job_of
+from orchestration.defs.sample import try_on_sample
+from orchestration.defs.table_asset import last_action, last_day, look, now
+from orchestration.defs.upkeep import compact, delete_unneeded
 from orchestration.supervision import controls
 from sources.common.counting import counted
 from sources.common.fields import parse_duration
@@ -49,36 +59,7 @@ _REPORT_EVERY = 20
 """Looks between two log lines of a drain: one for each would fill Dagster's event log."""
 
 
-class ControlConfig(dg.Config):
-    """Launch form of the control job; each field but ``action`` belongs to some of the actions."""
-
-    generation: str = Field(
-        default="", description="Name of the generation, such as g2; else the one that serves."
-    )
-    by: str = Field(
-        default="",
-        description="Your name, which is kept and shown. APPROVE, if it is listed, needs it.",
-    )
-    why: str = Field(default="", description="PAUSE: the reason, shown as long as it is paused.")
-    within: str = Field(
-        default="1 h",
-        description="DRAIN: longest time to wait, such as 10 min. Then the job fails.",
-    )
-    # Numbers are validated by `parse_limit`: Pydantic's refusals show as a stack trace.
-    bytes: str = Field(default="", description="RATE: bytes of files per second: 50MiB.")
-    files: int | None = Field(default=None, description="RATE: files per second.")
-    rows: int | None = Field(
-        default=None, description="RATE: rows of Parquet, Delta or ORC files per second."
-    )
-    offsets: int | None = Field(default=None, description="RATE: offsets of topics per second.")
-    keys: str = Field(default="", description="TRY: which part of the keys to read, such as 1%.")
-    key_columns: list[str] = Field(
-        default=[], description="TRY: columns whose values are the keys; else the pipeline's `key`."
-    )
-    since: str = Field(
-        default="", description="TRY: first event time, a date or a time with a zone."
-    )
-    until: str = Field(default="", description="TRY: first event time after the sample.")
+Act = Callable[[dg.OpExecutionContext, LoadedPipeline, Any], None]
 
 
 def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
@@ -98,15 +79,14 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     texts = {name: action.text for name, action in added.items()}
     acts = {**acts, **{name: action.act for name, action in added.items()}}
 
-    def control(context: dg.OpExecutionContext, config: Any) -> None:
-        action = config.action.value
-        note_on_run(context, {ACTION_TAG: action})
+    def control(context: dg.OpExecutionContext) -> None:
         with failures(loaded):
-            acts[action](context, load_pipeline(loaded.path), config)
+            config = read_form(context.op_config, list(acts))
+            note_on_run(context, {ACTION_TAG: config.action})
+            acts[config.action](context, load_pipeline(loaded.path), config)
 
-    # Dagster takes the form from the annotation.
-    control.__annotations__["config"] = _form(loaded, list(acts), texts)
-    return job_of(control_name(loaded), control, job_texts.control(loaded, list(acts), texts))
+    text = job_texts.control(loaded, list(acts))
+    return job_of(control_name(loaded), control, text, control_schema(loaded, list(acts)))
 
 
 def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
@@ -121,28 +101,6 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     if loaded.pipeline.approve:
         found |= {"APPROVE": _approve}
     return found
-
-
-def _form(
-    loaded: LoadedPipeline, actions: list[str], added: Mapping[str, str]
-) -> type[ControlConfig]:
-    """Return the launch form, with the pipeline's actions and sources to choose from."""
-    chosen = Enum("Action", {each: each for each in actions})  # type: ignore[misc]
-    names = [source.name for source in loaded.pipeline.sources]
-    sources = Enum("Source", {name: name for name in names})  # type: ignore[misc]
-    made: type[ControlConfig] = create_model(
-        "ControlConfig",
-        __base__=ControlConfig,
-        action=(
-            chosen,
-            Field(default=chosen[actions[0]], description=actions_in_words(actions, added)),
-        ),
-        source=(
-            sources,
-            Field(default=sources[names[-1]], description="RATE: " + ", ".join(names)),
-        ),
-    )
-    return made
 
 
 def _acting(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> LoadedPipeline:
@@ -229,9 +187,10 @@ def _rate(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -
     )
     acting = _acting(context, loaded, config)
     by = acting_user(context.run.tags, config.by)
-    operations.change_rate(acting, config.source.value, limit, by)
+    source = loaded.pipeline.source(config.source or loaded.pipeline.sources[-1].name).name
+    operations.change_rate(acting, source, limit, by)
     given = limit.model_dump(exclude_none=True)
-    of = f"`{config.source.value}` (generation {described(acting)})"
+    of = f"`{source}` (generation {described(acting)})"
     context.log.info(f"Rate limit of {of}: {given or 'none'}.")
 
 

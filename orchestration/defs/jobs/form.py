@@ -8,15 +8,18 @@ from typing import Any
 import dagster as dg
 
 
-def job_of(name: str, op: Callable[..., Any], description: str) -> dg.JobDefinition:
+def job_of(
+    name: str, op: Callable[..., Any], description: str, form: Any = None
+) -> dg.JobDefinition:
     """Return a Dagster job with one step, ``do_<name>``.
 
     Args:
         name: Name of the job.
-        op: The step; the annotation of its argument ``config`` is the form.
+        op: The step; the annotation of its argument ``config`` is the form, if it has one.
         description: What the job does, in Markdown.
+        form: Schema of the form of a step without that argument.
     """
-    made = dg.op(name=f"do_{name}", description=description)(op)
+    made = dg.op(name=f"do_{name}", description=description, config_schema=form)(op)
 
     @dg.job(name=name, description=description)
     def job() -> None:

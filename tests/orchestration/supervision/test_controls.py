@@ -83,7 +83,10 @@ def call(case: LiveCase, *arguments: str) -> tuple[int, dict[str, Any]]:
 
 def run(case: LiveCase, action: str | None, **config: Any) -> dg.ExecuteInProcessResult:
     """Launch the job with its form; without an action, as the form is."""
-    form = config if action is None else {"action": action.upper(), **config}
+    form = config if action is None else {"action": {action: config}}
+    if action is not None and "by" in config:
+        # As forms were before, with all fields beside the action.
+        form = {"action": action.upper(), **config}
     given = {"ops": {"do_events_control": {"config": form}}} if form else {}
     with dg.DagsterInstance.ephemeral() as instance:
         return control_job(case.loaded).execute_in_process(
@@ -95,10 +98,9 @@ def actions(loaded: LoadedPipeline) -> list[str]:
     """What the job's form lets people choose, the default first."""
     config: Any = control_job(loaded).get_node_named(f"do_{loaded.pipeline.name}_control")
     fields = config.definition.config_schema.config_type.fields
-    kind = fields["action"].config_type.inner_type
-    names = [each.config_value for each in kind.enum_values]
-    assert fields["action"].default_value == names[0]
-    return names
+    names = list(fields["action"].config_type.non_scalar_type.fields)
+    [default] = fields["action"].default_value
+    return [default.upper(), *(name.upper() for name in names if name != default)]
 
 
 def cause(result: dg.ExecuteInProcessResult) -> str:
@@ -250,7 +252,7 @@ def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: L
     with case.alive():
         case.launch("a", splits_done=0, splits_total=1)
         with pytest.raises(
-            RunError, match=r"not drained after 0 s: 4 files or splits are left\. The"
+            RunError, match=r"not drained after less than 1 s: 4 files or splits are left\. The"
         ):
             controls.drain(case.loaded, timedelta(0), remove)
     wanted = read_requested(case.generation)
@@ -374,8 +376,8 @@ def test_a_form_that_is_filled_in_wrongly_is_told_in_words(
 @pytest.mark.parametrize(
     ("job", "form", "told"),
     [
-        ("rate", {"source": "other"}, "Source got other"),
-        ("soar", {}, "Action got SOAR"),
+        ("rate", {"source": "other"}, "events_source got other"),
+        ("soar", {}, 'unexpected config entry "soar"'),
         ("rate", {"source": "inbox", "fils": 3}, 'Received unexpected config entry "fils"'),
     ],
 )
@@ -393,13 +395,13 @@ def test_the_forms_of_all_jobs_load_and_describe_their_fields() -> None:
     job = defs.resolve_job_def("flight_delays_control")
     config = job.get_node_named("do_flight_delays_control")
     schema: Any = config.definition.config_schema
-    fields = schema.config_type.fields
-    assert all(field.description for field in fields.values())
-    assert not any(field.is_required for field in fields.values())
-    assert {each.config_value for each in fields["source"].config_type.inner_type.enum_values} == {
-        "history",
-        "live",
-    }
+    action = schema.config_type.fields["action"]
+    its = action.config_type.non_scalar_type.fields
+    fields = [field for each in its.values() for field in each.config_type.fields.values()]
+    assert all(field.description for field in [action, *its.values(), *fields])
+    assert not any(field.is_required for field in [action, *fields])
+    source = its["rate"].config_type.fields["source"].config_type
+    assert {each.config_value for each in source.enum_values} == {"history", "live"}
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90 s", 90), ("10 min", 600), ("2 h", 7200)])

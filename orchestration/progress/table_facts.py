@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from datetime import date, datetime
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from sources.common.schema import names_and_types
+from sources.common.sql_names import quoted
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.serving import read_serving, target_of
 from sources.storage.tables.delta import delta_table, is_delta_table
+from sources.storage.delta import delta_table, is_delta_table, query_rows
 
+_ROWS = 10
 _DELETED = "deletion_vector.cardinality"
 
 
@@ -72,6 +77,32 @@ def table_facts(loaded: LoadedPipeline) -> TableFacts | None:
         files=files.num_rows,
         columns=columns,
     )
+
+
+def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str, str]]:
+    """Return the first ten rows that are found in the table that readers see, values as text.
+
+    Args:
+        loaded: The pipeline.
+        columns: Names of the columns.
+
+    Raises:
+        InputError: The table can't be read.
+    """
+    folder = target_of(loaded, read_serving(loaded).generation)
+    names = ", ".join(map(quoted, columns))
+    try:
+        found = query_rows(delta_table(folder), f"SELECT {names} FROM target LIMIT {_ROWS}")
+        rows = found.read_all().to_pylist()
+    except Exception as error:  # delta-rs has no type of its own for what a query meets
+        message = f"The table {folder.url} can't be read: {error}"
+        hint = "Restore its files and its `_delta_log` from a backup; then look again."
+        raise InputError(message, hint, table=folder.url) from None
+    return [{name: _text(value) for name, value in row.items()} for row in rows]
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, date | datetime) else str(value)
 
 
 def _highest(files: pa.Table, column: str) -> int | None:

@@ -10,6 +10,8 @@ import dagster as dg
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.jobs.restarts import restarts_of_a_day
 from orchestration.defs.keys import (
+from orchestration.defs.assets import (
+    backfill_name,
     control_name,
     generation_name,
     live_key,
@@ -20,8 +22,14 @@ from orchestration.defs.keys import (
 from orchestration.defs.show.failures import failures
 from orchestration.defs.show.metadata import Metadata
 from orchestration.defs.show.ways import in_dagster
+from orchestration.defs.failures import failures
+from orchestration.defs.metadata import Metadata
+from orchestration.defs.metadata import table as metadata_table
+from orchestration.defs.restarts import restarts_of_a_day
+from orchestration.defs.upstream import upstream_keys
+from orchestration.defs.ways import in_dagster
 from orchestration.display import moment
-from orchestration.progress.table_facts import TableFacts, table_facts
+from orchestration.progress.table_facts import TableFacts, first_rows, table_facts
 from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
 from sources.common.positions import now_ms
@@ -73,8 +81,10 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
             if facts is None:
                 yield dg.AssetObservation(key, metadata=first)
                 return
+            rows = first_rows(fresh, facts.columns)
+            shown = {} if not rows else {"ten of the rows": metadata_table(rows)}
             yield dg.MaterializeResult(
-                metadata={**first, **table_metadata(fresh, facts)},
+                metadata={**first, **table_metadata(fresh, facts), **shown},
                 data_version=dg.DataVersion(str(facts.version)),
             )
 
@@ -158,7 +168,7 @@ def table_metadata(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
     shown: Metadata = {
         "generation": read_serving(loaded).generation,
         "version of the table": str(facts.version),
-        "files": str(facts.files),
+        "files": facts.files,
         "size (MB)": round(facts.bytes / 1e6, 3),
         "dagster/column_schema": dg.TableSchema(columns),
     }
@@ -208,14 +218,34 @@ def _description(loaded: LoadedPipeline) -> str:
     told = [
         pipeline.about.description,
         f"Delta table, filled from {sources}. {rows}",
-        f"The job `{pipeline.name}` fills it; `{control_name(loaded)}` pauses and resumes its "
-        "stream, and proves by AUDIT that the table is right; "
-        f"`{generation_name(loaded)}` replaces it by a new version.",
+        f"The job {_job(pipeline.name)} fills it; {_job(control_name(loaded))} pauses and resumes "
+        "its stream, and proves by AUDIT that the table is right; "
+        f"{_job(generation_name(loaded))} replaces it by a new version; "
+        f"{_job(backfill_name(loaded))} recomputes a range of it.",
+        _schedules(loaded),
+        f"[The plan](/assets/{pipeline.name}/plan) · "
+        f"[progress in pictures](/assets/{pipeline.name}/progress) · "
+        f"[the last source](/assets/{pipeline.name}/{pipeline.sources[-1].name})",
         "[How it is now](?view=checks&checkDetail=healthy): the check `healthy`, with the time "
         "of its last look. The card `now`, in the metadata below the columns, is as of the last "
         "change.",
     ]
     return "\n\n".join(filter(None, told))
+
+
+def _job(name: str) -> str:
+    """Return a link to a job, which Dagster finds in whatever code location it is."""
+    return f"[{name}](/guess/{name})"
+
+
+def _schedules(loaded: LoadedPipeline) -> str:
+    """Return a link to the schedules of a pipeline; empty if it has none."""
+    pipeline = loaded.pipeline
+    names = [each.name for each in (*pipeline.generations.reruns, *pipeline.upkeep)]
+    names += [] if pipeline.ranges is None else [each.name for each in pipeline.ranges.reruns]
+    names += [] if pipeline.compare is None else [pipeline.compare.name]
+    shown = ", ".join(f"{pipeline.name}_{each}" for each in names)
+    return f"[By schedule](/automation): {shown}." if shown else ""
 
 
 def _definition_metadata(loaded: LoadedPipeline) -> Metadata:

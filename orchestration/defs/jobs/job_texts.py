@@ -47,7 +47,9 @@ def build(loaded: LoadedPipeline) -> str:
     key = ", ".join(f"`{name}`" for name in pipeline.sink.key)
     how = "updates rows by" if pipeline.sink.mode == "merge" else "adds rows, each once, by"
     lines = [
-        "**Start here.** Builds the table, and keeps it up to date. Reads, in this order:",
+        # Dagster's tooltips show Markdown as it is: the first sentences have none.
+        "Start here: builds the table, and keeps it up to date.",
+        "Reads, in this order:",
         "\n".join(steps),
         f"Writes to the Delta table `{table}`: {how} {key}.",
     ]
@@ -80,8 +82,8 @@ def control(loaded: LoadedPipeline, actions: Iterable[str], added: Mapping[str, 
     """
     name = loaded.pipeline.name
     first = (
-        f"For a pipeline that was started by `{name}`: shows and controls its runs. Choose the "
-        "`action` in the Launchpad:"
+        f"Shows and controls the runs of a pipeline that was started. The job `{name}` starts it. "
+        "Choose the `action` in the Launchpad, with the fields of that action only:"
     )
     return f"{first}\n\n{_list({**_CONTROLS, **added}, actions)}"
 
@@ -90,11 +92,15 @@ def actions_in_words(actions: Iterable[str], added: Mapping[str, str] | None = N
     """Return what each action of a form does in one line, for the form's field.
 
     Args:
-        actions: Actions of the control job, or of the job for generations.
-        added: What those do that extensions add.
+        actions: Actions of the job for generations.
     """
-    texts = {**_CONTROLS, **_GENERATIONS, **(added or {})}
-    return " ".join(f"{each} {texts[each]}." for each in actions)
+    return " ".join(f"{each} {_GENERATIONS[each]}." for each in actions)
+
+
+def action_in_words(action: str) -> str:
+    """Return what an action of the control job does, as a sentence."""
+    text = _CONTROLS[action]
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
@@ -105,9 +111,10 @@ def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
         actions: The actions of its form.
     """
     first = (
-        f"For later: replaces the whole table of `{loaded.pipeline.name}` in one commit, such as "
-        "after a change of its transform. A *generation* is one computation of the table, a "
-        "*candidate* one that readers do not see yet. The usual order: `RERUN`, which "
+        "For later: replaces the whole table in one commit, such as after a change of its "
+        f"transform. The table is that of `{loaded.pipeline.name}`. A *generation* is one "
+        "computation of the table, a *candidate* one that readers do not see yet. The usual order: "
+        "`RERUN`, which "
         "computes a candidate and compares it; `PROMOTE`; and `ROLLBACK` to go back. Choose the "
         "`action` in the Launchpad:"
     )
@@ -117,10 +124,10 @@ def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
 def backfill(loaded: LoadedPipeline) -> str:
     """Return the description of the job that recomputes ranges."""
     return (
-        f"For later: recomputes a range of event times of `{loaded.pipeline.name}` from its files, "
-        "such as after files were corrected. Rows that the live stream wrote are kept, and the "
-        "stream goes on. Only times that files have delivered can be recomputed, not those that "
-        "came from the stream."
+        "For later: recomputes a range of event times from the files, such as after files were "
+        f"corrected. The table is that of `{loaded.pipeline.name}`. Rows that the live stream "
+        "wrote are kept, and the stream goes on. Only times that files have delivered can be "
+        "recomputed, not those that came from the stream."
     )
 
 

@@ -18,6 +18,14 @@ from orchestration.defs.checks.table import COMPARED, table_checks
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.control import control_job
 from orchestration.defs.jobs.generation import (
+from orchestration.defs import job_texts
+from orchestration.defs.assets import PIPELINE_TAG, step_key, table_key
+from orchestration.defs.audit_check import AUDITED
+from orchestration.defs.chain_assets import pipeline_assets
+from orchestration.defs.compare import EQUALS, compare_checks, compare_schedules
+from orchestration.defs.control_job import control_job
+from orchestration.defs.feeds import feed_definitions
+from orchestration.defs.generation_job import (
     generation_job,
     rerun_schedules,
 )
@@ -50,7 +58,7 @@ def pipeline_definitions(
         name,
         selection=chain_selection(loaded),
         description=job_texts.build(loaded),
-        tags=loaded.pipeline.about.tags,
+        tags={**loaded.pipeline.about.tags, PIPELINE_TAG: name},
     )
     generations = generation_job(loaded)
     control = control_job(loaded)

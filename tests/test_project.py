@@ -20,9 +20,10 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = [
     "feeds",
-    "hybrid_extensions",
+    "hybrid_demo",
     "hybrid_testing",
     "orchestration",
+    "services",
     "sources",
     "spark_jobs",
 ]

@@ -62,7 +62,7 @@ def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
     declares ``ranges``, these are also partitions of an asset, which are recomputed from its page,
     by Dagster's backfills and by the declared schedules.
     """
-    job = job_of(backfill_name(loaded), _any_range(loaded), job_texts.backfill(loaded))
+    job = job_of(loaded, backfill_name(loaded), _any_range(loaded), job_texts.backfill(loaded))
     any_range = dg.Definitions(jobs=[job])
     ranges = loaded.pipeline.ranges
     return any_range if ranges is None else dg.Definitions.merge(any_range, _asset(loaded, ranges))

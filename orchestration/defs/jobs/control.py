@@ -86,7 +86,7 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
             acts[config.action](context, load_pipeline(loaded.path), config)
 
     text = job_texts.control(loaded, list(acts))
-    return job_of(control_name(loaded), control, text, control_schema(loaded, list(acts)))
+    return job_of(loaded, control_name(loaded), control, text, control_schema(loaded, list(acts)))
 
 
 def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:

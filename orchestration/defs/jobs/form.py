@@ -7,13 +7,21 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.defs.assets import PIPELINE_TAG
+from sources.config.loader import LoadedPipeline
+
 
 def job_of(
-    name: str, op: Callable[..., Any], description: str, form: Any = None
+    loaded: LoadedPipeline,
+    name: str,
+    op: Callable[..., Any],
+    description: str,
+    form: Any = None,
 ) -> dg.JobDefinition:
     """Return a Dagster job with one step, ``do_<name>``.
 
     Args:
+        loaded: The pipeline.
         name: Name of the job.
         op: The step; the annotation of its argument ``config`` is the form, if it has one.
         description: What the job does, in Markdown.
@@ -21,7 +29,7 @@ def job_of(
     """
     made = dg.op(name=f"do_{name}", description=description, config_schema=form)(op)
 
-    @dg.job(name=name, description=description)
+    @dg.job(name=name, description=description, tags={PIPELINE_TAG: loaded.pipeline.name})
     def job() -> None:
         made()
 

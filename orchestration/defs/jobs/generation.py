@@ -99,7 +99,7 @@ def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
             _ACTS[config.action](context, fresh, config)
 
     text = job_texts.generation(loaded, [each.name for each in GenerationAction])
-    return job_of(generation_name(loaded), generation, text)
+    return job_of(loaded, generation_name(loaded), generation, text)
 
 
 def finish_form(loaded: LoadedPipeline) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from orchestration.defs.assets import PIPELINE_TAG
 from orchestration.pipeline_definitions import pipeline_definitions
 from tests.orchestration.generations.generation_case import GenerationCase
 
@@ -60,3 +61,16 @@ def test_the_links_of_the_tables_page_lead_to_its_jobs_and_assets(made: dg.Defin
     assert "(/automation): events_nightly, events_days." in text
     there = {each.name for each in made.get_repository_def().schedule_defs}
     assert {"events_nightly", "events_days"} <= there
+
+
+def test_the_jobs_of_a_pipeline_have_its_name_as_a_tag_so_that_lists_can_be_filtered(
+    made: dg.Definitions,
+) -> None:
+    tags = {
+        job.name: job.tags.get(PIPELINE_TAG)
+        for job in made.resolve_all_job_defs()
+        if not job.name.startswith("__")
+    }
+    assert tags == dict.fromkeys(
+        ["events", "events_control", "events_generation", "events_backfill"], "events"
+    )

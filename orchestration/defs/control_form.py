@@ -70,8 +70,10 @@ def control_schema(loaded: LoadedPipeline, actions: Sequence[str]) -> dg.Permiss
     )
     action = dg.Field(
         dg.ScalarUnion(scalar_type=str, non_scalar_schema=one_of),
-        default_value={actions[0].lower(): {}},
-        description="What to do, with the fields of that action only.",
+        # As a text: the launchpad shows no default that is a mapping without values.
+        default_value=actions[0],
+        description="What to do, with the fields of that action only, such as "
+        "`pause: {why: new brokers}`.",
     )
     return dg.Permissive({"action": action})  # type: ignore[no-untyped-call]
 

@@ -124,10 +124,11 @@ class Replacement:
             f"The range can't be replaced in {self.table}: other writers changed the same files "
             f"{_TRIES} times in a row. Nothing was replaced."
         )
+        since, until = (each.isoformat() for each in (self.where.since, self.where.until))
         hint = (
-            "Run the backfill again with the same range (`hybrid backfill P --since … --until …`); "
-            "if it fails again, stop the live stream for its duration (`hybrid pause P`, then "
-            "`hybrid resume P`), and any other job that writes or compacts the table."
+            f"Run the backfill again: `hybrid backfill P --since {since} --until {until}`; if it "
+            "fails again, stop the live stream for its duration (`hybrid pause P`, then `hybrid "
+            "resume P`), and any other job that writes or compacts the table."
         )
         raise StateError(message, hint, transient=True, table=self.table.url)
 

@@ -99,8 +99,8 @@ def actions(loaded: LoadedPipeline) -> list[str]:
     config: Any = control_job(loaded).get_node_named(f"do_{loaded.pipeline.name}_control")
     fields = config.definition.config_schema.config_type.fields
     names = list(fields["action"].config_type.non_scalar_type.fields)
-    [default] = fields["action"].default_value
-    return [default.upper(), *(name.upper() for name in names if name != default)]
+    default = fields["action"].default_value
+    return [default, *(name.upper() for name in names if name.upper() != default)]
 
 
 def cause(result: dg.ExecuteInProcessResult) -> str:

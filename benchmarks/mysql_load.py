@@ -34,8 +34,8 @@ from benchmarks.processes import end_all, group_of
 from benchmarks.record import record
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.connect import LocalConnect, binlog_config
-from hybrid_extensions.servers.mariadb import add_client_to_path
-from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.databases.mariadb import add_client_to_path
+from hybrid_extensions.servers.databases.mysql import LocalMySql
 from sources.config.table_template import Template
 from sources.databases.kafka_connect import find_state, restart_failed
 from sources.errors import RunError

@@ -30,6 +30,7 @@ from rich.table import Table
 
 from examples import flight_data
 from hybrid_extensions.servers.broker import LocalBroker
+from hybrid_extensions.servers.process import free_ports, is_taken
 from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
@@ -37,14 +38,8 @@ from orchestration.backlog import wait_until_caught_up
 from orchestration.cli import tables
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
-from sources.errors import HybridError, RunError
-from sources.kafka.client.address import LOCAL
-from services.broker import LocalBroker
-from services.process import free_ports, is_taken
-from sources.config.kafka_source import KafkaSource
-from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, InputError, RunError
-from sources.kafka.address import LOCAL
+from sources.kafka.client.address import LOCAL
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
 from sources.storage.settings import S3Settings
@@ -53,7 +48,6 @@ from spark_jobs.jvm.jars import resolve_sets
 from spark_jobs.jvm.java import require_java
 
 # Relative, as `hybrid demo` has them under another name.
-from . import flight_data
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

@@ -31,7 +31,7 @@ from hybrid_extensions.feeds.base import Comparison
 from hybrid_extensions.feeds.declare import AnyFeed, PostgresFeed, feeds_of
 from hybrid_extensions.feeds.loop import compare, compared_in_words, deliver_once, follow
 from hybrid_extensions.servers.broker import LocalBroker
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.training.columns import Asked
 from hybrid_extensions.training.point_in_time import TrainingSet, training_set
 from orchestration import operations

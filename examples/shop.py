@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import psycopg
 import pymysql
 
-from sources.config.source.snapshot import kind_of
 from sources.config.database_kind import POSTGRES, kind_of
 from sources.databases.mariadb.server import connect as connect_binlog
 from sources.databases.mariadb.server import parse_address

@@ -10,7 +10,6 @@ import duckdb
 
 from examples.shop import Sessions
 from orchestration.cuts.members import CutGroup
-from sources.config.source.snapshot import kind_of
 from sources.config.database_kind import POSTGRES, kind_of
 from sources.cuts.table import Cut
 

@@ -18,19 +18,11 @@ from orchestration.defs.checks.table import COMPARED, table_checks
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.control import control_job
 from orchestration.defs.jobs.generation import (
-from orchestration.defs import job_texts
-from orchestration.defs.assets import PIPELINE_TAG, step_key, table_key
-from orchestration.defs.audit_check import AUDITED
-from orchestration.defs.chain_assets import pipeline_assets
-from orchestration.defs.compare import EQUALS, compare_checks, compare_schedules
-from orchestration.defs.control_job import control_job
-from orchestration.defs.feeds import feed_definitions
-from orchestration.defs.generation_job import (
     generation_job,
     rerun_schedules,
 )
 from orchestration.defs.jobs.upkeep import upkeep_schedules
-from orchestration.defs.keys import step_key, table_key
+from orchestration.defs.keys import PIPELINE_TAG, step_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks, supervision_sensor
 from sources.config.loader import LoadedPipeline
 from sources.extensions import contributions

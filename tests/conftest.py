@@ -11,9 +11,9 @@ from hypothesis import settings
 
 from hybrid_extensions.servers.azurite import LocalAzurite
 from hybrid_extensions.servers.connectors import Connectors
-from hybrid_extensions.servers.mariadb import LocalMariaDb, add_client_to_path
-from hybrid_extensions.servers.mysql import LocalMySql
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb, add_client_to_path
+from hybrid_extensions.servers.databases.mysql import LocalMySql
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.planning.transform_analysis import AnalysisRequest, TransformAnalysis
 from spark_jobs.launch.questions.transform_check import TransformCheck
 from tests import sets

@@ -29,16 +29,16 @@ def open_sink(
     owner = f"{loaded.pipeline.name}.{feed.name}"
     if isinstance(feed, PostgresFeed):
         with needs_extra("postgres", "A feed of `type: postgres`"):
-            from hybrid_extensions.feeds.postgres import PostgresSink
+            from hybrid_extensions.feeds.sinks.postgres import PostgresSink
         return PostgresSink(feed, owner, key)
     if isinstance(feed, RedisFeed):
         with needs_extra("redis", "A feed of `type: redis`"):
-            from hybrid_extensions.feeds.redis_keys import RedisSink
+            from hybrid_extensions.feeds.sinks.redis_keys import RedisSink
         return RedisSink(feed, owner)
     if isinstance(feed, KafkaFeed):
-        from hybrid_extensions.feeds.kafka_topic import KafkaSink
+        from hybrid_extensions.feeds.sinks.kafka_topic import KafkaSink
 
         return KafkaSink(feed, owner)
-    from hybrid_extensions.feeds.python_function import PythonSink
+    from hybrid_extensions.feeds.sinks.python_function import PythonSink
 
     return PythonSink(feed, loaded, folder)

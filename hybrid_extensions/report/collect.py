@@ -34,7 +34,6 @@ from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.serving import described, pending_switch, read_serving, target_of
 from sources.storage.tables.delta import query_rows
-from sources.storage.delta import query_rows
 from spark_jobs.run_state.progress_log import ProgressLog
 
 T = TypeVar("T")

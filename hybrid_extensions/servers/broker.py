@@ -29,10 +29,8 @@ from hybrid_extensions.servers.process import (
 )
 from hybrid_extensions.servers.secured import SecuredListeners
 from sources.common.cache import make_private
-from sources.errors import RunError
-from sources.kafka.client.consumer import QUIET
 from sources.errors import InputError, RunError
-from sources.kafka.consumer import QUIET
+from sources.kafka.client.consumer import QUIET
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
 

@@ -19,7 +19,8 @@ def broker(
 ) -> None:
     """Run a Kafka broker on this machine until Ctrl-C.
 
-    Pipelines reach it with `bootstrap_servers: local`.
+    Pipelines reach it with `bootstrap_servers: local`. There is one at a time: another folder's is
+    shared or ended, never replaced.
     """
     with answer(as_json=False):
         from hybrid_extensions.servers.broker import LocalBroker

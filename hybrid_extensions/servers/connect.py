@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hybrid_extensions.servers.connectors import Connectors
+from hybrid_extensions.servers.databases.mysql_server import USER as BINLOG_USER
+from hybrid_extensions.servers.databases.mysql_server import MySqlServer
+from hybrid_extensions.servers.databases.postgres import DATABASE, USER, LocalPostgres
 from hybrid_extensions.servers.kraft import write_properties
-from hybrid_extensions.servers.mysql_server import USER as BINLOG_USER
-from hybrid_extensions.servers.mysql_server import MySqlServer
-from hybrid_extensions.servers.postgres import DATABASE, USER, LocalPostgres
 from hybrid_extensions.servers.process import HOST, Service, end, free_ports, is_taken, kill, spawn
 from sources.databases.mariadb.server import server_id_of
 from sources.errors import RunError

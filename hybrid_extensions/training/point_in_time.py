@@ -146,7 +146,7 @@ def _open(loaded: LoadedPipeline) -> DeltaTable:
     folder = target_of(loaded)
     if (table := open_target(folder)) is None:
         message = f"There is no table {folder} yet."
-        hint = f"Run the pipeline first: `hybrid run {loaded.path.name}`."
+        hint = "Run the pipeline first: `hybrid run P`."
         raise StateError(message, hint, pipeline=loaded.pipeline.name, table=folder.url)
     return table
 

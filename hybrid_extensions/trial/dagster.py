@@ -45,7 +45,21 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
         "runs the pipeline, as its file is now, on a part of its keys, and shows the rows and how "
         "they compare with DuckDB's and with the table; changes nothing"
     )
-    return {"TRY": Action(try_on_sample, text)}
+    fields = {
+        "keys": dg.Field(
+            str, default_value="", description="Which part of the keys to read, such as 1%."
+        ),
+        "key_columns": dg.Field(
+            [str],
+            default_value=[],
+            description="Columns whose values are the keys; else the pipeline's `key`.",
+        ),
+        "since": dg.Field(
+            str, default_value="", description="First event time, a date or a time with a zone."
+        ),
+        "until": dg.Field(str, default_value="", description="First event time after the sample."),
+    }
+    return {"TRY": Action(try_on_sample, text, fields)}
 
 
 def try_on_sample(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:

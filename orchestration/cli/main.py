@@ -12,19 +12,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import cuts, generation, live_run, local, target
-from orchestration.cli import (
-    cuts,
-    feed,
-    generation,
-    live_run,
-    local,
-    metrics,
-    remedies,
-    sample,
-    target,
-    training,
-)
+from orchestration.cli import cuts, generation, live_run, local, remedies, target
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -109,7 +97,6 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
             "`--mariadb` or `--mysql`."
         )
         raise typer.BadParameter(message)
-    from sources.config.source.snapshot import kind_of
     from sources.config.database_kind import BINLOG, kind_of
 
     if mariadb is not None and kind_of(mariadb) is not BINLOG:

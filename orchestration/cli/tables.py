@@ -8,10 +8,8 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.databases.database_log import unread_of
-from orchestration.display import duration
 from orchestration.cli.fitting import Fitting
-from orchestration.database_log import unread_of
+from orchestration.databases.database_log import unread_of
 from orchestration.progress.in_words import changes_in_words
 from orchestration.progress.plan_tables import PlanTable, plan_tables
 from sources.common.durations import duration
@@ -68,17 +66,14 @@ def _plan_table(shown: PlanTable) -> Table:
 def status(found: Status) -> Group:
     """Show the state of each source, and the same of the serving generation if that is another."""
     serving = [] if found.served_by is None else _status(found.served_by)
-    return Group(*_status(found), *serving, *([_feeds(found.feeds)] if found.feeds else []))
+    return Group(*_status(found), *serving, *(_part(each) for each in found.parts if each.rows))
 
 
-def _feeds(found: list[FeedStatus]) -> Table:
-    """Show how far each second sink is."""
-    table = Fitting("feed", "type", "version", "versions behind", "seconds behind", "state")
-    for each in found:
-        cells = (each.number, each.behind, None if each.lag_s is None else round(each.lag_s))
-        shown = ("" if cell is None else f"{cell:,}" for cell in cells)
-        style = None if each.is_healthy else "red"
-        table.add_row(each.name, each.type, *shown, escape(each.text), style=style)
+def _part(found: StatusPart) -> Table:
+    """Show what an extension adds."""
+    table = Fitting(*found.headings)
+    for row in found.rows:
+        table.add_row(*map(escape, row.cells), style=None if row.is_healthy else "red")
     return table
 
 

@@ -183,7 +183,7 @@ class DatabaseLog:
             f"{reason.rstrip('.')}."
         )
         hint = (
-            f"Start the {others}database, or set the environment variable {variable} to the "
+            f"Start the {others}database, or set the environment variable {kind.password} to the "
             "password of `snapshot.dsn`; then try again. The live run continues."
         )
         return UnavailableError(message, hint, value=self._slot)

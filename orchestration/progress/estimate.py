@@ -24,8 +24,6 @@ from orchestration.progress.earlier import earlier_generations, read_earlier
 from orchestration.progress.forecast import rate
 from sources.common.counting import counted
 from sources.common.durations import duration
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource

@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from sources.common.schema import names_and_types
-from sources.common.sql_names import quoted
+from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.serving import read_serving, target_of
-from sources.storage.tables.delta import delta_table, is_delta_table
-from sources.storage.delta import delta_table, is_delta_table, query_rows
+from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
 
 _ROWS = 10
 _DELETED = "deletion_vector.cardinality"

@@ -14,24 +14,10 @@ from sources.common.expressions.translation import Proven, Unproven
 from sources.common.fields import Declared, Duration, Name
 from sources.common.positions import span_ms
 from sources.config.source.declared_source import DeclaredSource
-from sources.config.source.deletes_by_key import check_deletes
+from sources.config.source.deletes_by_key import row_to_delete
 from sources.config.source.event_time import DeclaredEventTime
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
-from sources.config.about import About
-from sources.config.compare import Compare
-from sources.config.cuts import Cuts, overlap
-from sources.config.declared_source import DeclaredSource
-from sources.config.deletes_by_key import row_to_delete
-from sources.config.event_time import DeclaredEventTime
-from sources.config.feeds import AnyFeed, check_feeds
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
-from sources.config.lineage import Lineage
-from sources.config.reruns import Generations, Ranges
-from sources.config.rules import DeclaredRules, RowRules
-from sources.config.sample import Sample
-from sources.config.sink import Sink
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
 from sources.config.table.about import About

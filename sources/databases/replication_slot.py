@@ -9,8 +9,6 @@ from sources.common.positions import Record, iso, now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.kafka_connect import find_state
-from sources.config.snapshot import SnapshotOptions
 from sources.databases.kinds import access_to
 from sources.databases.slot import Slot, State
 from sources.errors import InputError

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sources.common.positions import Offsets, Part, TopicPartition, now_ms, seconds, span_ms
-from sources.config.source.kafka_source import KafkaSource
 from sources.common.durations import exactly
 from sources.common.positions import Offsets, Part, TopicPartition, now_ms, span_ms
-from sources.config.kafka_source import KafkaSource
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.client.failures import NEW_GENERATION
 from sources.kafka.client.look_ups import KafkaLog

@@ -13,7 +13,7 @@ import pytest
 from examples import delay_model, demo_features
 from examples.demo import Stages
 from examples.departures import Period
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 
 SMALL = Period(
     begin=datetime(2013, 9, 23, tzinfo=UTC),

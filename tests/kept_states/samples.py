@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hybrid_extensions.feeds.position import Position
-from hybrid_extensions.feeds.python_function import Remembered
 from hybrid_extensions.feeds.record import Compared, FeedRecord
+from hybrid_extensions.feeds.sinks.python_function import Remembered
 from orchestration.audit.kept_audit import Acceptance, KeptAudit
 from orchestration.audit.report import BadLine, LedgerLine
 from orchestration.databases.compared_ranges import ComparedRange, KeptCompare

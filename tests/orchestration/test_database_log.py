@@ -10,17 +10,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.servers.server_programs import POSTGRESQL, obtain
 from orchestration.databases import database_log
 from orchestration.databases.database_log import DatabaseLog
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.replication_slot import Slot, ask_slot
-from orchestration import database_log
-from orchestration.database_log import DatabaseLog
-from services.postgres import LocalPostgres
-from services.server_programs import POSTGRESQL, obtain
-from sources.config.snapshot import SnapshotOptions
 from sources.databases.replication_slot import ask_slot
 from sources.databases.slot import Slot
 from sources.errors import RunError, UnavailableError

@@ -3,9 +3,9 @@
 import dagster as dg
 import pytest
 
-from orchestration.defs import metadata
+from orchestration.defs.show import metadata
 from orchestration.display import about, ago, count, moment, readable_times, second, size, span
-from orchestration.supervision.verdict import Finding
+from orchestration.supervision.rules.verdict import Finding
 from sources.common.durations import duration
 
 DAY_MS = 86_400_000

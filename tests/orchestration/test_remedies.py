@@ -26,8 +26,8 @@ ROOMS = ("sources", "spark_jobs", "services", "feeds", "orchestration")
 # They speak about the command itself; none is to be run now.
 MENTIONS = {
     "orchestration/cli/reference.py",
-    "orchestration/cli/init.py",
-    "orchestration/metrics/catalog.py",
+    "orchestration/cli/starter/files.py",
+    "hybrid_extensions/metrics/catalog.py",
 }
 
 

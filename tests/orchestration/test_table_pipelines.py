@@ -17,7 +17,7 @@ import yaml
 from typer.testing import CliRunner
 
 from hybrid_extensions.servers.broker import create_topic
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration.cli.main import app
 from orchestration.databases import snapshots, table_pipelines
 from orchestration.template_definitions import template_definitions

@@ -15,7 +15,7 @@ import pytest
 
 from sources.common.conversion import to_arrow_array
 from sources.common.schema import TIMESTAMP, normalize, parse_schema
-from sources.decoding.avro import AvroReader, parse_schemas
+from sources.decoding.avro.decoder import AvroReader, parse_schemas
 from sources.decoding.decoder import RowDecoder
 from tests.random_tables.both_readers import comparable
 from tests.random_tables.columns import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from pymysql.constants import COMMAND
 
-from hybrid_extensions.servers.mysql_server import MySqlServer
+from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from tests.services.processes import wait_for
 
 _SERVER_ID = 4711

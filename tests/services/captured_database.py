@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import psycopg
 
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 
 
 @contextmanager

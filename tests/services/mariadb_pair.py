@@ -8,8 +8,8 @@ from typing import Any
 
 from pymysql.cursors import DictCursor
 
-from hybrid_extensions.servers.mariadb import LocalMariaDb
-from hybrid_extensions.servers.mysql_server import USER
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
+from hybrid_extensions.servers.databases.mysql_server import USER
 from hybrid_extensions.servers.process import HOST
 from sources.databases.mariadb.log.gtid import Gtid, parse_gtids
 from tests.services.processes import wait_for

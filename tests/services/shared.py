@@ -22,9 +22,9 @@ from typing import Any, cast
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.connect import LocalConnect
 from hybrid_extensions.servers.connectors import Connectors
-from hybrid_extensions.servers.mariadb import LocalMariaDb
-from hybrid_extensions.servers.mysql import LocalMySql
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
+from hybrid_extensions.servers.databases.mysql import LocalMySql
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from tests.services.hdfs_server import hdfs_server
 
 _ADDRESS, _KEY = "HYBRID_TEST_SERVERS", "HYBRID_TEST_SERVERS_KEY"

@@ -17,10 +17,6 @@ from confluent_kafka.admin import AdminClient
 from hybrid_extensions.servers import broker as broker_module
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.process import free_ports
-from sources.errors import RunError
-from services import broker as broker_module
-from services.broker import LocalBroker, create_topic
-from services.process import free_ports
 from sources.errors import InputError, RunError
 from tests.services.processes import child_of, runs, wait_for
 

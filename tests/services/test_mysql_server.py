@@ -11,16 +11,16 @@ from typing import Any
 import pymysql
 import pytest
 
-from hybrid_extensions.servers.mariadb import LocalMariaDb
-from hybrid_extensions.servers.mysql import LocalMySql
-from hybrid_extensions.servers.mysql_server import MySqlServer
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
+from hybrid_extensions.servers.databases.mysql import LocalMySql
+from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from tests.services.processes import runs, wait_for
 
 pytestmark = pytest.mark.slow
 
 OWNER = """
 import sys, time
-from services.{module} import {kind}
+from hybrid_extensions.servers.{module} import {kind}
 server = {kind}()
 server.start()
 print(server._process.pid, flush=True)

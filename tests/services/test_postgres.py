@@ -8,12 +8,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from tests.services.processes import runs, wait_for
 
 OWNER = """
 import sys, time
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 server = LocalPostgres()
 server.start()
 print(server._process.pid, flush=True)

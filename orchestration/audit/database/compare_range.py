@@ -15,10 +15,8 @@ from typing import Any, NamedTuple
 
 from orchestration.audit.database.compared_sides import ComparedTable, compared_sides
 from orchestration.audit.report import EXAMPLES
-from orchestration.audit.sql import count_rows
-from orchestration.databases.compared_ranges import ComparedRange
 from orchestration.audit.sql import as_json, count_rows
-from orchestration.compared_ranges import ComparedRange
+from orchestration.databases.compared_ranges import ComparedRange
 from sources.common.positions import now_ms
 from sources.common.sql.sql_names import literal, quoted
 

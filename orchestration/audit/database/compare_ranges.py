@@ -17,11 +17,8 @@ from orchestration.audit.database.compare_range import (
     compare_range,
 )
 from orchestration.audit.database.compare_source import compared_table
-from orchestration.audit.database.compared_sides import ComparedTable, bound_after, quote_of
+from orchestration.audit.database.compared_sides import ComparedTable, rows_of
 from orchestration.databases.compared_ranges import (
-from orchestration.audit.compare_source import compared_table
-from orchestration.audit.compared_sides import ComparedTable, rows_of
-from orchestration.compared_ranges import (
     ComparedRange,
     KeptCompare,
     keep_compare,
@@ -29,7 +26,6 @@ from orchestration.compared_ranges import (
 )
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.config.table.compare import Compare
 from sources.errors import InputError
 from sources.state.generation import Generation
 

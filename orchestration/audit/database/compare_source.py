@@ -12,10 +12,7 @@ from typing import Any
 
 from orchestration.audit.database.compared_sides import ComparedTable, compared_sides
 from orchestration.audit.report import EXAMPLES
-from orchestration.audit.sql import count_rows
 from orchestration.audit.sql import as_json, count_rows
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource

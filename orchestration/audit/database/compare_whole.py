@@ -70,8 +70,9 @@ def keep_compared(
         if judged.found is not None:
             keep_whole(context.generation, judged.found, begun_ms)
             differing = judged.found.differing
-            return f"{counted(differing, 'key differs', 'keys differ')} after further looks."
-    return (
+            text = f"{counted(differing, 'key differs', 'keys differ')} after further looks."
+            return FurtherLooks(text, differing)
+    text = (
         f"Whether these rows were only on their way was not judged: {why_not}. `hybrid status P` "
         "keeps its answer. To have it judged, compare again while the live run is healthy."
     )

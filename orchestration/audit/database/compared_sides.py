@@ -19,9 +19,7 @@ from orchestration.audit.computed.maps import sort_maps
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import duckdb_type, open_database
 from sources.common.schema import parse_type
-from sources.common.sql.sql_names import column_list, in_backticks, quoted
-from sources.config.source.snapshot import kind_of
-from sources.common.sql_names import column_list, quoted
+from sources.common.sql.sql_names import column_list, quoted
 from sources.config.database_kind import BINLOG, kind_of
 from sources.decoding.changes.mysql_json import canonical_json
 from sources.errors import InputError
@@ -154,10 +152,10 @@ def rows_of(dsn: str) -> DatabaseRows:
     """
     # Each kind needs an extra of its own, so that only one of them may be there.
     if kind_of(dsn) is BINLOG:
-        from orchestration.audit import mariadb_rows  # noqa: PLC0415
+        from orchestration.audit.database import mariadb_rows  # noqa: PLC0415
 
         return mariadb_rows
-    from orchestration.audit import postgres_rows  # noqa: PLC0415
+    from orchestration.audit.database import postgres_rows  # noqa: PLC0415
 
     return postgres_rows
 

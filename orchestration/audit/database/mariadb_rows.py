@@ -14,8 +14,7 @@ import pyarrow as pa
 from orchestration.audit.sql import duckdb_type
 from sources.common.environment import variable
 from sources.common.schema import parse_type
-from sources.common.sql.sql_names import literal, quoted
-from sources.common.sql_names import in_backticks, literal, quoted
+from sources.common.sql.sql_names import in_backticks, literal, quoted
 from sources.databases.mariadb.server import (
     PASSWORD_VARIABLE,
     VERIFY_CA,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from orchestration.audit.readers.json_texts import LEVELS, Unfit, members_of
 from orchestration.audit.readers.json_values import JsonDialect
 from orchestration.audit.sql import INSTANT, insert_arrow, json_structure, schema_of
-from sources.common.sql_names import literal, quoted
+from sources.common.sql.sql_names import literal, quoted
 
 _SHOWN = 200
 _BATCH_ROWS = 20_000

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from orchestration.audit.proven import NotProvenError
+from orchestration.audit.computed.proven import NotProvenError
 from orchestration.audit.readers.json_texts import Members, Number, Unfit, as_text
-from orchestration.audit.readers.time_texts import (
+from orchestration.audit.readers.values.time_texts import (
     TIMES_OF_FILES,
     TIMES_OF_TOPICS,
     days_of,

@@ -18,27 +18,15 @@ import pyarrow as pa
 from orchestration.audit.readers.csv_rows import csv_rows
 from orchestration.audit.readers.file_lines import NOT_TEXT, TextRow, lines_of
 from orchestration.audit.readers.folder_values import options, with_values
-from orchestration.audit.readers.topic import bad_records_table
-from orchestration.audit.readers.values.time_texts import with_minutes
-from orchestration.audit.readers.values.value_checks import (
-    OF_FILES,
-    parse_json,
-    refused_csv,
-    refused_json,
-)
-from orchestration.audit.sql import create_empty_table, duckdb_types, insert_arrow, struct
-from sources.common.schema import parse_schema
-from sources.common.sql.sql_names import column_list, literal, quoted
-from sources.config.source.file_source import FileSource
 from orchestration.audit.readers.json_rows import parse_json
 from orchestration.audit.readers.json_values import OF_FILES
-from orchestration.audit.readers.time_texts import with_minutes
 from orchestration.audit.readers.topic import bad_records_table
-from orchestration.audit.readers.value_checks import refused_csv
+from orchestration.audit.readers.values.time_texts import with_minutes
+from orchestration.audit.readers.values.value_checks import refused_csv
 from orchestration.audit.sql import create_empty_table, duckdb_types, insert_arrow, struct
 from sources.common.schema import leaves, parse_schema
-from sources.common.sql_names import column_list, literal, quoted
-from sources.config.file_source import FileSource
+from sources.common.sql.sql_names import column_list, literal, quoted
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 
 _BATCH_LINES = 50_000

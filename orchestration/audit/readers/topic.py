@@ -16,20 +16,9 @@ import pyarrow as pa
 from orchestration.audit.computed.event_times import Bounds, leave_out_of_topic
 from orchestration.audit.computed.proven import require_proven_rules, selected_columns
 from orchestration.audit.computed.rules import create_broken, meeting, within_sample
-from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
-from orchestration.audit.readers.values.value_checks import (
-    OF_TOPICS,
-    parse_json,
-    read_as_spark,
-    refuse_deep,
-    refused_by_spark,
-)
-from orchestration.audit.event_times import Bounds, leave_out_of_topic
-from orchestration.audit.proven import require_proven_rules, selected_columns
 from orchestration.audit.readers.json_rows import parse_json
 from orchestration.audit.readers.json_values import OF_TOPICS
 from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
-from orchestration.audit.rules import create_broken, meeting, within_sample
 from orchestration.audit.sql import columns_of, count_rows, schema_of
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.pipeline import Pipeline

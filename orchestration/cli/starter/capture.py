@@ -16,7 +16,6 @@ import yaml
 from sources.common.fields import check_name
 from sources.config.database_kind import BINLOG, kind_of
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.config.source.snapshot import kind_of
 from sources.config.table_names import pipeline_name, topic_part
 from sources.databases.captured_table import DatabaseTable, require_key
 from sources.errors import InputError
@@ -207,7 +206,7 @@ def next_steps(options: CaptureOptions, loaded: Sequence[LoadedPipeline]) -> str
 def _kind(options: CaptureOptions) -> CapturedKind:
     # Each kind needs an extra of its own, so that only one of them may be there.
     if kind_of(options.dsn) is BINLOG:
-        from orchestration.cli.init_mariadb import MariaDb  # noqa: PLC0415
+        from orchestration.cli.starter.mariadb import MariaDb  # noqa: PLC0415
 
         return MariaDb()
     from orchestration.cli.starter.postgres import Postgres  # noqa: PLC0415

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestration.cli.starter.detection import Detected, detect
-from orchestration.cli.detection import Detected, detect
 from orchestration.cli.init_topic import topic_warnings
+from orchestration.cli.starter.detection import Detected, detect
 from sources.common.fields import check_name
 from sources.common.sql.sql_names import in_backticks
 from sources.config.loader import LoadedPipeline, load_pipeline

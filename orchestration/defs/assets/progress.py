@@ -9,10 +9,6 @@ import dagster as dg
 from orchestration.defs.keys import role_of, steps_group, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.failures import failures
-from orchestration.display import duration
-from orchestration.defs import metadata
-from orchestration.defs.assets import role_of, steps_group, table_key
-from orchestration.defs.failures import failures
 from orchestration.progress import phases as progress
 from sources.common.durations import duration
 from sources.common.optional import require_extra

@@ -10,7 +10,6 @@ import dagster as dg
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.jobs.restarts import restarts_of_a_day
 from orchestration.defs.keys import (
-from orchestration.defs.assets import (
     backfill_name,
     control_name,
     generation_name,
@@ -21,13 +20,8 @@ from orchestration.defs.assets import (
 )
 from orchestration.defs.show.failures import failures
 from orchestration.defs.show.metadata import Metadata
+from orchestration.defs.show.metadata import table as metadata_table
 from orchestration.defs.show.ways import in_dagster
-from orchestration.defs.failures import failures
-from orchestration.defs.metadata import Metadata
-from orchestration.defs.metadata import table as metadata_table
-from orchestration.defs.restarts import restarts_of_a_day
-from orchestration.defs.upstream import upstream_keys
-from orchestration.defs.ways import in_dagster
 from orchestration.display import moment
 from orchestration.progress.table_facts import TableFacts, first_rows, table_facts
 from orchestration.supervision.card import Card, card

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import dagster as dg
@@ -19,7 +19,9 @@ class Action(NamedTuple):
     Attributes:
         act: What it does.
         text: What that is, as a clause that begins with a verb in the third person.
+        fields: Fields of the form that belong to it, each with a default.
     """
 
     act: Act
     text: str
+    fields: Mapping[str, dg.Field]

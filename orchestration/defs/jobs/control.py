@@ -1,8 +1,6 @@
 """The job `<pipeline>_control`: show, pause, resume, stop, drain, limit, try, by one form."""
 
 from collections.abc import Mapping
-from enum import Enum
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
@@ -17,9 +15,9 @@ from orchestration.defs.checks.audit import audit_evaluation
 from orchestration.defs.checks.compare import ACTION as COMPARE
 from orchestration.defs.checks.compare import compare
 from orchestration.defs.jobs import job_texts
-from orchestration.defs.jobs.actions import Act
+from orchestration.defs.jobs.actions import Act, Action
+from orchestration.defs.jobs.control_form import control_schema, read_form
 from orchestration.defs.jobs.form import job_of
-from orchestration.defs.jobs.job_texts import actions_in_words
 from orchestration.defs.jobs.upkeep import compact, delete_unneeded
 from orchestration.defs.keys import (
     ACTION_TAG,
@@ -33,16 +31,6 @@ from orchestration.defs.keys import (
 )
 from orchestration.defs.show import metadata
 from orchestration.defs.show.failures import failures
-from orchestration.defs.audit_check import audit_evaluation
-from orchestration.defs.chain_assets import live_metadata
-from orchestration.defs.compare import ACTION as COMPARE
-from orchestration.defs.compare import compare
-from orchestration.defs.control_form import control_schema, read_form
-from orchestration.defs.failures import failures
-from orchestration.defs.jobs import job_of
-from orchestration.defs.sample import try_on_sample
-from orchestration.defs.table_asset import last_action, last_day, look, now
-from orchestration.defs.upkeep import compact, delete_unneeded
 from orchestration.supervision import controls
 from sources.common.counting import counted
 from sources.common.fields import parse_duration
@@ -59,9 +47,6 @@ _REPORT_EVERY = 20
 """Looks between two log lines of a drain: one for each would fill Dagster's event log."""
 
 
-Act = Callable[[dg.OpExecutionContext, LoadedPipeline, Any], None]
-
-
 def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     """Return the job that controls a pipeline's runs; its form names the action.
 
@@ -72,21 +57,20 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     pipeline's file again. Those that act on runs do so on the generation that serves, unless the
     form names another one.
     """
-    acts = _acts(loaded)
-    added = {
+    added: dict[str, Action] = {
         name: action for make in contributions("actions") for name, action in make(loaded).items()
     }
-    texts = {name: action.text for name, action in added.items()}
-    acts = {**acts, **{name: action.act for name, action in added.items()}}
+    acts = {**_acts(loaded), **{name: action.act for name, action in added.items()}}
 
     def control(context: dg.OpExecutionContext) -> None:
         with failures(loaded):
-            config = read_form(context.op_config, list(acts))
+            config = read_form(context.op_config, list(acts), added)
             note_on_run(context, {ACTION_TAG: config.action})
             acts[config.action](context, load_pipeline(loaded.path), config)
 
-    text = job_texts.control(loaded, list(acts))
-    return job_of(loaded, control_name(loaded), control, text, control_schema(loaded, list(acts)))
+    text = job_texts.control(loaded, list(acts), added)
+    schema = control_schema(loaded, list(acts), added)
+    return job_of(loaded, control_name(loaded), control, text, schema)
 
 
 def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:

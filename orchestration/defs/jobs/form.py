@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.defs.assets import PIPELINE_TAG
+from orchestration.defs.keys import PIPELINE_TAG
 from sources.config.loader import LoadedPipeline
 
 

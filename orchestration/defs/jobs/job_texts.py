@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from orchestration.defs.jobs.actions import Action
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness
@@ -72,23 +73,24 @@ def build(loaded: LoadedPipeline) -> str:
     return "\n\n".join(lines)
 
 
-def control(loaded: LoadedPipeline, actions: Iterable[str], added: Mapping[str, str]) -> str:
+def control(loaded: LoadedPipeline, actions: Iterable[str], added: Mapping[str, Action]) -> str:
     """Return the description of the control job.
 
     Args:
         loaded: The pipeline.
         actions: The actions of its form.
-        added: What those do that extensions add.
+        added: Actions that extensions add.
     """
     name = loaded.pipeline.name
     first = (
         f"Shows and controls the runs of a pipeline that was started. The job `{name}` starts it. "
         "Choose the `action` in the Launchpad, with the fields of that action only:"
     )
-    return f"{first}\n\n{_list({**_CONTROLS, **added}, actions)}"
+    texts = {name: action.text for name, action in added.items()}
+    return f"{first}\n\n{_list({**_CONTROLS, **texts}, actions)}"
 
 
-def actions_in_words(actions: Iterable[str], added: Mapping[str, str] | None = None) -> str:
+def actions_in_words(actions: Iterable[str]) -> str:
     """Return what each action of a form does in one line, for the form's field.
 
     Args:
@@ -97,9 +99,14 @@ def actions_in_words(actions: Iterable[str], added: Mapping[str, str] | None = N
     return " ".join(f"{each} {_GENERATIONS[each]}." for each in actions)
 
 
-def action_in_words(action: str) -> str:
-    """Return what an action of the control job does, as a sentence."""
-    text = _CONTROLS[action]
+def action_in_words(action: str, added: Mapping[str, Action]) -> str:
+    """Return what an action of the control job does, as a sentence.
+
+    Args:
+        action: The action.
+        added: Actions that extensions add.
+    """
+    text = added[action].text if action in added else _CONTROLS[action]
     return f"{text[0].upper()}{text[1:]}."
 
 

@@ -15,9 +15,6 @@ from orchestration.databases.snapshots import TakenSnapshot
 from orchestration.defs.keys import APPROVED
 from orchestration.defs.show.ways import in_dagster
 from orchestration.display import readable_times, second
-from orchestration.defs.assets import APPROVED
-from orchestration.defs.ways import in_dagster
-from orchestration.display import readable_times, second
 from orchestration.progress.in_words import complete_through
 from orchestration.supervision.rules.verdict import Finding, Verdict
 from sources.common.counting import counted

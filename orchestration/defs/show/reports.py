@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import dagster as dg
 from pydantic import BaseModel, Field
 
-from orchestration.defs.assets.range_partitions import filled_ranges
+from orchestration.defs.assets.range_partitions import MOST_MARKED, filled_ranges
 from orchestration.defs.assets.table import kept_action, last_day, look, now, table_metadata
 from orchestration.defs.checks.audit import audit_evaluation, last_audit
 from orchestration.defs.checks.table import health_evaluation
@@ -17,14 +17,6 @@ from orchestration.defs.jobs.restarts import restarts_of_a_day
 from orchestration.defs.keys import live_key, role_of, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.ways import in_dagster, verdict_in_dagster
-from orchestration.defs import metadata
-from orchestration.defs.assets import live_key, role_of, table_key
-from orchestration.defs.audit_check import audit_evaluation, last_audit
-from orchestration.defs.range_partitions import MOST_MARKED, filled_ranges
-from orchestration.defs.restarts import restarts_of_a_day
-from orchestration.defs.table_asset import kept_action, last_day, look, now, table_metadata
-from orchestration.defs.table_checks import health_evaluation
-from orchestration.defs.ways import in_dagster, verdict_in_dagster
 from orchestration.display import shortened
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.card import Card

@@ -12,11 +12,8 @@ from collections.abc import Callable
 import dagster as dg
 
 from orchestration.defs.keys import backfill_name, control_name, generation_name
-from orchestration.supervision.rules.verdict import Verdict
-from sources.config.loader import LoadedPipeline
-from orchestration.defs.assets import backfill_name, control_name, generation_name
 from orchestration.remedies import Remedy, render
-from orchestration.supervision.verdict import Verdict
+from orchestration.supervision.rules.verdict import Verdict
 from sources.config.loader import LoadedPipeline, variables_used
 
 _GENERATION = ("new", "compare", "promote", "rollback", "discard", "finish", "abort")

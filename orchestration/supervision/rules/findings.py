@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from orchestration.databases.database_log import describe_unread
-from orchestration.display import count, duration, size
-from orchestration.database_log import describe_unread
 from orchestration.display import count, size
-from orchestration.supervision.catching_up import Behind
 from orchestration.supervision.observation import Seen, SlotSeen
 from orchestration.supervision.rules.catching_up import Behind
 from orchestration.supervision.rules.verdict import Finding

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from orchestration.display import duration, moment
 from orchestration.display import moment
-from orchestration.supervision import findings
 from orchestration.supervision.late_rows import late_rows
 from orchestration.supervision.observation import Seen, SlotSeen
 from orchestration.supervision.rules import findings

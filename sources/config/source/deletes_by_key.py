@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.table.sink import Sink
-from sources.config.kafka_source import KafkaSource
-from sources.config.sink import Sink
 from sources.decoding.tombstones import RowOfKey
 
 _ROWS_OF_FILES = (

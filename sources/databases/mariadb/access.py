@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from sources.common.database_snapshot import BinlogSnapshot, DatabaseSnapshot
-from sources.config.kafka_source import KafkaSource
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.access import Access
 from sources.databases.altered_table import Names, TableWatch
 from sources.databases.captured_table import (
@@ -18,8 +18,9 @@ from sources.databases.captured_table import (
     OpenTable,
 )
 from sources.databases.log_mark import Mark
-from sources.databases.mariadb import added_columns, binlog, mark, server, tables
-from sources.databases.mariadb import table as table_module
+from sources.databases.mariadb import added_columns, server, tables
+from sources.databases.mariadb.log import binlog, mark
+from sources.databases.mariadb.snapshot import table as table_module
 from sources.databases.mariadb.table_look import look_at_table
 from sources.databases.slot import Slot
 from sources.decoding.changes.added_columns import AddedColumn

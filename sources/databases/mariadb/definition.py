@@ -11,7 +11,6 @@ from typing import Any
 from sources.common.optional import needs_extra
 from sources.common.table_definition import BinlogColumn, BinlogDefinition
 from sources.databases.mariadb.column_types import FOUR_BYTES, keeps_values, plain_type
-from sources.databases.mariadb.keys import key_of
 from sources.databases.mariadb.server import ask
 from sources.databases.mariadb.snapshot.keys import key_of
 

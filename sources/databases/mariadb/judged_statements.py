@@ -11,8 +11,8 @@ from sources.databases.altered_table import Names, RequiredColumn
 from sources.databases.captured_table import UnknownDefault
 from sources.databases.kafka_connect import in_short
 from sources.databases.mariadb.definition import find_alteration
-from sources.databases.mariadb.schema_changes import SchemaChange
-from sources.databases.mariadb.statement_effects import effect_on, formulas, reused_names
+from sources.databases.mariadb.log.schema_changes import SchemaChange
+from sources.databases.mariadb.log.statement_effects import effect_on, formulas, reused_names
 
 
 class Judged(NamedTuple):

@@ -7,8 +7,8 @@ file becomes as long only by a transaction, which is never divided.
 from __future__ import annotations
 
 from sources.common.optional import needs_extra
-from sources.databases.mariadb.begin import file_number
 from sources.databases.mariadb.server import ask
+from sources.databases.mariadb.snapshot.begin import file_number
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection

@@ -21,8 +21,9 @@ from sources.databases.captured_table import CapturedTable, QueryError, UnknownD
 from sources.databases.connector_lists import find_capture
 from sources.databases.kafka_connect import in_short
 from sources.databases.mariadb.definition import find_alteration, read_definition
-from sources.databases.mariadb.log.schema_changes import SchemaChange, read_statements
-from sources.databases.mariadb.log.statement_effects import effect_on, formulas, reused_names
+from sources.databases.mariadb.judged_statements import is_in, judge, newly_required
+from sources.databases.mariadb.log.schema_changes import read_statements
+from sources.databases.mariadb.long_files import find_long_files
 from sources.databases.mariadb.server import connect, parse_address, query_errors
 from sources.databases.mariadb.snapshot.checks import (
     check_settings,
@@ -30,12 +31,6 @@ from sources.databases.mariadb.snapshot.checks import (
     server_variables,
 )
 from sources.databases.mariadb.snapshot.rights import MissingRight
-from sources.databases.mariadb.definition import find_alteration, read_definition
-from sources.databases.mariadb.judged_statements import is_in, judge, newly_required
-from sources.databases.mariadb.long_files import find_long_files
-from sources.databases.mariadb.rights import MissingRight
-from sources.databases.mariadb.schema_changes import read_statements
-from sources.databases.mariadb.server import connect, parse_address, query_errors
 from sources.errors import HybridError, InputError
 
 _GAP = "Statements that altered rows may be missing: run `hybrid compare P`"

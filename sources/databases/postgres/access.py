@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from sources.common.database_snapshot import DatabaseSnapshot
-from sources.config.kafka_source import KafkaSource
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.access import Access
 from sources.databases.altered_table import Names, TableWatch
 from sources.databases.captured_table import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from sources.common.optional import needs_extra
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.kafka_connect import find_state
 from sources.databases.slot import Slot, State
 

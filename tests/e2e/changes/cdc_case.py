@@ -14,7 +14,7 @@ import yaml
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connect import debezium_config
 from hybrid_extensions.servers.connectors import Connectors
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration.audit.database.compare_source import SourceComparison, compare_with_source
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.file_source import FileSource

@@ -9,9 +9,9 @@ import pytest
 
 from examples.shop import make_shop
 from hybrid_extensions.servers.connectors import Connectors
-from hybrid_extensions.servers.mariadb import LocalMariaDb
-from hybrid_extensions.servers.mysql import LocalMySql
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
+from hybrid_extensions.servers.databases.mysql import LocalMySql
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import CdcCase
 

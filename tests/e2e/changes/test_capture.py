@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connectors import Connectors
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.cli.starter.capture import CaptureOptions, start_capture

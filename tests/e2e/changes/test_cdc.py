@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from examples.shop import TABLES, Customers, make_shop
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connect import LocalConnect
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_table, compare_with_source
 from orchestration.audit.database.compared_sides import ComparedTable

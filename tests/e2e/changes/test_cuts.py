@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from examples.transfers import MAKE, TABLES, Transfers, broken
 from hybrid_extensions.servers.connectors import Connectors
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_testing.chain import QUICK
 from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import load_group

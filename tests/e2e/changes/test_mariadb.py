@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from hybrid_extensions.servers.mysql_server import MySqlServer
+from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit

@@ -14,7 +14,7 @@ from pymysql.cursors import DictCursor
 
 from hybrid_extensions.servers.connect import binlog_config
 from hybrid_extensions.servers.connectors import Connectors
-from hybrid_extensions.servers.mariadb import LocalMariaDb
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from sources.kafka.client.look_ups import KafkaLog
 from tests.e2e.case import live_of
 from tests.e2e.changes.binlog_case import BinlogCase

@@ -8,11 +8,6 @@ from hybrid_extensions.servers.connectors import Connectors
 from orchestration.databases import database_log
 from orchestration.databases.database_log import DatabaseLog
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.replication_slot import Slot, ask_slot
-from orchestration import database_log
-from orchestration.database_log import DatabaseLog
-from services.connectors import Connectors
-from sources.config.snapshot import SnapshotOptions
 from sources.databases.replication_slot import ask_slot
 from sources.databases.slot import Slot
 from sources.errors import RunError

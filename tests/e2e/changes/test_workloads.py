@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from hybrid_extensions.servers.connectors import Connectors
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.servers.process import HOST
 from hybrid_extensions.servers.server_programs import POSTGRESQL, SYSBENCH, obtain
 from tests.e2e.changes.binlog_case import BinlogCase

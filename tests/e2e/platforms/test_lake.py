@@ -10,7 +10,7 @@ import pytest
 
 from examples.shop import make_shop
 from hybrid_extensions.servers.connectors import Connectors
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_with_source
 from sources.errors import StateError

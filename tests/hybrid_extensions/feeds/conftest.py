@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.servers.redis_server import LocalRedis
 
 

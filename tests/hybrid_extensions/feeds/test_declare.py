@@ -66,8 +66,13 @@ def test_a_feed_is_no_part_of_what_a_generation_keeps(tmp_path: Path) -> None:
 
 def test_a_table_that_keeps_every_version_has_no_feeds(tmp_path: Path) -> None:
     kept = {
-        **{"path": "out", "mode": "merge", "key": ["id"], "sequence": "n"},
-        **{"deleted": "gone", "deletes": "soft", "history": "changed"},
+        "path": "out",
+        "mode": "merge",
+        "key": ["id"],
+        "sequence": "n",
+        "deleted": "gone",
+        "deletes": "soft",
+        "history": "changed",
     }
     text = refusal(tmp_path, feeds=[REDIS], sink=kept)
     assert "`sink.history: changed` keeps every version" in text

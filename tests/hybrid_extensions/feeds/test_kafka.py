@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from hybrid_extensions.feeds import kafka_topic
+from hybrid_extensions.feeds.sinks import kafka_topic
 from sources.errors import InputError, StateError, UnavailableError
 from tests.hybrid_extensions.feeds.feed_case import FeedCase, row
 
@@ -179,7 +179,7 @@ def test_records_of_others_are_not_deleted(case: Topic) -> None:
 
 
 def test_a_broker_that_is_down_is_waited_for(case: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hybrid_extensions.feeds.kafka_topic.LOOK_S", 1.0)
+    monkeypatch.setattr("hybrid_extensions.feeds.sinks.kafka_topic.LOOK_S", 1.0)
     case.declare({**case.feed, "bootstrap_servers": "127.0.0.1:1"})
     with pytest.raises(UnavailableError, match="The broker failed while feed `rows`"):
         case.deliver()

@@ -16,7 +16,7 @@ from deltalake.schema import Field, PrimitiveType
 from psycopg.rows import dict_row
 
 from hybrid_extensions.feeds.record import feed_statuses
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.errors import InputError, StateError, UnavailableError
 from tests.hybrid_extensions.feeds.feed_case import SCHEMA, FeedCase, row
 

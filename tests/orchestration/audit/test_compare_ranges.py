@@ -17,27 +17,17 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
-from hybrid_extensions.servers.mysql_server import MySqlServer
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.mysql_server import MySqlServer
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration.audit.database import compare_range as looks
 from orchestration.audit.database import compare_ranges as module
 from orchestration.audit.database.compare_range import LiveRun
 from orchestration.audit.database.compare_ranges import compare_ranges
 from orchestration.audit.database.compare_source import compare_with_source
-from orchestration.audit.database.compare_whole import keep_compared
+from orchestration.audit.database.compare_whole import FurtherLooks, keep_compared
 from orchestration.cli.main import app
 from orchestration.databases.compared_ranges import KeptCompare, read_compare
-from orchestration.audit import compare_range as looks
-from orchestration.audit import compare_ranges as module
-from orchestration.audit.compare_range import LiveRun
-from orchestration.audit.compare_ranges import compare_ranges
-from orchestration.audit.compare_source import compare_with_source
-from orchestration.audit.compare_whole import FurtherLooks, keep_compared
-from orchestration.cli.main import app
-from orchestration.compared_ranges import KeptCompare, read_compare
 from orchestration.supervision import live_run
-from services.mysql_server import MySqlServer
-from services.postgres import LocalPostgres
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration.audit.database.compare_source import SourceComparison, compare_table
 from orchestration.audit.database.compared_sides import ComparedTable
 from sources.common.schema import parse_schema

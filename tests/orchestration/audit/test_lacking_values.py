@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from orchestration.audit.readers.lacking_values import LackingValues
+from orchestration.audit.readers.values.lacking_values import LackingValues
 from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder

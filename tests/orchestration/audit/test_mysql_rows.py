@@ -9,7 +9,7 @@ import duckdb
 import pytest
 import trustme
 
-from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.databases.mysql import LocalMySql
 from orchestration.audit.database.mariadb_rows import write_rows
 from sources.errors import InputError
 

@@ -12,14 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.audit.readers.values.value_checks import (
-    OF_TOPICS,
-    parse_json,
-    read_as_spark,
-    refuse_deep,
-    refused_by_spark,
-)
-from orchestration.audit.proven import NotProvenError
+from orchestration.audit.computed.proven import NotProvenError
 from orchestration.audit.readers.json_rows import parse_json
 from orchestration.audit.readers.json_values import OF_TOPICS
 from orchestration.audit.sql import duckdb_types, open_database

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from hybrid_extensions.servers.broker import create_topic
 from orchestration.cli.main import app
-from services.broker import create_topic
 from sources.config.loader import load_pipeline
 from tests.e2e.case import moment
 

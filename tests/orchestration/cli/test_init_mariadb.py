@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hybrid_extensions.servers.mariadb import LocalMariaDb
-from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
+from hybrid_extensions.servers.databases.mysql import LocalMySql
 from orchestration.cli.main import app
 from sources.config.loader import load_pipeline
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from examples.transfers import INVARIANTS, MAKE, TABLES, Transfers
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration.cuts import attempt as attempt_module
 from orchestration.cuts.attempt import Attempt, GivenUp, database_of
 from sources.config.source.snapshot import SnapshotOptions

@@ -8,12 +8,37 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.defs.control_form import control_schema, read_form
-from orchestration.defs.control_job import control_job
+from orchestration.defs.jobs.actions import Action
+from orchestration.defs.jobs.control import control_job
+from orchestration.defs.jobs.control_form import control_schema, read_form
+from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from tests.orchestration.supervision.live_case import LiveCase
 
-ACTIONS = ["STATUS", "PAUSE", "RESUME", "DRAIN", "STOP", "RATE", "AUDIT", "TRY"]
+ACTIONS = ["STATUS", "PAUSE", "RESUME", "DRAIN", "STOP", "RATE", "AUDIT"]
+
+
+def _count(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None: ...
+
+
+ADDED = {
+    "COUNT": Action(
+        _count,
+        "counts rows",
+        {
+            "keys": dg.Field(str, default_value=""),
+            "columns": dg.Field([str], default_value=[]),
+        },
+    )
+}
+
+
+@pytest.fixture(autouse=True)
+def _an_extension_adds_an_action(monkeypatch: pytest.MonkeyPatch) -> None:
+    def contributions(what: str) -> list[Any]:
+        return [lambda _: ADDED] if what == "actions" else []
+
+    monkeypatch.setattr("orchestration.defs.jobs.control.contributions", contributions)
 
 
 @pytest.fixture
@@ -25,7 +50,7 @@ def asked(job: dg.JobDefinition, **form: Any) -> dict[str, Any]:
     """What is done, after Dagster has checked the form and filled in its defaults."""
     given = dg.validate_run_config(job, {"ops": {"do_events_control": {"config": form}}})
     config: dict[str, Any] = given["ops"]["do_events_control"]["config"]
-    return read_form(config, ACTIONS).model_dump(exclude_defaults=True)
+    return read_form(config, [*ACTIONS, *ADDED], ADDED).model_dump(exclude_defaults=True)
 
 
 @pytest.mark.parametrize(
@@ -41,8 +66,8 @@ def asked(job: dg.JobDefinition, **form: Any) -> dict[str, Any]:
             {"action": "DRAIN", "within": "5 min", "generation": "g2"},
         ),
         (
-            {"action": {"try": {"keys": "1%", "key_columns": ["id"]}}},
-            {"action": "TRY", "keys": "1%", "key_columns": ["id"]},
+            {"action": {"count": {"keys": "1%", "columns": ["id"]}}},
+            {"action": "COUNT", "keys": "1%", "columns": ["id"]},
         ),
         ({"action": {"resume": {}}}, {"action": "RESUME"}),
         ({"action": {"stop": {}}}, {"action": "STOP", "by": "", "rows": None}),
@@ -58,7 +83,7 @@ def test_an_action_with_its_fields_and_the_text_with_fields_beside_it_ask_for_th
 
 
 def test_without_an_action_it_only_shows_how_the_pipeline_is(job: dg.JobDefinition) -> None:
-    assert read_form({"action": {"status": {}}}, ACTIONS).action == "STATUS"
+    assert read_form({"action": {"status": {}}}, ACTIONS, {}).action == "STATUS"
     assert asked(job) == {}
 
 
@@ -95,7 +120,7 @@ def test_what_is_written_wrong_beside_a_text_is_refused_by_name(
 
 
 def test_only_an_approval_asks_for_a_name(tmp_path: Path) -> None:
-    schema: Any = control_schema(LiveCase(tmp_path).loaded, [*ACTIONS, "APPROVE"])
+    schema: Any = control_schema(LiveCase(tmp_path).loaded, [*ACTIONS, "APPROVE"], {})
     actions = schema.fields["action"].config_type.non_scalar_type.fields
     with_name = [name for name, each in actions.items() if "by" in each.config_type.fields]
     assert with_name == ["approve"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration.defs.assets import PIPELINE_TAG
+from orchestration.defs.keys import PIPELINE_TAG
 from orchestration.pipeline_definitions import pipeline_definitions
 from tests.orchestration.generations.generation_case import GenerationCase
 

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from orchestration.audit.compare_generations import GenerationComparison
 from orchestration.audit.report import AuditExample
-from orchestration.defs import generation_metadata
-from orchestration.defs.generation_job import GenerationForm, Promote
+from orchestration.defs.jobs.generation import GenerationForm, Promote
+from orchestration.defs.show import generation_metadata
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.table.reruns import Rerun
 from sources.errors import InputError

@@ -13,12 +13,11 @@ import yaml
 from deltalake import write_deltalake
 from pydantic import ValidationError
 
+from orchestration.defs.assets import range_partitions
 from orchestration.defs.assets.range_partitions import filled_ranges, ranges_key
 from orchestration.defs.assets.table import kept_action, last_action
-from orchestration.defs import range_partitions, reports
-from orchestration.defs.range_partitions import filled_ranges, ranges_key
-from orchestration.defs.reports import Cursor
-from orchestration.defs.table_asset import kept_action, last_action
+from orchestration.defs.show import reports
+from orchestration.defs.show.reports import Cursor
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.progress.rows_by_range import rows_by_range
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -10,9 +10,8 @@ import pytest
 
 from orchestration.defs.show.ways import in_dagster, verdict_in_dagster
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.supervision.rules.verdict import Finding, Verdict
 from orchestration.remedies import program
-from orchestration.supervision.verdict import Finding, Verdict
+from orchestration.supervision.rules.verdict import Finding, Verdict
 from sources.config.loader import LoadedPipeline
 from sources.planning.approval import HOW_TO_APPROVE
 from tests.orchestration.supervision.live_case import LiveCase

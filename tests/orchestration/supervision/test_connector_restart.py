@@ -12,9 +12,8 @@ from orchestration.supervision.connector_restart import is_due, restart_if_due
 from orchestration.supervision.observation import SlotSeen
 from orchestration.supervision.slot_watch import SlotLook, SlotWatch
 from orchestration.supervision.supervisor import tick
-from sources.config.source.snapshot import SnapshotOptions
 from sources.config.loader import load_pipeline
-from sources.config.snapshot import SnapshotOptions
+from sources.config.source.snapshot import SnapshotOptions
 from sources.config.supervision import Restarts
 from sources.databases.slot import Slot
 from sources.state.action_log import read_actions

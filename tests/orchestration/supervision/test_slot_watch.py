@@ -16,8 +16,6 @@ from orchestration.supervision.status import status
 from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.replication_slot import Slot
-from sources.config.snapshot import SnapshotOptions
 from sources.databases.slot import Slot
 from sources.errors import StateError
 from sources.state.generation import Generation, GenerationInfo

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hybrid_extensions.feeds.position import Position
-from hybrid_extensions.feeds.python_function import Remembered
 from hybrid_extensions.feeds.record import FeedRecord
+from hybrid_extensions.feeds.sinks.python_function import Remembered
 from orchestration.audit.kept_audit import KeptAudit
 from orchestration.databases.compared_ranges import KeptCompare
 from orchestration.generations.range_history import RemovedFiles

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from hybrid_extensions.servers.mariadb import LocalMariaDb, add_client_to_path
-from hybrid_extensions.servers.mysql import LocalMySql
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb, add_client_to_path
+from hybrid_extensions.servers.databases.mysql import LocalMySql
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.replication_slot import Slot, ask_slot, keep_gone, slot_gone
-from services.postgres import LocalPostgres
-from sources.config.snapshot import SnapshotOptions
 from sources.databases.replication_slot import ask_slot, keep_gone, slot_gone
 from sources.databases.slot import Slot
 from sources.storage.folder import Folder

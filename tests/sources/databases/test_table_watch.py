@@ -9,7 +9,7 @@ import psycopg
 import pytest
 import yaml
 
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.positions import EndPosition
 from sources.config.loader import load_pipeline

@@ -8,19 +8,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from orchestration.audit.readers.values.number_texts import numbers_as_spark
 from orchestration.audit.readers.values.time_texts import (
-    Rewrite,
-    of_files,
-    of_topics,
-    rewrite_times,
     with_minutes,
 )
-from orchestration.audit.sql import INSTANT, duckdb_type, json_structure
-from sources.common.sql.sql_names import literal, quoted
-from orchestration.audit.readers.time_texts import with_minutes
 from orchestration.audit.sql import duckdb_type
-from sources.common.sql_names import literal
+from sources.common.sql.sql_names import literal
 
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = r"([01]\d|2[0-3])(:\d\d(:\d\d(\.\d{1,6})?)?)?"

@@ -18,7 +18,6 @@ from sources.databases.mariadb.log.gtid import Gtid, parse_gtids
 from sources.databases.mariadb.server import ask, connect, is_lost, parse_address, text_of
 from sources.databases.mariadb.snapshot.checks import is_mariadb, server_variables
 from sources.databases.mariadb.snapshot.same_server import log_address
-from sources.databases.replication_slot import Slot, State
 from sources.databases.slot import Slot, State
 from sources.errors import HybridError
 

@@ -10,7 +10,6 @@ from sources.databases.mariadb.log.connector import ReadUpTo
 from sources.databases.mariadb.server import ask
 from sources.databases.mariadb.snapshot.begin import file_number
 from sources.databases.mariadb.snapshot.checks import mysql_status
-from sources.databases.replication_slot import Slot, State
 from sources.databases.slot import Slot, State
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

@@ -8,7 +8,7 @@ import pytest
 from pymysql import Connection
 from pymysql.cursors import Cursor
 
-from hybrid_extensions.servers.mariadb import LocalMariaDb
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.mariadb.log.binlog import ask_log, find_state
 from sources.databases.mariadb.log.connector import ReadUpTo

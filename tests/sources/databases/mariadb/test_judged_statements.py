@@ -9,10 +9,8 @@ import pytest
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.table_definition import BinlogColumn, BinlogDefinition
 from sources.databases.altered_table import Names, RequiredColumn
-from sources.databases.mariadb.log.schema_changes import SchemaChange
-from sources.databases.mariadb.table_look import judge
 from sources.databases.mariadb.judged_statements import judge
-from sources.databases.mariadb.schema_changes import SchemaChange
+from sources.databases.mariadb.log.schema_changes import SchemaChange
 from sources.decoding.changes.declared_table import DeclaredTable
 
 SNAPSHOT = BinlogSnapshot(file=1, offset=1000, domain=0, sequence=10, taken_ms=0)

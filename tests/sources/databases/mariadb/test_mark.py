@@ -10,18 +10,14 @@ from typing import Any
 
 import pytest
 
-from hybrid_extensions.servers.mariadb import LocalMariaDb
-from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
+from hybrid_extensions.servers.databases.mysql import LocalMySql
 from sources.common.database_snapshot import file_position, gtid_position
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import Misfit
-from sources.databases.kinds import mark_log
 from sources.databases.mariadb.log.gtid import Gtid, only_gtid
+from sources.databases.mariadb.log.mark import mark_log
 from sources.databases.mariadb.snapshot.begin import file_number
-from sources.databases.replication_slot import Slot, ask_slot
-from sources.databases.mariadb.begin import file_number
-from sources.databases.mariadb.gtid import Gtid, only_gtid
-from sources.databases.mariadb.mark import mark_log
 from sources.databases.replication_slot import ask_slot
 from sources.databases.slot import Slot
 from sources.errors import InputError, UnavailableError

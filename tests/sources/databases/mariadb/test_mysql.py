@@ -13,14 +13,11 @@ import pymysql
 import pytest
 import trustme
 
-from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.databases.mysql import LocalMySql
 from sources.databases.captured_table import CapturedTable
-from sources.databases.kinds import find_tables, open_table
 from sources.databases.mariadb.server import connect, needs_public_key, parse_address
 from sources.databases.mariadb.snapshot import read_lock
-from sources.databases.mariadb import read_lock
-from sources.databases.mariadb.server import connect, needs_public_key, parse_address
-from sources.databases.mariadb.table import open_table
+from sources.databases.mariadb.snapshot.table import open_table
 from sources.databases.mariadb.tables import find_tables
 from sources.errors import HybridError, InputError
 from tests.services.binlog_reader import binlog_reader

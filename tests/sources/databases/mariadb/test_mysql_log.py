@@ -9,7 +9,7 @@ import pytest
 from pymysql import Connection
 from pymysql.cursors import Cursor
 
-from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.databases.mysql import LocalMySql
 from orchestration.databases import database_log
 from orchestration.databases.database_log import DatabaseLog
 from sources.config.source.snapshot import SnapshotOptions
@@ -18,7 +18,6 @@ from sources.databases.mariadb.log.connector import ReadUpTo
 from sources.databases.mariadb.log.mysql_log import find_state, mysql_place
 from sources.databases.mariadb.server import ask, connect, parse_address
 from sources.databases.mariadb.snapshot.begin import file_number
-from sources.databases.replication_slot import Slot, gone_state
 from sources.databases.replication_slot import gone_state
 from sources.databases.slot import Slot
 from sources.errors import RunError

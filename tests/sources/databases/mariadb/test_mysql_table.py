@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
-from hybrid_extensions.servers.mysql import LocalMySql
+from hybrid_extensions.servers.databases.mysql import LocalMySql
 from sources.databases.captured_table import Misfit
-from sources.databases.kinds import open_table
 from sources.databases.mariadb.server import connect, parse_address
 from sources.databases.mariadb.snapshot.checks import check_log, server_variables
-from sources.databases.mariadb.checks import check_log, server_variables
-from sources.databases.mariadb.server import connect, parse_address
-from sources.databases.mariadb.table import open_table
+from sources.databases.mariadb.snapshot.table import open_table
 from sources.errors import InputError
 from tests.sources.databases.mariadb.table_case import COLUMNS, Case, read
 from tests.sources.databases.mariadb.test_connector import MYSQL, RUNNING, worker

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from hybrid_extensions.servers.broker import create_topic
-from hybrid_extensions.servers.mariadb import LocalMariaDb
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.positions import TopicPartition
 from sources.config.source.kafka_source import KafkaSource

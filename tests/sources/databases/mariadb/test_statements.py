@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hybrid_extensions.servers.mariadb import LocalMariaDb
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions

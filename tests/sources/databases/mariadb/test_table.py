@@ -8,16 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from hybrid_extensions.servers.mariadb import LocalMariaDb
+from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import Misfit, QueryError
-from sources.databases.kinds import export, find_tables, open_table
 from sources.databases.mariadb.server import connect, parse_address
 from sources.databases.mariadb.snapshot.checks import check_log, mysql_status, server_variables
-from sources.databases.mariadb.checks import check_log, mysql_status, server_variables
-from sources.databases.mariadb.server import connect, parse_address
-from sources.databases.mariadb.table import export, open_table
+from sources.databases.mariadb.snapshot.table import export, open_table
 from sources.databases.mariadb.tables import find_tables
 from sources.errors import HybridError, InputError, UnavailableError
 from tests.services.binlog_reader import binlog_reader

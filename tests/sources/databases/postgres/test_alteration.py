@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.table_definition import PostgresColumn, PostgresDefinition, PostgresFile
 from sources.databases.postgres.alteration import find_alteration, keeps_values
 from sources.databases.postgres.definition import RowsOf, read_definition

@@ -15,7 +15,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.schema import parse_schema
 from sources.databases.captured_table import Misfit, QueryError
 from sources.databases.postgres.rows import Database, selected

@@ -13,13 +13,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from hybrid_extensions.servers.postgres import LocalPostgres
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
+from hybrid_extensions.servers.server_programs import POSTGRESQL, obtain
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
-from services.postgres import LocalPostgres
-from services.server_programs import POSTGRESQL, obtain
-from sources.config.sink import Sink
-from sources.config.snapshot import SnapshotOptions
 from sources.databases.altered_table import Names, TableWatch
 from sources.databases.captured_table import CapturedTable
 from sources.databases.postgres.publication import read_publication

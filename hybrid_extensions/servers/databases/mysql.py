@@ -7,7 +7,7 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-from hybrid_extensions.servers.mysql_server import MySqlServer, create_data, places
+from hybrid_extensions.servers.databases.mysql_server import MySqlServer, create_data, places
 from hybrid_extensions.servers.server_programs import MYSQL, Programs
 from sources.common.cache import cache_folder, make_once
 

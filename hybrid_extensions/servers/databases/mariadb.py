@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hybrid_extensions.servers.mysql_server import MySqlServer, create_data, places
+from hybrid_extensions.servers.databases.mysql_server import MySqlServer, create_data, places
 from hybrid_extensions.servers.server_programs import MARIADB, Programs, obtain
 
 

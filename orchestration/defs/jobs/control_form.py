@@ -7,9 +7,9 @@ from typing import Any
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic import Field as ModelField
 
-from orchestration.defs.job_texts import action_in_words
+from orchestration.defs.jobs.actions import Action
+from orchestration.defs.jobs.job_texts import action_in_words
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 
@@ -27,10 +27,11 @@ class ControlConfig(BaseModel):
         within: Longest time that a drain may take.
         source: Name of the source whose rate is limited.
         bytes, files, rows, offsets: Limits per second; empty or None without one.
-        keys, key_columns, since, until: The sample of a try.
+
+    Fields of actions that extensions add are there, too, where their action was chosen.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="allow")
 
     action: str = "STATUS"
     generation: str = ""
@@ -43,13 +44,11 @@ class ControlConfig(BaseModel):
     files: int | None = None
     rows: int | None = None
     offsets: int | None = None
-    keys: str = ""
-    key_columns: list[str] = ModelField(default_factory=list)
-    since: str = ""
-    until: str = ""
 
 
-def control_schema(loaded: LoadedPipeline, actions: Sequence[str]) -> dg.Permissive:
+def control_schema(
+    loaded: LoadedPipeline, actions: Sequence[str], added: Mapping[str, Action]
+) -> dg.Permissive:
     """Return the schema of the form: one of the actions, such as ``rate: {offsets: 500}``.
 
     An action may be written as a text in capitals, too, with its fields beside it, as forms were
@@ -58,12 +57,13 @@ def control_schema(loaded: LoadedPipeline, actions: Sequence[str]) -> dg.Permiss
     Args:
         loaded: The pipeline.
         actions: Its actions; the first one is the default, and has to do without any field.
+        added: Those that extensions add.
     """
-    fields = _fields(loaded)
+    fields = {**_fields(loaded), **{name: action.fields for name, action in added.items()}}
     one_of = dg.Selector(  # type: ignore[no-untyped-call]
         {
             each.lower(): dg.Field(
-                fields.get(each, {}), is_required=False, description=action_in_words(each)
+                fields.get(each, {}), is_required=False, description=action_in_words(each, added)
             )
             for each in actions
         }
@@ -78,12 +78,15 @@ def control_schema(loaded: LoadedPipeline, actions: Sequence[str]) -> dg.Permiss
     return dg.Permissive({"action": action})  # type: ignore[no-untyped-call]
 
 
-def read_form(given: Mapping[str, Any], actions: Sequence[str]) -> ControlConfig:
+def read_form(
+    given: Mapping[str, Any], actions: Sequence[str], added: Mapping[str, Action]
+) -> ControlConfig:
     """Return what a form asks for.
 
     Args:
         given: The form, as Dagster has checked it.
         actions: The pipeline's actions.
+        added: Those that extensions add.
 
     Raises:
         InputError: An action that was written as a text is none of them, or a field beside it
@@ -98,6 +101,14 @@ def read_form(given: Mapping[str, Any], actions: Sequence[str]) -> ControlConfig
         message = f"`{action}` is no action of this job."
         raise InputError(message, f"Choose one of {', '.join(actions)}.", field="action")
     known = {name: value for name, value in given.items() if value is not None}
+    if action in added:
+        defaults = {name: field.default_value for name, field in added[action].fields.items()}
+        known = {**defaults, **known}
+    allowed = {*ControlConfig.model_fields, *(n for each in added.values() for n in each.fields)}
+    if unknown := sorted(known.keys() - allowed):
+        message = f"Field `{unknown[0]}` of the launch form does not exist."
+        hint = "The launchpad's panel shows the fields of each action."
+        raise InputError(message, hint, field=unknown[0])
     try:
         return ControlConfig.model_validate({"action": action, **known})
     except ValidationError as error:
@@ -108,7 +119,7 @@ def read_form(given: Mapping[str, Any], actions: Sequence[str]) -> ControlConfig
         raise InputError(message, hint, field=field) from None
 
 
-def _fields(loaded: LoadedPipeline) -> dict[str, dict[str, dg.Field]]:
+def _fields(loaded: LoadedPipeline) -> dict[str, Mapping[str, dg.Field]]:
     """Return the fields of each action that has some."""
     names = [source.name for source in loaded.pipeline.sources]
     of_generation = {"generation": _text(_GENERATION)}
@@ -133,16 +144,6 @@ def _fields(loaded: LoadedPipeline) -> dict[str, dict[str, dg.Field]]:
             "rows": _field(number, "Rows of Parquet, Delta or ORC files per second."),
             "offsets": _field(number, "Offsets of topics per second."),
             **of_generation,
-        },
-        "TRY": {
-            "keys": _text("Which part of the keys to read, such as 1%."),
-            "key_columns": dg.Field(
-                [str],
-                default_value=[],
-                description="Columns whose values are the keys; else the pipeline's `key`.",
-            ),
-            "since": _text("First event time, a date or a time with a zone."),
-            "until": _text("First event time after the sample."),
         },
         "APPROVE": {"by": _text("Your name, which is kept and shown.")},
     }

@@ -1,0 +1,1 @@
+"""Kinds of second sinks; they do not know each other."""

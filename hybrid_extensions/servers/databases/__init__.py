@@ -1,0 +1,1 @@
+"""Databases on this machine."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from hybrid_extensions.feeds.position import Position
-from hybrid_extensions.feeds.record import Compared, FeedRecord
-from hybrid_extensions.feeds.sinks.python_function import Remembered
 from orchestration.audit.kept_audit import Acceptance, KeptAudit
 from orchestration.audit.report import BadLine, LedgerLine
 from orchestration.databases.compared_ranges import ComparedRange, KeptCompare
@@ -54,12 +52,18 @@ from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.wrong_rows import WrongRow, WrongRows
 from spark_jobs.table.history_files import CompactedFiles
 
+# Of extensions that are there.
+OF_EXTENSIONS: list[Record] = []
+with suppress(ModuleNotFoundError):
+    from tests.hybrid_extensions.feeds.documents import SAMPLES
+
+    OF_EXTENSIONS += SAMPLES
+
 _AT = 1_704_067_200_000  # 2024-01-01
 _ENDS = {TopicPartition("t", 0): 25, TopicPartition("t", 1): 26}
 _ERROR = ErrorReport(
     kind="RunError", message="It ended.", hint="Start it.", transient=True, fields={"topic": "t"}
 )
-_POSITION = Position(table="5e0c", number=7, commit="ab12", owner="g1-77aa", form="cd34")
 _IN_POSTGRES = PostgresDefinition(
     oid="16400",
     identity="d",
@@ -123,18 +127,7 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
         CompactedFiles(removed=["a.parquet", "b.parquet"], added=["c.parquet"]),
         RemovedFiles(paths=["a.parquet"]),
         CurrentRate(source="live", limit=RateLimit(offsets=100)),
-        FeedRecord(
-            number=7,
-            delivered_ms=_AT,
-            loaded_ms=_AT,
-            why_loaded="new",
-            looked_ms=_AT,
-            followed_until_ms=_AT,
-            failure=_ERROR,
-            compared=Compared(at_ms=_AT, number=7, rows=100, share=0.5, agrees=True),
-        ),
-        _POSITION,
-        Remembered(delivered=_POSITION, pending=_POSITION),
+        *OF_EXTENSIONS,
         FollowedColumns(
             changes=[
                 FollowedChange(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
-from hybrid_extensions.feeds.position import Position
-from hybrid_extensions.feeds.record import FeedRecord
-from hybrid_extensions.feeds.sinks.python_function import Remembered
 from orchestration.audit.kept_audit import KeptAudit
 from orchestration.databases.compared_ranges import KeptCompare
 from orchestration.generations.range_history import RemovedFiles
@@ -67,7 +66,6 @@ KINDS: list[type[Record]] = [
     CurrentRate,
     Discovery,
     EndPosition,
-    FeedRecord,
     FollowedColumns,
     GenerationInfo,
     Heartbeat,
@@ -85,10 +83,8 @@ KINDS: list[type[Record]] = [
     PinnedVersion,
     Plan,
     PlannedBy,
-    Position,
     ProgressLog,
     RefusedRestart,
-    Remembered,
     RequestedState,
     Round,
     SeamCount,
@@ -111,6 +107,11 @@ KINDS: list[type[Record]] = [
     Watch,
     WrongRows,
 ]
+# Of extensions that are there.
+with suppress(ModuleNotFoundError):
+    from tests.hybrid_extensions.feeds.documents import KINDS as OF_FEEDS
+
+    KINDS += OF_FEEDS
 
 
 def test_no_kind_of_document_is_left_out_here() -> None:

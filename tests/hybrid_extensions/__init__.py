@@ -1,0 +1,1 @@
+"""Tests of extensions, one package each."""

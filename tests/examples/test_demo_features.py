@@ -10,6 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+pytest.importorskip("hybrid_extensions.feeds", reason="it serves the table by a feed")
+
 from examples import delay_model, demo_features
 from examples.demo import Stages
 from examples.departures import Period

@@ -14,6 +14,7 @@ from sources.formats.json.numbers import (
     check_floats,
     check_words,
     has_infinite_float,
+    has_integer_zero,
     with_doubles,
 )
 from sources.formats.json.objects import parse_objects
@@ -118,6 +119,8 @@ def _by_arrow(block: bytes, columns: pa.Schema) -> pa.Table:
         message = "it is not exactly one JSON object"
         raise pa.ArrowInvalid(message)
     check_precision(table)
+    if has_integer_zero(table, block):
+        return parse_objects(block.removeprefix(BYTE_ORDER_MARK), columns)
     if has_infinite_float(table):
         check_floats(table, _as(block, pa.schema(with_doubles(pa.struct(inside)))))
     return table.cast(columns)

@@ -16,6 +16,7 @@ from sources.formats.decimals import suspect, why_bad
 TEXT = r'"(?:[^"\\]|\\.)*+"'
 """Pattern of a text of JSON with its quotes; in what is left without texts, all are numbers."""
 _TEXT = re.compile(TEXT.encode())
+_INTEGER_ZERO = re.compile(rb"[:\[,]\s*-0\s*[,\]}]")
 # Arrow accepts these words, Spark and Python do not.
 _WORD = re.compile(rb"-NaN|Inf(?!inity)")
 
@@ -82,6 +83,19 @@ def check_floats(rows: pa.Table, doubles: pa.Table) -> None:
 def has_infinite_float(rows: pa.Table) -> bool:
     """Return whether a ``float`` of the rows is infinite, nested ones included."""
     return any(np.isinf(each).any() for each in _floats(rows) if each.dtype == np.float32)
+
+
+def has_integer_zero(rows: pa.Table, block: bytes) -> bool:
+    """Return whether a floating column has a zero that is written as the integer ``-0``.
+
+    Spark reads it as 0.0, Arrow as -0.0.
+
+    Args:
+        rows: The parsed rows.
+        block: Their text.
+    """
+    is_negative = any(((each == 0) & np.signbit(each)).any() for each in _floats(rows))
+    return is_negative and _INTEGER_ZERO.search(block) is not None
 
 
 def with_doubles(kind: pa.DataType) -> pa.DataType:

@@ -241,6 +241,7 @@ def _read_chunk(
                 factor = factor_of(schema.column(column), event)
             if parsed is None and (
                 _has_unknown_codec(metadata, column)
+                or _is_no_path_of_hadoop(path)
                 or (is_growing and str(metadata.created_by).startswith(_WRITERS_OF_NO_TYPE))
             ):
                 parsed = path
@@ -283,6 +284,14 @@ def _has_unknown_codec(metadata: pq.FileMetaData, column: int) -> bool:
         metadata.num_row_groups
         and metadata.row_group(0).column(column).compression in _CODECS_BY_ARROW_ALONE
     )
+
+
+def _is_no_path_of_hadoop(path: str) -> bool:
+    """Return whether Hadoop, with which Spark reads, refuses the name of a file of this machine.
+
+    It takes what is before a colon for the scheme of an address.
+    """
+    return "://" not in path and ":" in path.rpartition("/")[2]
 
 
 def check_event_column(columns: pa.Schema, event: EventColumn, where: str) -> None:

@@ -17,7 +17,7 @@ from sources.errors import InputError
 from sources.planning.plan import make_plan
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
 from tests.e2e.case import Case, history_of, moment
-from tests.e2e.in_session import run_chain
+from tests.e2e.in_session import run_and_audit, run_chain
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -82,3 +82,13 @@ def test_one_that_arrives_where_spark_reads_the_others_is_refused_by_name(
     with pytest.raises(InputError, match=r"in/late\.parquet, which arrived after the plan") as told:
         planned.extend(later)
     assert "hybrid generation new" in told.value.hint
+
+
+def test_names_with_a_colon_which_hadoop_refuses_are_read(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history(range(20), files=2, name=lambda at, _: f"events-2024-01-0{at}T10:00.parquet")
+    case.produce(range(15, 30))
+    report = run_and_audit(spark, case.pipeline())
+    assert (report.ok, report.expected) == (True, 30)

@@ -137,6 +137,11 @@ def test_texts_of_times_are_those_of_iso_8601_and_some_that_spark_does_not_take(
     assert (len(values), len(refused)) == (len(good), len(bad))
 
 
-def test_the_integer_zero_keeps_its_sign_in_a_double(tmp_path: Path) -> None:
-    (value,), bad = read(tmp_path, "double", "-0")
-    assert (math.copysign(1, value), bad) == (-1, [])
+@pytest.mark.parametrize(("text", "sign"), [("-0", 1), ("-0.0", -1), ("0", 1), ("-0e1", -1)])
+@pytest.mark.parametrize("kind", ["double", "array<double>", "map<string,double>"])
+def test_the_integer_zero_has_no_sign(tmp_path: Path, kind: str, text: str, sign: int) -> None:
+    around = {"double": "%s", "array<double>": "[%s]"}.get(kind, '{"k": %s}')
+    (value,), bad = read(tmp_path, kind, around % text)
+    if isinstance(value, list):
+        value = value[0][1] if isinstance(value[0], tuple) else value[0]
+    assert (math.copysign(1, value), bad) == (sign, [])

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from sources.common.schema import normalize, type_name
 from sources.common.sql.sql_names import quoted
+from sources.common.schema import normalize, type_name, with_leaves
+from sources.common.sql_names import quoted
 from sources.errors import InputError
 
 # By the suffix of a file's name, without `.gz` and the like.
@@ -184,12 +186,16 @@ def _is_utf8(path: Path) -> bool:
 def _columns_of(path: Path, form: str, *, folders: bool) -> dict[str, str]:
     """Return names and Spark SQL types of the columns, as DuckDB detects them."""
     found = _query(path, form, "SELECT *", folders=folders, rest="LIMIT 0").schema
-    return {column.name: _type_of(column.type) for column in found}
+    # What has no value is read so: of Parquet by the runs, of JSON by Spark.
+    none = pa.int32() if form == "parquet" else pa.string()
+    return {column.name: _type_of(column.type, none) for column in found}
 
 
-def _type_of(kind: pa.DataType) -> str:
+def _type_of(kind: pa.DataType, none: pa.DataType) -> str:
+    """Return the Spark SQL type of a column; ``none`` is that of what has no value."""
     try:
-        return type_name(normalize(kind))
+        known = normalize(kind)
+        return type_name(with_leaves(known, lambda leaf: none if pa.types.is_null(leaf) else leaf))
     except InputError:
         # Such as times of day.
         return "string"

@@ -222,6 +222,18 @@ def test_columns_have_the_types_and_names_of_the_file(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
+def test_members_without_any_value_are_texts_as_for_spark(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    line = '{"id": 1, "at": "2024-01-01T00:00:00Z", "none": null, "list": [], "o": {"x": null}}\n'
+    (tmp_path / "data" / "a.json").write_text(line)
+    assert call(tmp_path, "--files", "data/*")[0] == 0
+    (source,) = yaml.safe_load((tmp_path / "mine.yaml").read_text())["sources"]
+    found = [source["schema"][name] for name in ("none", "list", "o")]
+    assert found == ["string", "array<string>", "struct<x:string>"]
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "mine.yaml"), "--json"])
+    assert result.exit_code == 0, result.output
+
+
 def test_text_in_another_encoding_is_told_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     text = "id,at,größe\n1,2024-01-01T00:00:00Z,5\n"

@@ -51,7 +51,9 @@ class OwnModules:
                 yield
             finally:
                 sys.path[:] = path
-                loaded = {k: v for k, v in sys.modules.items() if before.get(k) is not v}
+                # A copy, as other threads import modules meanwhile.
+                after = dict(sys.modules)
+                loaded = {k: v for k, v in after.items() if before.get(k) is not v}
                 for name in _named_in(paths, loaded, is_same=True):
                     self._modules[name] = sys.modules.pop(name)
                 sys.modules.update(before)

@@ -134,3 +134,26 @@ def test_a_module_with_the_name_of_an_installed_one_hides_it_for_its_pipeline_on
     assert load_transform(loaded)(1) == ["one", "1\n...\n", "one", "mine"]
     assert sys.modules["json"] is json
     assert sys.modules["yaml"] is yaml
+
+
+def test_other_threads_may_import_modules_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Name(str):
+        """A name at each look at which another module is imported, as by another thread."""
+
+        def __hash__(self) -> int:
+            others.append(f"imported_meanwhile_{len(others)}")
+            sys.modules[others[-1]] = sys
+            return super().__hash__()
+
+    others: list[str] = []
+    monkeypatch.setitem(sys.modules, Name("some_module"), sys)
+    try:
+        with OwnModules().importable([tmp_path]):
+            pass
+    finally:
+        monkeypatch.undo()
+        for each in others:
+            sys.modules.pop(each, None)
+    assert len(others) > 1

@@ -67,6 +67,7 @@ def parse(words: list[str]) -> None:
     command: Any = typer.main.get_command(app)
     while (found := getattr(command, "commands", {}).get(words[0] if words else "")) is not None:
         command, words = found, words[1:]
+    assert not hasattr(command, "commands"), f"there is no command `{words[0]}`"
     command.make_context("hybrid", list(words))
 
 

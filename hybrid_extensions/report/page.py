@@ -12,6 +12,10 @@ from hybrid_extensions.report.model import HandOver, Missing, PlanPart, Report
 from hybrid_extensions.report.redaction import Redaction
 from hybrid_extensions.report.timeline import MOST_PARTITIONS, Timeline, offset_lanes, timelines
 from orchestration import display
+from orchestration import display, remedies
+from orchestration.report.model import HandOver, Missing, PlanPart, Report
+from orchestration.report.redaction import Redaction
+from orchestration.report.timeline import MOST_PARTITIONS, Timeline, offset_lanes, timelines
 from orchestration.supervision.status import Status
 from sources.common.durations import duration
 from sources.common.positions import iso
@@ -42,10 +46,15 @@ def render(
         environment: Environment variables; those with the name of a secret are removed, too.
     """
     redacted = Redaction(loaded.pipeline, environment)
+    # Of a kept copy, the file that people have.
+    file = str(loaded.folder / loaded.path.name)
+
+    def in_shell(text: str) -> str:
+        return remedies.render(text, lambda remedy: remedy.command(file))
 
     def clean(value: object) -> object:
         # Text that is escaped already was made of values that went through here.
-        return value if hasattr(value, "__html__") else redacted(str(value))
+        return value if hasattr(value, "__html__") else redacted(in_shell(str(value)))
 
     page = Environment(
         loader=PackageLoader("hybrid_extensions", "report"),
@@ -56,6 +65,7 @@ def render(
         lstrip_blocks=True,
     )
     page.filters |= {
+        "command": lambda text: in_shell(text).strip("`"),
         "ago": lambda at_ms: display.ago(at_ms, report.at_ms),
         "count": display.count,
         "duration": duration,

@@ -15,6 +15,8 @@ _SECRET_NAME = re.compile(
     r"passw|(^|_)pwd(_|$)|secret|token|credential|webhook|dsn|(access|api|account|private)_?key|(^|_)sas(_|$)",
     re.IGNORECASE,
 )
+# Where a shell is and was, which paths on the page are below.
+_FOLDERS = {"PWD", "OLDPWD"}
 # `user:password@`, with or without a scheme before it; `container@account` of Azure is none.
 _LOGIN = re.compile(r"[^\s/@:,\"'`(]*:[^\s/,\"'`]+@")
 # The query of a URL: that of a signed one is as good as a login.
@@ -33,7 +35,8 @@ class Redaction:
     """
 
     def __init__(self, pipeline: Pipeline, environment: Mapping[str, str]) -> None:
-        values = {value for name, value in environment.items() if _SECRET_NAME.search(name)}
+        named = {name for name in environment if _SECRET_NAME.search(name)}
+        values = {environment[name] for name in named - _FOLDERS}
         values |= set(_secrets(pipeline))
         # The longest first: one may be a part of another.
         self._values = sorted((v for v in values if len(v) >= _SHORTEST), key=len, reverse=True)

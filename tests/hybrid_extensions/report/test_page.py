@@ -12,6 +12,7 @@ from orchestration.generations import promotion
 from orchestration.requested_state import request
 from sources.errors import ErrorReport, UnavailableError
 from sources.generations import begin
+from sources.ledger import Ledger, LedgerEntry, ledger_name
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
 from tests.hybrid_extensions.report.page_case import call, page_of, text_of
 from tests.orchestration.generations.generation_case import GenerationCase
@@ -45,8 +46,8 @@ def test_before_a_plan_the_page_names_the_way_to_one_and_leaves_no_state(tmp_pat
     page = page_of(path)
     assert list(page.sections) == SECTIONS
     for section in ("status", "read", "seam", "progress", "generations"):
-        assert "hybrid plan events.yaml" in page.sections[section], section
-    assert "hybrid run events.yaml` makes it" in page.sections["places"]
+        assert f"hybrid plan {path}" in page.sections[section], section
+    assert f"hybrid run {path}` makes it" in page.sections["places"]
     assert not (tmp_path / "state").exists()
 
 
@@ -121,6 +122,44 @@ def test_numbers_are_rounded_for_people_and_exact_on_demand(tmp_path: Path) -> N
     assert page.numbers_of("progress", 1) == [12_345]
 
 
+@pytest.mark.parametrize(("starts", "told"), [([14_000, 1_000], "1,000"), (None, "unknown")])
+def test_of_a_topic_only_records_after_the_start_are_said_to_be_read(
+    tmp_path: Path, starts: list[int] | None, told: str
+) -> None:
+    case = LiveCase(tmp_path)
+    sample = Sample(launch_id="a", at_ms=1, done=16_000)
+    case.generation.replace(
+        progress_log_name("inbox"), ProgressLog(unit="records", samples=[sample])
+    )
+    if starts is not None:
+        entries = [
+            LedgerEntry(
+                topic="t",
+                partition=number,
+                start=start,
+                why="",
+                log_start=0,
+                first_offset=None,
+                first_ms=None,
+                seam_end=start,
+                overlap=0,
+                gap=None,
+            )
+            for number, start in enumerate(starts)
+        ]
+        ledger = Ledger(
+            source="inbox",
+            previous=None,
+            decided_by="offsets",
+            rule="off",
+            end_ms=None,
+            declared="",
+            entries=entries,
+        )
+        case.generation.replace(ledger_name("inbox"), ledger)
+    assert page_of(case.path).rows["progress"][1][1] == f"{told} records"
+
+
 def test_without_matplotlib_there_are_tables_only_and_the_page_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +197,7 @@ def test_who_serves_since_when_follows_promotion_and_rollback(tmp_path: Path) ->
 def test_an_audit_is_kept_for_later_reports(tmp_path: Path) -> None:
     path = unplanned(tmp_path)
     assert call(path, command="plan")[0] == 0
-    assert "`hybrid audit events.yaml` makes one" in page_of(path).sections["audit"]
+    assert f"hybrid audit {path}` makes one" in page_of(path).sections["audit"]
     made = page_of(path, "--audit")
     assert made.sections["audit"].startswith("Audit failed")
     assert made.rows["audit"][1][:3] == ["6", "0", "6"]

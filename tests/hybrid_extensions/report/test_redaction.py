@@ -23,11 +23,17 @@ from tests.orchestration.generations.generation_case import GenerationCase
         ("a:9092,b:9092 at 12:30, 2024-01-01T00:00:00Z", None),
         ("is it complete? yes", None),
         ("SASL with PLAIN", None),
+        ("the table /srv/shop/out", None),
     ],
 )
 def test_credentials_are_removed_and_nothing_else(
     tmp_path: Path, text: str, shown: str | None
 ) -> None:
-    environment = {"DB_PASSWORD": "swordfish", "SASL_MECHANISM": "PLAIN", "API_TOKEN": "is"}
+    environment = {
+        "DB_PASSWORD": "swordfish",
+        "SASL_MECHANISM": "PLAIN",
+        "API_TOKEN": "is",
+        "PWD": "/srv/shop",
+    }
     redacted = Redaction(GenerationCase(tmp_path).loaded.pipeline, environment)
     assert redacted(text) == (text if shown is None else shown)

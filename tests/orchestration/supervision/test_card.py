@@ -205,3 +205,12 @@ def test_the_newest_row_does_not_go_back_when_the_run_is_started_again(case: Liv
     with case.alive():
         found = seen(case.loaded)
     assert "newest row 30 Dec 2013" in found.text
+
+
+def test_what_waits_for_an_approval_is_not_on_its_way_so_that_its_check_warns(
+    case: LiveCase,
+) -> None:
+    found = status(case.loaded).model_copy(update={"planned": True, "waits_for_approval": True})
+    waits = card(case.loaded, found, None)
+    assert waits.headline == "Waiting for approval"
+    assert (waits.is_under_way, waits.is_well, waits.is_failing) == (False, False, False)

@@ -59,6 +59,16 @@ def render(text: str, show: Callable[[Remedy], str]) -> str:
     return "".join(shown)
 
 
+def as_commands(text: str, pipeline: str) -> str:
+    """Return a text with its remedies as commands that can be pasted into a shell.
+
+    Args:
+        text: The text.
+        pipeline: Path of the pipeline's file.
+    """
+    return render(text, lambda remedy: remedy.command(pipeline))
+
+
 def remedies(text: str) -> list[Remedy]:
     """Return the remedies that a text names, in its order."""
     found: list[Remedy] = []

@@ -13,6 +13,8 @@ from hybrid_extensions.report.redaction import Redaction
 from hybrid_extensions.report.timeline import MOST_PARTITIONS, Timeline, offset_lanes, timelines
 from orchestration import display
 from orchestration import display, remedies
+from orchestration import display
+from orchestration.remedies import as_commands
 from orchestration.report.model import HandOver, Missing, PlanPart, Report
 from orchestration.report.redaction import Redaction
 from orchestration.report.timeline import MOST_PARTITIONS, Timeline, offset_lanes, timelines
@@ -49,8 +51,11 @@ def render(
     # Of a kept copy, the file that people have.
     file = str(loaded.folder / loaded.path.name)
 
+    def command(text: str) -> str:
+        return in_shell(text).strip("`")
+
     def in_shell(text: str) -> str:
-        return remedies.render(text, lambda remedy: remedy.command(file))
+        return as_commands(text, file)
 
     def clean(value: object) -> object:
         # Text that is escaped already was made of values that went through here.
@@ -65,7 +70,7 @@ def render(
         lstrip_blocks=True,
     )
     page.filters |= {
-        "command": lambda text: in_shell(text).strip("`"),
+        "command": command,
         "ago": lambda at_ms: display.ago(at_ms, report.at_ms),
         "count": display.count,
         "duration": duration,

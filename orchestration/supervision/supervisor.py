@@ -6,6 +6,7 @@ import contextlib
 from typing import NamedTuple
 
 from orchestration import operations
+from orchestration.remedies import as_commands
 from orchestration.requested_state import (
     RefusedRestart,
     Restart,
@@ -165,15 +166,16 @@ def _alert(loaded: LoadedPipeline, look: Look, watch: Watch) -> tuple[Watch, str
         return watch, None
     if health in RED or before in RED:
         name, failure = loaded.pipeline.name, look.verdict.failure
+        reason = as_commands(look.verdict.reason, str(loaded.folder / loaded.path.name))
         problem = post(
             url,
             {
-                "text": f"{name}: The live run is {health}. {look.verdict.reason}",
+                "text": f"{name}: The live run is {health}. {reason}",
                 "pipeline": name,
                 "source": loaded.pipeline.sources[-1].name,
                 "health": health,
                 "before": before,
-                "reason": look.verdict.reason,
+                "reason": reason,
                 "failure": None if failure is None else failure.model_dump(),
                 "at": iso(look.now_ms),
                 "numbers": look.verdict.numbers,

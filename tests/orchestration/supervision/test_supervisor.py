@@ -252,6 +252,7 @@ def test_a_terminal_failure_is_left_alone_at_once_and_told_once_until_people_act
     assert not status(case.loaded).healthy
     [told] = hook.told
     assert (told["health"], told["failure"]["kind"]) == ("failed", "seam")
+    assert f"hybrid resume {case.path}`" in told["reason"]
     assert case.watch().restarts == []
     # The same end with a transient failure is restarted: the report decides, and nothing else.
     case.launch("b", state="failed", failure=GAP.model_copy(update={"transient": True}))

@@ -70,7 +70,6 @@ def render(
         lstrip_blocks=True,
     )
     page.filters |= {
-        "command": command,
         "ago": lambda at_ms: display.ago(at_ms, report.at_ms),
         "count": display.count,
         "duration": duration,
@@ -78,6 +77,7 @@ def render(
         "moment": display.moment,
         "size": display.size,
     }
+    page.filters["command"] = command
     page.tests["missing"] = lambda part: isinstance(part, Missing)
     return page.get_template("report.html.j2").render(
         report=report,

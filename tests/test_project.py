@@ -21,9 +21,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = [
     "feeds",
     "hybrid_demo",
+    "hybrid_extensions",
     "hybrid_testing",
     "orchestration",
-    "services",
     "sources",
     "spark_jobs",
 ]

@@ -12,12 +12,7 @@ from hybrid_extensions.report.model import HandOver, Missing, PlanPart, Report
 from hybrid_extensions.report.redaction import Redaction
 from hybrid_extensions.report.timeline import MOST_PARTITIONS, Timeline, offset_lanes, timelines
 from orchestration import display
-from orchestration import display, remedies
-from orchestration import display
 from orchestration.remedies import as_commands
-from orchestration.report.model import HandOver, Missing, PlanPart, Report
-from orchestration.report.redaction import Redaction
-from orchestration.report.timeline import MOST_PARTITIONS, Timeline, offset_lanes, timelines
 from orchestration.supervision.status import Status
 from sources.common.durations import duration
 from sources.common.positions import iso

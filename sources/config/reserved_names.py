@@ -10,6 +10,7 @@ from sources.errors import InputError
 
 RESERVED = (
     "feeds",
+    "hybrid_demo",
     "hybrid_extensions",
     "hybrid_testing",
     "orchestration",

@@ -59,7 +59,7 @@ def compare_ranges(
     """
     if (declared := loaded.pipeline.compare) is None:
         message = f"Pipeline `{loaded.pipeline.name}` declares no `compare`."
-        hint = "Declare it, with the times of the comparison; or use `hybrid compare`."
+        hint = "Declare it, with the times of the comparison; or use `hybrid compare P`."
         raise InputError(message, hint, pipeline=loaded.pipeline.name, field="compare")
     asked, key = compared_table(loaded), loaded.pipeline.sink.key
     begun, rows_read = time.monotonic(), 0

@@ -12,10 +12,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from sources.common.schema import normalize, type_name
-from sources.common.sql.sql_names import quoted
+from sources.common.counting import counted
 from sources.common.schema import normalize, type_name, with_leaves
-from sources.common.sql_names import quoted
+from sources.common.sql.sql_names import quoted
 from sources.errors import InputError
 
 # By the suffix of a file's name, without `.gz` and the like.
@@ -284,7 +283,7 @@ def _find_key(path: Path, form: str, columns: Mapping[str, str], at: str) -> tup
         rows = _rows_if_unique(path, form, each)
         if rows is not None:
             names = " and ".join(f"`{name}`" for name in each)
-            return each, f"each of the {rows:,} rows of {path.name} has its own {names}"
+            return each, f"each row of {path.name} has its own {names}, {counted(rows, 'row')} in all"
     message = (
         f"The key can't be detected: file {path} has no column `id`, and no one or two columns "
         "whose values are unique in it."

@@ -62,7 +62,7 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent)
         _finish(loaded, say)
         name = require_waiting(
             loaded,
-            "Begin a new generation, `hybrid generation new P`, and run it, `hybrid run P`.",
+            "Begin a new generation: `hybrid generation new P`. Then run it: `hybrid run P`.",
         )
         switch = _switch_to(loaded, name, by)
         to, _ = switch_steps.contexts(loaded, switch)

@@ -15,6 +15,8 @@ import pyarrow as pa
 from sources.common.counting import counted
 from sources.common.schema import normalize, type_name, with_leaves
 from sources.common.sql.sql_names import quoted
+from sources.common.schema import normalize, type_name
+from sources.common.sql_names import quoted
 from sources.errors import InputError
 
 # By the suffix of a file's name, without `.gz` and the like.
@@ -282,8 +284,10 @@ def _find_key(path: Path, form: str, columns: Mapping[str, str], at: str) -> tup
     for each in [*sets, *map(list, combinations(likely, 2))]:
         rows = _rows_if_unique(path, form, each)
         if rows is not None:
-            names = " and ".join(f"`{name}`" for name in each)
-            return each, f"each row of {path.name} has its own {names}, {counted(rows, 'row')} in all"
+            return (
+                each,
+                f"its value is another one in each of {counted(rows, 'row')} of {path.name}",
+            )
     message = (
         f"The key can't be detected: file {path} has no column `id`, and no one or two columns "
         "whose values are unique in it."
@@ -296,6 +300,6 @@ def _rows_if_unique(path: Path, form: str, columns: Sequence[str]) -> int | None
     """Return the number of rows if each has its own values of some columns, none of them null."""
     names = ", ".join(map(quoted, columns))
     known = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in columns)
-    counted = f"SELECT count(*), count(DISTINCT ({names})) FILTER ({known})"
-    rows, distinct = (found[0].as_py() for found in _query(path, form, counted))
+    query = f"SELECT count(*), count(DISTINCT ({names})) FILTER ({known})"
+    rows, distinct = (found[0].as_py() for found in _query(path, form, query))
     return rows if rows == distinct and rows > 1 else None

@@ -260,8 +260,8 @@ def test_the_index_that_pandas_writes_is_left_out_and_what_is_unique_becomes_the
     assert status == 0, answer
     index = "`__index_level_0__`" if name.endswith("parquet") else "`column0`"
     assert answer["notes"] == [
-        "The key is [order_no], as each of the 3 rows of "
-        f"{name} has its own `order_no`. Check that it is so in all files.",
+        "The key is [order_no], as its value is another one in each of 3 rows of "
+        f"{name}. Check that it is so in all files.",
         f"Left out: {index}, the numbers of the rows that pandas has written.",
     ]
     result = CliRunner().invoke(app, ["plan", str(tmp_path / "mine.yaml"), "--json"])

@@ -121,7 +121,7 @@ def test_a_refusal_in_a_job_names_the_jobs_to_use_instead_of_commands(tmp_path: 
     assert told is not None
     assert told.message == (
         "Pipeline `events` has no generation that waits for promotion.\nWhat to do: Begin a new "
-        "generation with the job `events_generation` with the action NEW, and run it with the job "
+        "generation: the job `events_generation` with the action NEW. Then run it: the job "
         "`events`.\n"
     )
 

@@ -258,7 +258,13 @@ def test_the_checks_run_by_hand_as_well(tmp_path: Path, is_alive: bool) -> None:
         done = job.execute_in_process(instance=instance)
     evaluated = {each.check_name: each for each in done.get_asset_check_evaluations()}
     measured = {name: value.value for name, value in evaluated["waiting_time"].metadata.items()}
-    assert measured == {"value": 0.0, "limit": 300.0, "unit": "s"}
+    assert measured == {
+        "value": 0,
+        "limit": 300,
+        "unit": "s",
+        "value in words": "less than 1 s",
+        "limit in words": "5 min",
+    }
     assert evaluated["lag"].metadata["value"].value == 0
     assert "limit" not in evaluated["lag"].metadata
     passed = {name: each.passed for name, each in evaluated.items()}

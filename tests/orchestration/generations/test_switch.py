@@ -273,7 +273,7 @@ def test_a_rollback_whose_files_were_vacuumed_is_refused_before_anything_is_stop
     assert case.seen() == NEW
     # Both ways out that it names: the files are put back, or the rows are computed again.
     assert "Restore the file from a backup" in refused["hint"]
-    assert "`hybrid generation new P`" in refused["hint"]
+    assert f"hybrid generation new {case.folder / 'events.yaml'}`" in refused["hint"]
     assert call(case, "new")["generation"] == "g3"
     assert call(case, "discard")["discarded"] == "g3"
     for path, data in kept.items():
@@ -293,7 +293,8 @@ def test_a_promotion_that_becomes_impossible_on_the_way_can_be_aborted(
     file.unlink()
     refused = call(case, "finish", status=2)
     assert "is missing" in refused["message"]
-    assert "`hybrid generation abort P` returns to generation g1" in refused["hint"]
+    way = f"generation abort {case.folder / 'events.yaml'}` returns to generation g1"
+    assert way in refused["hint"]
     assert call(case, "abort")["serving"] == "g1"
     file.write_bytes(data)
     assert content(tmp_path) == before

@@ -11,9 +11,9 @@ from sources.errors import InputError
 RESERVED = (
     "feeds",
     "hybrid_demo",
+    "hybrid_extensions",
     "hybrid_testing",
     "orchestration",
-    "services",
     "sources",
     "spark_jobs",
 )

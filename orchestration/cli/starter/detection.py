@@ -15,8 +15,6 @@ import pyarrow as pa
 from sources.common.counting import counted
 from sources.common.schema import normalize, type_name, with_leaves
 from sources.common.sql.sql_names import quoted
-from sources.common.schema import normalize, type_name
-from sources.common.sql_names import quoted
 from sources.errors import InputError
 
 # By the suffix of a file's name, without `.gz` and the like.

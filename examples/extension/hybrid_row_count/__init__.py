@@ -1,0 +1,11 @@
+"""How many rows a table has to have: a field, a check in Dagster, a part of the status, a command."""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension(
+    "row_count",
+    section="hybrid_row_count.declare:RowCountSection",
+    commands="hybrid_row_count.cli:app",
+    definitions="hybrid_row_count.checks:definitions",
+    status="hybrid_row_count.status:status_part",
+)

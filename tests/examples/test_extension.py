@@ -1,0 +1,113 @@
+"""The worked example of an extension, installed as a distribution of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+from deltalake import write_deltalake
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "extension"
+DAGSTER = """
+from pathlib import Path
+from orchestration.pipeline_definitions import pipeline_definitions
+from sources.config.loader import load_pipeline
+
+made = pipeline_definitions(load_pipeline(Path("events.yaml")))
+print([key.name for each in made.asset_checks for key in each.check_keys])
+"""
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the distribution, as pip installs it."""
+    folder = tmp_path_factory.mktemp("installed")
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--target", str(folder)]
+    # A build leaves files beside the source.
+    source = tmp_path_factory.mktemp("source") / "extension"
+    subprocess.run(["cp", "-r", str(EXAMPLE), str(source)], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True)
+    return folder
+
+
+@pytest.fixture
+def run(installed: Path, tmp_path: Path) -> Run:
+    """Runs Python where the extension is installed, in a folder with a pipeline and its table."""
+    document = {
+        "name": "events",
+        "sources": [
+            {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"}
+        ],
+        "event_time": "at",
+        "transform": "events:rows",
+        "sink": {"path": "table", "mode": "append", "key": ["id"]},
+        "state": "state",
+        "row_count": {"at_least": 3},
+    }
+    (tmp_path / "events.yaml").write_text(yaml.safe_dump(document))
+    write_deltalake(tmp_path / "table", pa.table({"id": [1, 2]}))
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(installed)}
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+HYBRID = ("-c", "from orchestration.cli.main import main; main()")
+
+
+def test_its_command_is_one_of_hybrid(run: Run) -> None:
+    done = run(*HYBRID, "count", "events.yaml", "--json")
+    assert json.loads(done.stdout) == {"ok": True, "rows": 2}
+
+
+def test_its_part_of_the_status_makes_the_pipeline_unhealthy(run: Run) -> None:
+    done = run(*HYBRID, "status", "events.yaml", "--json")
+    found = json.loads(done.stdout)
+    assert found["row_count"] == {"rows": 2, "at_least": 3}
+    assert (found["ok"], done.returncode) == (False, 1)
+
+
+def test_its_check_is_one_of_the_table(run: Run) -> None:
+    done = run("-c", DAGSTER)
+    assert "row_count" in done.stdout, done.stderr
+
+
+def test_its_field_is_documented_and_refused_by_name_where_it_is_wrong(
+    run: Run, tmp_path: Path
+) -> None:
+    assert "| `row_count` | [RowCount](#rowcount) |" in run(*HYBRID, "reference").stdout
+    path = tmp_path / "events.yaml"
+    path.write_text(path.read_text().replace("at_least: 3", "at_most: 3"))
+    done = run(*HYBRID, "validate", "events.yaml")
+    assert done.returncode == 2
+    assert "row_count.at_most: unknown field; did you mean `at_least`?" in done.stderr
+
+
+def test_without_the_distribution_its_field_is_unknown(run: Run, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, *HYBRID, "validate", "events.yaml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "row_count: unknown field" in done.stderr

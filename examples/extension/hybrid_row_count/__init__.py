@@ -1,4 +1,4 @@
-"""How many rows a table has to have: a field, a check in Dagster, a part of the status, a command."""
+"""How many rows a table has to have: a field, a check, a part of the status, a command."""
 
 from sources.extensions import Extension
 

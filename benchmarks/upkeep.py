@@ -27,13 +27,13 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from benchmarks.record import record
+from hybrid_extensions.upkeep.files.compaction import Compaction
 from sources.common.positions import now_ms
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import commit_name
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.table.history_files import keep_history_files, read_history_files
-from spark_jobs.table.upkeep.compaction import Compaction
 
 HISTORY_FILES = 10
 HISTORY_ROWS = 100_000

@@ -21,7 +21,6 @@ from orchestration.defs.jobs.generation import (
     generation_job,
     rerun_schedules,
 )
-from orchestration.defs.jobs.upkeep import upkeep_schedules
 from orchestration.defs.keys import PIPELINE_TAG, step_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks, supervision_sensor
 from sources.config.loader import LoadedPipeline
@@ -69,7 +68,6 @@ def pipeline_definitions(
         jobs=[chain, control, generations],
         schedules=[
             *rerun_schedules(loaded, generations),
-            *upkeep_schedules(loaded, control),
             *compare_schedules(loaded, control),
         ],
         sensors=[supervision_sensor(loaded, [chain, generations])],

@@ -152,7 +152,10 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
     """What a pipeline has of the things that the page speaks of, with a word for each."""
     pipeline = loaded.pipeline
     live = [each for each in pipeline.sources if each.boundedness is not Boundedness.BOUNDED]
-    schedules: list[Any] = [*pipeline.generations.reruns, *pipeline.upkeep]
+    schedules: list[Any] = [
+        *pipeline.generations.reruns,
+        *(each for part in loaded.sections for each in getattr(part, "upkeep", [])),
+    ]
     if pipeline.compare is not None:
         schedules.append(pipeline.compare)
     if pipeline.ranges is not None:

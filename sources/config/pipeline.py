@@ -27,7 +27,6 @@ from sources.config.table.reruns import Generations, Ranges
 from sources.config.table.rules import DeclaredRules, RowRules
 from sources.config.table.sample import Sample
 from sources.config.table.sink import Sink
-from sources.config.table.upkeep import Upkeep
 from sources.config.transform import DeclaredTransform, SqlTransform
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.decoding.record_columns import EnvelopePart
@@ -103,7 +102,6 @@ class Pipeline(Declared):
         supervision: What is expected of the live run, and what happens if it fails.
         ranges: Ranges of event time that can be recomputed from files, as partitions in Dagster.
         generations: How many generations are kept, and schedules that rebuild the table.
-        upkeep: Schedules that compact the table's small files, or delete files that nobody needs.
         compare: Schedule by which the target is compared with the database table that it captures.
         about: Owners, tags and descriptions of the table, for Dagster's catalog.
         cuts: Consistent cuts of this table and others of its database.
@@ -132,7 +130,6 @@ class Pipeline(Declared):
     supervision: Supervision = Supervision()
     ranges: Ranges | None = None
     generations: Generations = Generations()
-    upkeep: list[Upkeep] = Field(default_factory=list)
     compare: Compare | None = None
     about: About = About()
     cuts: Cuts | None = None

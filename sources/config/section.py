@@ -25,6 +25,11 @@ class Section(Declared):
 
     tags: ClassVar[Mapping[str, type[BaseModel]]] = {}
 
+    @property
+    def schedules(self) -> list[str]:
+        """Names of the schedules in Dagster that it declares; none by default."""
+        return []
+
     def check(self, pipeline: Pipeline) -> None:
         """Refuse what does not go with the rest of the file; nothing by default.
 

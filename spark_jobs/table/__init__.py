@@ -1,1 +1,1 @@
-"""The Delta table from outside Spark: its log, versions, owner, ranges and upkeep."""
+"""The Delta table from outside Spark: its log, versions, owner and ranges."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ["orchestration", "services", "sources", "spark_jobs"]
+PACKAGES = ["hybrid_extensions", "orchestration", "sources", "spark_jobs"]
 COMPONENT = "orchestration.component.HybridPipeline"
 
 pytestmark = pytest.mark.slow

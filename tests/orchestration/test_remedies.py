@@ -22,7 +22,7 @@ from orchestration.remedies import Remedy, program, remedies, render
 from tests.orchestration.supervision.live_case import LiveCase
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("sources", "spark_jobs", "services", "feeds", "orchestration")
+ROOMS = ("sources", "spark_jobs", "orchestration", "hybrid_extensions")
 # They speak about the command itself; none is to be run now.
 MENTIONS = {
     "orchestration/cli/reference.py",

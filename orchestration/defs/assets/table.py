@@ -235,7 +235,8 @@ def _job(name: str) -> str:
 def _schedules(loaded: LoadedPipeline) -> str:
     """Return a link to the schedules of a pipeline; empty if it has none."""
     pipeline = loaded.pipeline
-    names = [each.name for each in (*pipeline.generations.reruns, *pipeline.upkeep)]
+    names = [each.name for each in pipeline.generations.reruns]
+    names += [name for section in loaded.sections for name in section.schedules]
     names += [] if pipeline.ranges is None else [each.name for each in pipeline.ranges.reruns]
     names += [] if pipeline.compare is None else [pipeline.compare.name]
     shown = ", ".join(f"{pipeline.name}_{each}" for each in names)

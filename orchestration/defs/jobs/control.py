@@ -18,7 +18,6 @@ from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.actions import Act, Action
 from orchestration.defs.jobs.control_form import control_schema, read_form
 from orchestration.defs.jobs.form import job_of
-from orchestration.defs.jobs.upkeep import compact, delete_unneeded
 from orchestration.defs.keys import (
     ACTION_TAG,
     APPROVED,
@@ -52,8 +51,8 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
 
     A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
     plan needs an approval has ``APPROVE``, one with ``compare`` has ``COMPARE``; all have ``STOP``,
-    ``RATE``, ``AUDIT``, ``COMPACT``, ``VACUUM`` and ``STATUS``, which is the default and changes
-    nothing; extensions add others. Each does what the command of the same name does, and reads the
+    ``RATE``, ``AUDIT`` and ``STATUS``, which is the default and changes nothing; extensions add
+    others. Each does what the command of the same name does, and reads the
     pipeline's file again. Those that act on runs do so on the generation that serves, unless the
     form names another one.
     """
@@ -79,7 +78,6 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
     found |= {"STOP": _stop, "RATE": _rate, "AUDIT": _audit}
-    found |= {"COMPACT": compact, "VACUUM": delete_unneeded}
     if loaded.pipeline.compare is not None:
         found |= {COMPARE: compare}
     if loaded.pipeline.approve:

@@ -19,9 +19,6 @@ _CONTROLS = {
     "RATE": "limits how fast a source is read; without a number the limit is removed",
     "AUDIT": "computes the table from all files and records by DuckDB, without Spark, and compares "
     "it row by row; changes nothing",
-    "COMPACT": "makes few large files of the table's many small ones; the stream goes on, and no "
-    "row changes",
-    "VACUUM": "deletes files of the table that neither readers nor a rollback need",
     "COMPARE": "compares further ranges of the table with the database, as `compare` declares, and "
     "evaluates the check `equals_database`; changes nothing",
     "APPROVE": "approves the plan; a chain that waits for this goes on",

@@ -32,7 +32,7 @@ def schedule(
     Args:
         loaded: The pipeline.
         declared: Name, cron expression and time zone.
-        target: Definition of the job, or of the asset, that is launched.
+        target: Definition of the job or of the asset that is launched, or the name of a job.
         request: Called at each tick: returns arguments of a ``RunRequest``, or the reason to skip
             the tick.
         job: Name of the job whose runs keep a tick from launching another one; by default only
@@ -43,7 +43,7 @@ def schedule(
 
     @dg.schedule(
         name=name,
-        target=target,
+        **({"job_name": target} if isinstance(target, str) else {"target": target}),
         cron_schedule=declared.cron,
         execution_timezone=declared.timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING,

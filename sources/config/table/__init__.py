@@ -1,1 +1,1 @@
-"""Declaration of what concerns the target table: sink, rules, upkeep, reruns, comparisons."""
+"""Declaration of what concerns the target table: sink, rules, reruns, comparisons."""

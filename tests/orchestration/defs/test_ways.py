@@ -71,7 +71,7 @@ def test_no_command_in_any_message_keeps_a_placeholder_or_names_a_job_that_is_no
     assert "events_control" in jobs
     files = [
         file
-        for room in ("sources", "spark_jobs", "orchestration")
+        for room in ("sources", "spark_jobs", "orchestration", "hybrid_extensions")
         for file in (ROOT / room).rglob("*.py")
         if file.parent.name != "cli"
     ]

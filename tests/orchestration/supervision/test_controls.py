@@ -237,7 +237,8 @@ def test_a_pipeline_that_ends_has_no_live_run(case: LiveCase) -> None:
     for ask in (controls.pause, controls.resume, lambda it: controls.drain(it, MINUTE)):
         with pytest.raises(InputError, match="the bounded source `history`, so it has no live run"):
             ask(loaded)
-    assert actions(loaded) == ["STATUS", "STOP", "RATE", "AUDIT", "COMPACT", "VACUUM", "TRY"]
+    # Extensions add theirs after these.
+    assert actions(loaded)[:4] == ["STATUS", "STOP", "RATE", "AUDIT"]
 
 
 def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: LiveCase) -> None:
@@ -308,14 +309,11 @@ def test_a_run_that_ends_before_it_is_drained_says_so(tmp_path: Path, case: Live
 
 
 def test_each_command_is_an_action_of_one_job(tmp_path: Path, case: LiveCase) -> None:
-    assert actions(case.loaded) == [
-        *("STATUS", "PAUSE", "RESUME", "DRAIN", "STOP", "RATE", "AUDIT"),
-        *("COMPACT", "VACUUM", "TRY"),
-    ]
+    own = ["STATUS", "PAUSE", "RESUME", "DRAIN", "STOP", "RATE", "AUDIT"]
+    # Extensions add theirs after these.
+    assert actions(case.loaded)[: len(own)] == own
     assert "is not running: nothing would be drained" in cause(run(case, "drain", within="1 s"))
     assert "`soon` is not a duration" in cause(run(case, "drain", within="soon"))
-    assert "TRY needs `keys`" in cause(run(case, "try"))
-    assert "`some` is not a percentage" in cause(run(case, "try", keys="some"))
     assert "there is nothing to pause" in cause(run(case, "pause", why="new brokers"))
 
     case.ask_for_it()

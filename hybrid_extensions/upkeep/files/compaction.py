@@ -18,6 +18,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from hybrid_extensions.upkeep.files.log_writer import LogWriter, OtherTableError
+from hybrid_extensions.upkeep.files.merged_files import MergedFile, ParquetPart
+from hybrid_extensions.upkeep.files.small_files import SmallFiles, commits, small_files
+from hybrid_extensions.upkeep.files.statistics import merge_statistics
 from sources.common.counting import counted
 from sources.errors import InputError, StateError
 from sources.serving import GENERATIONS
@@ -32,10 +36,6 @@ from spark_jobs.table.history_files import (
 )
 from spark_jobs.table.protocol import CARRIED
 from spark_jobs.table.table_snapshot import TableSnapshot, read_snapshot
-from spark_jobs.table.upkeep.log_writer import LogWriter, OtherTableError
-from spark_jobs.table.upkeep.merged_files import MergedFile, ParquetPart
-from spark_jobs.table.upkeep.small_files import SmallFiles, commits, small_files
-from spark_jobs.table.upkeep.statistics import merge_statistics
 
 _READS = 16
 _PASSES = 10

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
+from sources.config.section import Section
 from sources.config.table.reruns import Schedule
 
 
@@ -17,3 +20,18 @@ class Upkeep(Schedule):
     """
 
     action: Literal["compact", "vacuum"] = "compact"
+
+
+class UpkeepSection(Section):
+    """What a pipeline's file declares of upkeep.
+
+    Attributes:
+        upkeep: Schedules that compact the table's small files, or delete files that nobody needs.
+    """
+
+    upkeep: list[Upkeep] = Field(default_factory=list)
+
+    @property
+    def schedules(self) -> list[str]:
+        """Names of the schedules, as they are declared."""
+        return [each.name for each in self.upkeep]

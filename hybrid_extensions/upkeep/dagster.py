@@ -1,15 +1,17 @@
 """Upkeep of the target in Dagster: actions of the control job, and the schedules that launch it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
+from hybrid_extensions.upkeep import compaction, vacuum
+from hybrid_extensions.upkeep.declare import Upkeep, UpkeepSection
 from orchestration.attribution import acting_user
+from orchestration.defs.jobs.actions import Action
 from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import ACTION_TAG, control_name
-from orchestration.generations import compaction, vacuum
 from sources.config.loader import LoadedPipeline
-from sources.config.table.upkeep import Upkeep
 
 
 def compact(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
@@ -36,21 +38,34 @@ def delete_unneeded(context: dg.OpExecutionContext, loaded: LoadedPipeline, conf
     context.log.info(f"Deleted: {vacuum.in_words(found)}.")
 
 
-def upkeep_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
-    """Return the schedules that ``upkeep`` declares; empty if there are none.
+def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
+    """Return the actions COMPACT and VACUUM of a pipeline's control job."""
+    del loaded
+    return {
+        "COMPACT": Action(
+            compact,
+            "makes few large files of the table's many small ones; the stream goes on, and no row "
+            "changes",
+            {},
+        ),
+        "VACUUM": Action(
+            delete_unneeded,
+            "deletes files of the table that neither readers nor a rollback need",
+            {},
+        ),
+    }
 
-    Args:
-        loaded: The pipeline.
-        job: The job ``<name>_control``.
-    """
-    return [_schedule(loaded, job, each) for each in loaded.pipeline.upkeep]
+
+def definitions(loaded: LoadedPipeline) -> dg.Definitions:
+    """Return the schedules that ``upkeep`` declares."""
+    declared = loaded.section(UpkeepSection).upkeep
+    return dg.Definitions(schedules=[_schedule(loaded, each) for each in declared])
 
 
-def _schedule(
-    loaded: LoadedPipeline, job: dg.JobDefinition, declared: Upkeep
-) -> dg.ScheduleDefinition:
+def _schedule(loaded: LoadedPipeline, declared: Upkeep) -> dg.ScheduleDefinition:
+    job = control_name(loaded)
     action = declared.action.upper()
-    form = {"ops": {f"do_{control_name(loaded)}": {"config": {"action": action}}}}
+    form = {"ops": {f"do_{job}": {"config": {"action": action}}}}
     tags = {ACTION_TAG: action}
     request = {"run_config": form, "tags": tags}
-    return schedule(loaded, declared, job, lambda: request, job.name, tags)
+    return schedule(loaded, declared, job, lambda: request, job, tags)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.table.upkeep.merged_files import MergedFile, ParquetPart
+from hybrid_extensions.upkeep.files.merged_files import MergedFile, ParquetPart
 
 AT = datetime(2024, 3, 1, 12, 30, 0, 123456, tzinfo=UTC)
 INSTANT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.table.upkeep.statistics import merge_statistics
+from hybrid_extensions.upkeep.files.statistics import merge_statistics
 
 
 def merged(kind: Any, *files: tuple[Any, Any, int | None], name: str = "c") -> dict[str, Any]:

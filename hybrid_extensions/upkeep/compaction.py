@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hybrid_extensions.upkeep.files.compaction import Compacted, Compaction
 from orchestration.display import size
 from orchestration.generations.merge_turn import between_merges
 from orchestration.generations.range_history import history_files
@@ -16,7 +17,6 @@ from sources.planning.context import PipelineContext
 from sources.serving import require_in_service, target_of
 from sources.state.action_log import recorded
 from spark_jobs.table.history_files import NO_HISTORY, HistoryFiles
-from spark_jobs.table.upkeep.compaction import Compacted, Compaction
 
 _WAY_OUT = "no row changes by it, and the compaction can be repeated"
 

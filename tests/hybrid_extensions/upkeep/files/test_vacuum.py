@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from hybrid_extensions.upkeep.files.vacuum import find_unneeded
 from sources.errors import InputError
 from sources.storage.folder import Folder
-from spark_jobs.table.upkeep.vacuum import find_unneeded
 
 DAY_S = 86_400
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hybrid_extensions.upkeep.files.vacuum import Unneeded, find_unneeded
 from orchestration.display import size
 from orchestration.generations.switch_lock import in_turn
 from sources.common.counting import counted
@@ -11,7 +12,6 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.serving import pending_switch, read_serving
 from sources.state.action_log import recorded
-from spark_jobs.table.upkeep.vacuum import Unneeded, find_unneeded
 
 _WAY_OUT = "no row changes by it, and the VACUUM can be repeated"
 

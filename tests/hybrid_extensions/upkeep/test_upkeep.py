@@ -15,9 +15,9 @@ import yaml
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
+from hybrid_extensions.upkeep import compaction, vacuum
 from orchestration.cli.main import app
 from orchestration.defs.keys import ACTION_TAG
-from orchestration.generations import compaction, vacuum
 from orchestration.generations.promotion import promote, roll_back
 from orchestration.generations.switch_lock import alone
 from orchestration.pipeline_definitions import pipeline_definitions

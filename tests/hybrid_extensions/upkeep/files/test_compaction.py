@@ -16,6 +16,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake import Field as DeltaField
 from deltalake.schema import PrimitiveType
 
+from hybrid_extensions.upkeep.files import small_files
+from hybrid_extensions.upkeep.files.compaction import Compaction
 from sources.errors import InputError, StateError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.documents import LocalDocuments
@@ -32,8 +34,6 @@ from spark_jobs.table.history_files import (
 from spark_jobs.table.ranges.event_range import Range
 from spark_jobs.table.ranges.replace_range import Replaced, Replacement
 from spark_jobs.table.table_snapshot import read_snapshot
-from spark_jobs.table.upkeep import small_files
-from spark_jobs.table.upkeep.compaction import Compaction
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
 

@@ -76,7 +76,7 @@ def compared_in_words(feed: AnyFeed, found: Comparison) -> str:
         f"that were compared agree at version {found.number}"
     )
     if found.rows != found.sink_rows:
-        text = f"{text}; the table has {found.rows:,} rows, and the sink {found.sink_rows:,}"
+        text = f"{text}; the table has {counted(found.rows, 'row')}, the sink {found.sink_rows:,}"
     if found.examples:
         text = f"{text}. These differ: {', '.join(found.examples)}"
     return f"{text}."

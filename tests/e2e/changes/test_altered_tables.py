@@ -6,6 +6,7 @@ The commands are those that people type, and so is the way out.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import dagster as dg
@@ -101,7 +102,7 @@ def compare_and_resume(file: TablesFile, table: str) -> None:
     """A stopped table of which no row is another one goes on."""
     status, text = file.run("compare", f"{file.path}/{table}")
     assert status == 0, text
-    assert "no row differs: `hybrid resume P`" in " ".join(text.split())
+    assert re.search(r"no row differs: `\S*hybrid resume ", " ".join(text.split()))
     status, text = file.run("resume", f"{file.path}/{table}")
     assert status == 0, text
 
@@ -135,7 +136,7 @@ def test_altered_tables_stop_by_name_and_the_way_out_makes_them_equal(
     assert "has another primary key now: `id`, `v`" in lines[names["other_key"]]
     for table in ALTER:
         assert f"Table `{names[table]}` of the database" in lines[names[table]]
-        assert "then run `hybrid rerun P`" in lines[names[table]]
+        assert re.search(r"then run `\S*hybrid rerun ", lines[names[table]])
     if kind == "mysql":
         assert "RENAME TABLE swapped TO swapped_old" in lines[names["swapped"]]
     for command in ("resume", "drain"):

@@ -203,7 +203,7 @@ def test_until_its_commit_an_aborted_promotion_leaves_nothing_behind(
     else:
         refused = call(case, "abort", status=2)
         assert "readers see its rows" in refused["message"]
-        assert "`hybrid generation finish P`" in refused["hint"]
+        assert f"hybrid generation finish {case.folder / 'events.yaml'}`" in refused["hint"]
         assert call(case, "finish")["serving"] == "g2"
     assert case.seen() == NEW
 

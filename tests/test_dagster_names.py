@@ -17,6 +17,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.table_template import FoundTable, Template
 from sources.databases.replication_slot import watched_slot
 from sources.hybrid import Boundedness
+from tests.extensions import whole
 from tests.names_page import ROOT, Row, require_same, rows
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.sources.config.test_table_template import template
@@ -54,6 +55,7 @@ def definitions(places: list[Path]) -> dg.Definitions:
     return find_definitions(places)
 
 
+@whole
 @pytest.mark.parametrize("heading", HEADINGS)
 def test_names_in_dagster_are_those_of_the_page(
     heading: str, places: list[Path], definitions: dg.Definitions
@@ -61,6 +63,7 @@ def test_names_in_dagster_are_those_of_the_page(
     require_same(heading, listed(heading, places), there(definitions)[heading])
 
 
+@whole
 def test_each_row_of_the_page_is_tried(places: list[Path]) -> None:
     tried = {scope for _, scopes in declared(places) for scope, found in scopes.items() if found}
     scopes = {row[-1][0] for heading in HEADINGS for row in rows(heading)}

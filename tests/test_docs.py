@@ -14,6 +14,7 @@ import typer
 from benchmarks import page
 from orchestration.cli.main import app
 from sources import hybrid
+from tests.extensions import whole
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -38,6 +39,7 @@ def anchor(heading: str) -> str:
     return plain.strip().replace(" ", "-")
 
 
+@whole
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_of_the_command_line_exist_with_their_options(page: Path) -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ import typer
 import yaml
 
 from orchestration.cli.main import app
+from tests.extensions import whole
 from tests.names_page import ADD, ROOT, Row, require_same, rows
 
 PACKAGES = [
@@ -31,6 +32,7 @@ AIRFLOW = ROOT / "integrations" / "airflow"
 IN_PYTHON = rows("Python")
 
 
+@whole
 @pytest.mark.parametrize("row", IN_PYTHON, ids=lambda row: row[0][0])
 def test_each_name_in_python_exists_and_takes_these_arguments(row: Row) -> None:
     (name,), arguments = row
@@ -79,6 +81,7 @@ def test_dagster_loads_the_definitions_that_the_workspace_names() -> None:
     assert (ROOT / found["relative_path"]).is_file()
 
 
+@whole
 def test_the_commands_and_their_options_are_listed() -> None:
     there = dict(commands(typer.main.get_command(app), "hybrid"))
     listed = {name: set(options) for (name,), options in rows("Commands")}

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 from spark_jobs.jvm.jar_sets import sets_with
 from spark_jobs.jvm.spark_version import DEFAULT, SUPPORTED
+from tests.extensions import LACKING, LISTED
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -151,6 +152,11 @@ class TestPackages:
                     continue
                 relative = str(file.relative_to(ROOT / name))
                 assert any(fnmatch.fnmatch(relative, each) for each in of_package), file
+
+
+def test_every_extension_is_on_its_page() -> None:
+    there = {each.parent.name for each in (ROOT / "hybrid_extensions").glob("*/__init__.py")}
+    assert there == set(LISTED) - set(LACKING)
 
 
 class TestHooks:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sources.common.positions import Record
+from tests.extensions import whole
 from tests.kept_states.archives import kept_states, this_version
 from tests.kept_states.documents import documents, read_samples, sampled_versions
 from tests.sources.common.test_versions import KINDS
@@ -43,12 +44,14 @@ def test_every_document_of_a_kept_state_is_read(kept: Any) -> None:
     assert count > 10
 
 
+@whole
 @pytest.mark.parametrize("version", sampled_versions())
 def test_a_document_of_each_kind_that_no_state_has_is_read(version: str) -> None:
     for name, document in read_samples(version):
         require_read(NAMES[name], json.dumps(document).encode())
 
 
+@whole
 def test_of_this_version_a_document_of_each_kind_is_kept() -> None:
     if this_version() not in sampled_versions():
         pytest.skip("the states of a version are made for its release")

@@ -13,10 +13,12 @@ from typer.testing import CliRunner
 from orchestration.cli.main import app
 from orchestration.cli.reference import json_schema, markdown
 from sources.common.fields import parse_duration
+from tests.extensions import whole
 
 ROOT = Path(__file__).parents[3]
 
 
+@whole
 def test_the_page_in_the_docs_is_the_one_that_is_printed() -> None:
     printed = CliRunner().invoke(app, ["reference"]).stdout
     assert printed == markdown()
@@ -34,6 +36,7 @@ def test_every_field_has_a_meaning_and_every_link_a_section() -> None:
     assert linked <= sections
 
 
+@whole
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.stem)
 def test_the_schema_accepts_the_examples_and_refuses_what_they_do_not_hold(path: Path) -> None:
     schema = json.loads(CliRunner().invoke(app, ["reference", "--json"]).stdout)

@@ -38,7 +38,7 @@ def deliver_once(loaded: LoadedPipeline, feed: AnyFeed, *, reload: bool = False)
 
     Raises:
         HybridError: As :meth:`hybrid_extensions.feeds.follower.Follower.deliver`; it is recorded,
-        too.
+            too.
     """
     with Follower(loaded, feed) as follower:
         return _catch_up(loaded, feed, follower, reload=reload)

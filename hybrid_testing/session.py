@@ -41,7 +41,7 @@ def local_session(
     """
     os.environ.setdefault("JAVA_HOME", str(require_java().resolve().parent.parent))
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    log4j = (Path(submit.__file__).parents[1] / "log4j2.properties").as_uri()
+    log4j = (Path(submit.__file__).parents[2] / "log4j2.properties").as_uri()
     every = {
         "spark.master": "local[2]",
         "spark.jars": ",".join(map(str, [*resolve("spark"), *jars])),

@@ -17,7 +17,7 @@ from sources.common.login.security import spark_settings
 from spark_jobs.jvm.jars import resolve
 from tests.services.secured_case import RECORDS, TOPIC, WAYS, secured_broker
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 # One of them: Spark tries four times, for seconds.
 WRONG = "SASL_SSL SCRAM-SHA-256"
 # Named, as Spark raises the level of the root in a Python driver.

@@ -28,7 +28,6 @@ from orchestration.cli.main import app
 from orchestration.defs.jobs.control import control_job
 from sources.errors import InputError, RunError
 from tests.e2e.case import Case, moment
-from tests.e2e.conftest import spark as spark  # noqa: PLC0414 - the fixture
 from tests.e2e.in_session import run_chain
 from tests.e2e.records.test_sample import is_sampled
 

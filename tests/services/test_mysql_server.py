@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 OWNER = """
 import sys, time
-from hybrid_extensions.servers.{module} import {kind}
+from {module} import {kind}
 server = {kind}()
 server.start()
 print(server._process.pid, flush=True)
@@ -74,7 +74,7 @@ def test_no_other_server_removes_its_temporary_tables_at_a_start(kind: type[MySq
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_ends_with_the_process_that_started_it(kind: type[MySqlServer]) -> None:
     root = Path(__file__).parents[2]
-    program = OWNER.format(module=kind.__module__.partition(".")[2], kind=kind.__name__)
+    program = OWNER.format(module=kind.__module__, kind=kind.__name__)
     with subprocess.Popen(
         [sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE, text=True
     ) as owner:

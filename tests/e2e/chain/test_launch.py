@@ -99,8 +99,9 @@ def test_a_driver_that_wakes_after_it_was_replaced_adds_no_row(
         assert first.group is not None
         groups.append(first.group)
         # Asleep in the middle of a batch.
-        case.produce(range(1500, 1600))
+        wait_until_caught_up(PipelineContext.require(loaded))
         begun = last_planned(generation.checkpoint)
+        case.produce(range(1500, 1600))
         wait_for(lambda: last_planned(generation.checkpoint) != begun, "a batch", 60)
         os.killpg(first.group, signal.SIGSTOP)
         # As on a machine that does not see the lock of the one that sleeps.

@@ -25,6 +25,7 @@ PACKAGES = [
     "hybrid_extensions",
     "hybrid_testing",
     "orchestration",
+    "services",
     "sources",
     "spark_jobs",
 ]

@@ -14,6 +14,7 @@ RESERVED = (
     "hybrid_extensions",
     "hybrid_testing",
     "orchestration",
+    "services",
     "sources",
     "spark_jobs",
 )

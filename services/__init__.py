@@ -1,0 +1,1 @@
+"""Old name of :mod:`hybrid_extensions.servers`, which scripts of users import."""

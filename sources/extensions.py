@@ -65,8 +65,7 @@ def extensions() -> tuple[Extension, ...]:
     Raises:
         InputError: An entry point of another distribution can't be loaded, or a name is taken.
     """
-    own = [each for _, each in sorted(_own())]
-    found = {each.name: each for each in own}
+    found = {each.name: each for each in _own()}
     for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
         extension = _loaded(point)
         if extension.name in found:
@@ -91,13 +90,13 @@ def contributions(what: str) -> Iterator[Any]:
             yield _object(name)
 
 
-def _own() -> Iterator[tuple[str, Extension]]:
+def _own() -> Iterator[Extension]:
     if (spec := find_spec(FOLDER)) is None:
         return
     for module in pkgutil.iter_modules(spec.submodule_search_locations):
         if module.ispkg:
             extension: Extension = getattr(import_module(f"{FOLDER}.{module.name}"), _CONSTANT)
-            yield module.name, extension
+            yield extension
 
 
 def _loaded(point: EntryPoint) -> Extension:

@@ -34,7 +34,7 @@ def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline
     named = tables_by_name(loaded.pipeline)
     if not named:
         return loaded
-    require_extras(loaded.pipeline)
+    require_extras(loaded.pipeline, loaded.sections)
     loaded = with_places(loaded, _metadata_files(named))
     tables = {name: str(source.table) for name, source in named.items() if source.format == "delta"}
     if not tables:
@@ -52,7 +52,7 @@ def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline
         hint = "Make Spark run here (`hybrid validate P` says what it needs), or declare `path`."
         raise InputError(message, hint, source=source, table=name)
     placed = with_places(loaded, answer.places)
-    require_extras(placed.pipeline)
+    require_extras(placed.pipeline, placed.sections)
     return placed
 
 

@@ -14,7 +14,7 @@ Act = Callable[[dg.OpExecutionContext, LoadedPipeline, Any], None]
 
 
 class Action(NamedTuple):
-    """An action that an extension adds.
+    """An action, of the core or of an extension.
 
     Attributes:
         act: What it does.

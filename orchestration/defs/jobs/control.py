@@ -16,7 +16,7 @@ from orchestration.defs.checks.compare import ACTION as COMPARE
 from orchestration.defs.checks.compare import compare
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.actions import Act, Action
-from orchestration.defs.jobs.control_form import control_schema, read_form
+from orchestration.defs.jobs.control_form import control_schema, fields_of, read_form
 from orchestration.defs.jobs.form import job_of
 from orchestration.defs.keys import (
     ACTION_TAG,
@@ -56,24 +56,35 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     pipeline's file again. Those that act on runs do so on the generation that serves, unless the
     form names another one.
     """
-    added: dict[str, Action] = {
-        name: action for make in contributions("actions") for name, action in make(loaded).items()
-    }
-    acts = {**_acts(loaded), **{name: action.act for name, action in added.items()}}
+    actions = control_actions(loaded)
 
     def control(context: dg.OpExecutionContext) -> None:
         with failures(loaded):
-            config = read_form(context.op_config, list(acts), added)
+            config = read_form(context.op_config, actions)
             note_on_run(context, {ACTION_TAG: config.action})
-            acts[config.action](context, load_pipeline(loaded.path), config)
+            actions[config.action].act(context, load_pipeline(loaded.path), config)
 
-    text = job_texts.control(loaded, list(acts), added)
-    schema = control_schema(loaded, list(acts), added)
-    return job_of(loaded, control_name(loaded), control, text, schema)
+    text = job_texts.control(loaded, actions)
+    return job_of(loaded, control_name(loaded), control, text, control_schema(actions))
+
+
+def control_actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
+    """Return the actions of a pipeline's control job by name, the form's default first.
+
+    Those of extensions come after those of the core.
+    """
+    fields = fields_of(loaded)
+    own = {
+        name: Action(act, job_texts.CONTROLS[name], fields.get(name, {}))
+        for name, act in _acts(loaded).items()
+    }
+    return own | {
+        name: action for make in contributions("actions") for name, action in make(loaded).items()
+    }
 
 
 def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
-    """Return what a pipeline's runs can be asked for, the form's default first."""
+    """Return what the core does for each of its actions, the form's default first."""
     found: dict[str, Act] = {"STATUS": _status}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}

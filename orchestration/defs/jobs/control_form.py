@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestration.defs.jobs.actions import Action
-from orchestration.defs.jobs.job_texts import action_in_words
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 
@@ -46,47 +45,39 @@ class ControlConfig(BaseModel):
     offsets: int | None = None
 
 
-def control_schema(
-    loaded: LoadedPipeline, actions: Sequence[str], added: Mapping[str, Action]
-) -> dg.Permissive:
+def control_schema(actions: Mapping[str, Action]) -> dg.Permissive:
     """Return the schema of the form: one of the actions, such as ``rate: {offsets: 500}``.
 
     An action may be written as a text in capitals, too, with its fields beside it, as forms were
     before; Dagster's launchpad proposes only the other way.
 
     Args:
-        loaded: The pipeline.
-        actions: Its actions; the first one is the default, and has to do without any field.
-        added: Those that extensions add.
+        actions: The actions; the first one is the default, and has to do without any field.
     """
-    fields = {**_fields(loaded), **{name: action.fields for name, action in added.items()}}
     one_of = dg.Selector(  # type: ignore[no-untyped-call]
         {
-            each.lower(): dg.Field(
-                fields.get(each, {}), is_required=False, description=action_in_words(each, added)
+            name.lower(): dg.Field(
+                action.fields, is_required=False, description=_sentence(action.text)
             )
-            for each in actions
+            for name, action in actions.items()
         }
     )
     action = dg.Field(
         dg.ScalarUnion(scalar_type=str, non_scalar_schema=one_of),
         # As a text: the launchpad shows no default that is a mapping without values.
-        default_value=actions[0],
+        default_value=next(iter(actions)),
         description="What to do, with the fields of that action only, such as "
         "`pause: {why: new brokers}`.",
     )
     return dg.Permissive({"action": action})  # type: ignore[no-untyped-call]
 
 
-def read_form(
-    given: Mapping[str, Any], actions: Sequence[str], added: Mapping[str, Action]
-) -> ControlConfig:
+def read_form(given: Mapping[str, Any], actions: Mapping[str, Action]) -> ControlConfig:
     """Return what a form asks for.
 
     Args:
         given: The form, as Dagster has checked it.
         actions: The pipeline's actions.
-        added: Those that extensions add.
 
     Raises:
         InputError: An action that was written as a text is none of them, or a field beside it
@@ -101,10 +92,10 @@ def read_form(
         message = f"`{action}` is no action of this job."
         raise InputError(message, f"Choose one of {', '.join(actions)}.", field="action")
     known = {name: value for name, value in given.items() if value is not None}
-    if action in added:
-        defaults = {name: field.default_value for name, field in added[action].fields.items()}
-        known = {**defaults, **known}
-    allowed = {*ControlConfig.model_fields, *(n for each in added.values() for n in each.fields)}
+    own = ControlConfig.model_fields
+    fields = actions[action].fields.items()
+    known = {name: field.default_value for name, field in fields if name not in own} | known
+    allowed = {*own, *(name for each in actions.values() for name in each.fields)}
     if unknown := sorted(known.keys() - allowed):
         message = f"Field `{unknown[0]}` of the launch form does not exist."
         hint = "The launchpad's panel shows the fields of each action."
@@ -119,8 +110,8 @@ def read_form(
         raise InputError(message, hint, field=field) from None
 
 
-def _fields(loaded: LoadedPipeline) -> dict[str, Mapping[str, dg.Field]]:
-    """Return the fields of each action that has some."""
+def fields_of(loaded: LoadedPipeline) -> dict[str, Mapping[str, dg.Field]]:
+    """Return the fields of each action of the core that has some."""
     names = [source.name for source in loaded.pipeline.sources]
     of_generation = {"generation": _text(_GENERATION)}
     number = dg.Noneable(int)
@@ -147,6 +138,10 @@ def _fields(loaded: LoadedPipeline) -> dict[str, Mapping[str, dg.Field]]:
         },
         "APPROVE": {"by": _text("Your name, which is kept and shown.")},
     }
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _text(description: str, default: str = "") -> dg.Field:

@@ -9,7 +9,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness
 
-_CONTROLS = {
+CONTROLS = {
     "STATUS": "shows how the pipeline is, and changes nothing",
     "PAUSE": "ends the stream at once; it keeps its place, and is shown as paused until RESUME",
     "RESUME": "starts the stream where PAUSE, DRAIN or STOP ended it",
@@ -23,6 +23,7 @@ _CONTROLS = {
     "evaluates the check `equals_database`; changes nothing",
     "APPROVE": "approves the plan; a chain that waits for this goes on",
 }
+"""What each action of the core does to a pipeline's runs."""
 _GENERATIONS = {
     "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
     "pipeline's file as it is now; the job with the pipeline's name computes it",
@@ -70,21 +71,20 @@ def build(loaded: LoadedPipeline) -> str:
     return "\n\n".join(lines)
 
 
-def control(loaded: LoadedPipeline, actions: Iterable[str], added: Mapping[str, Action]) -> str:
+def control(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
     """Return the description of the control job.
 
     Args:
         loaded: The pipeline.
         actions: The actions of its form.
-        added: Actions that extensions add.
     """
     name = loaded.pipeline.name
     first = (
         f"Shows and controls the runs of a pipeline that was started. The job `{name}` starts it. "
         "Choose the `action` in the Launchpad, with the fields of that action only:"
     )
-    texts = {name: action.text for name, action in added.items()}
-    return f"{first}\n\n{_list({**_CONTROLS, **texts}, actions)}"
+    texts = {name: action.text for name, action in actions.items()}
+    return f"{first}\n\n{_list(texts, actions)}"
 
 
 def actions_in_words(actions: Iterable[str]) -> str:
@@ -94,17 +94,6 @@ def actions_in_words(actions: Iterable[str]) -> str:
         actions: Actions of the job for generations.
     """
     return " ".join(f"{each} {_GENERATIONS[each]}." for each in actions)
-
-
-def action_in_words(action: str, added: Mapping[str, Action]) -> str:
-    """Return what an action of the control job does, as a sentence.
-
-    Args:
-        action: The action.
-        added: Actions that extensions add.
-    """
-    text = added[action].text if action in added else _CONTROLS[action]
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:

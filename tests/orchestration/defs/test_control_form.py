@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +11,11 @@ import dagster as dg
 import pytest
 
 from orchestration.defs.jobs.actions import Action
-from orchestration.defs.jobs.control import control_job
+from orchestration.defs.jobs.control import control_actions, control_job
 from orchestration.defs.jobs.control_form import control_schema, read_form
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from tests.orchestration.supervision.live_case import LiveCase
-
-ACTIONS = ["STATUS", "PAUSE", "RESUME", "DRAIN", "STOP", "RATE", "AUDIT"]
 
 
 def _count(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None: ...
@@ -42,15 +42,20 @@ def _an_extension_adds_an_action(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def actions(tmp_path: Path) -> Mapping[str, Action]:
+    return control_actions(LiveCase(tmp_path).loaded)
+
+
+@pytest.fixture
 def job(tmp_path: Path) -> dg.JobDefinition:
     return control_job(LiveCase(tmp_path).loaded)
 
 
-def asked(job: dg.JobDefinition, **form: Any) -> dict[str, Any]:
+def asked(job: dg.JobDefinition, actions: Mapping[str, Action], **form: Any) -> dict[str, Any]:
     """What is done, after Dagster has checked the form and filled in its defaults."""
     given = dg.validate_run_config(job, {"ops": {"do_events_control": {"config": form}}})
     config: dict[str, Any] = given["ops"]["do_events_control"]["config"]
-    return read_form(config, [*ACTIONS, *ADDED], ADDED).model_dump(exclude_defaults=True)
+    return read_form(config, actions).model_dump(exclude_defaults=True)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +79,22 @@ def asked(job: dg.JobDefinition, **form: Any) -> dict[str, Any]:
     ],
 )
 def test_an_action_with_its_fields_and_the_text_with_fields_beside_it_ask_for_the_same(
-    job: dg.JobDefinition, typed: dict[str, Any], written: dict[str, Any]
+    job: dg.JobDefinition,
+    actions: Mapping[str, Action],
+    typed: dict[str, Any],
+    written: dict[str, Any],
 ) -> None:
-    found, as_before = asked(job, **typed), asked(job, **written)
+    found, as_before = asked(job, actions, **typed), asked(job, actions, **written)
     source = {"source": "inbox"} if "rate" not in typed["action"] else {}
     assert {**source, **found} == {**source, **as_before}
     assert found["action"] == written["action"]
 
 
-def test_without_an_action_it_only_shows_how_the_pipeline_is(job: dg.JobDefinition) -> None:
-    assert read_form({"action": {"status": {}}}, ACTIONS, {}).action == "STATUS"
-    assert asked(job) == {}
+def test_without_an_action_it_only_shows_how_the_pipeline_is(
+    job: dg.JobDefinition, actions: Mapping[str, Action]
+) -> None:
+    assert read_form({"action": {"status": {}}}, actions).action == "STATUS"
+    assert asked(job, actions) == {}
 
 
 @pytest.mark.parametrize(
@@ -98,10 +108,10 @@ def test_without_an_action_it_only_shows_how_the_pipeline_is(job: dg.JobDefiniti
     ],
 )
 def test_fields_of_other_actions_are_refused_before_the_launch(
-    job: dg.JobDefinition, form: dict[str, Any]
+    job: dg.JobDefinition, actions: Mapping[str, Action], form: dict[str, Any]
 ) -> None:
     with pytest.raises(dg.DagsterInvalidConfigError):
-        asked(job, **form)
+        asked(job, actions, **form)
 
 
 @pytest.mark.parametrize(
@@ -113,14 +123,16 @@ def test_fields_of_other_actions_are_refused_before_the_launch(
     ],
 )
 def test_what_is_written_wrong_beside_a_text_is_refused_by_name(
-    job: dg.JobDefinition, form: dict[str, Any], told: str
+    job: dg.JobDefinition, actions: Mapping[str, Action], form: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
-        asked(job, **form)
+        asked(job, actions, **form)
 
 
 def test_only_an_approval_asks_for_a_name(tmp_path: Path) -> None:
-    schema: Any = control_schema(LiveCase(tmp_path).loaded, [*ACTIONS, "APPROVE"], {})
+    loaded = LiveCase(tmp_path).loaded
+    approved = replace(loaded, pipeline=loaded.pipeline.model_copy(update={"approve": True}))
+    schema: Any = control_schema(control_actions(approved))
     actions = schema.fields["action"].config_type.non_scalar_type.fields
     with_name = [name for name, each in actions.items() if "by" in each.config_type.fields]
     assert with_name == ["approve"]

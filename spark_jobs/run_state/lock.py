@@ -6,7 +6,7 @@ is there. The *query lock* is held by the driver itself, so that a driver starte
 too. A third one, for the whole pipeline, is held while its table is changed other than by a run:
 another generation is made to serve, or a range is replaced. Replacements take turns by a fourth.
 A fifth, on a file system only, is held for each merge into the table, and for each commit that
-would make one fail. A sixth is held by who feeds a function of one's own.
+would make one fail. Extensions take others of their own.
 
 On a file system the kernel keeps the locks. In a store without a kernel a lease does, which is
 one for launch and query (:mod:`spark_jobs.run_state.lease`).
@@ -37,12 +37,10 @@ _TABLE = "run/table.lock"
 _SWITCH = "switch.lock"
 _RANGE = "range.lock"
 _DRIVER = "driver.lock"
-_FEED = "feed.lock"
 LEASE = "run/lease.json"
 """Document of the lease of a generation's driver, relative to its folder."""
 _SWITCH_LEASE = "switch-lease.json"
 _RANGE_LEASE = "range-lease.json"
-_FEED_LEASE = "feed-lease.json"
 _TRIES = 20
 _PAUSE_S = 0.05
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -255,11 +253,12 @@ def take_range_lock(home: Folder) -> Lock | None:
     return _lock(home, _RANGE, _RANGE_LEASE, uuid.uuid4().hex)
 
 
-def take_feed_lock(folder: Folder) -> Lock | None:
-    """Take the lock by which one process at a time feeds a function.
+def take_lock(folder: Folder, name: str) -> Lock | None:
+    """Take a lock of an extension: one process at a time does what it stands for.
 
     Args:
-        folder: The feed's folder in the state folder.
+        folder: A folder of the extension's own in the state folder.
+        name: What the lock stands for, by which its file or its lease is named.
 
     Returns:
         The lock; None if another process holds it.
@@ -268,7 +267,7 @@ def take_feed_lock(folder: Folder) -> Lock | None:
         StateError: The state folder can't be written; transient if its disk is full.
         UnavailableError: The store of the state does not answer.
     """
-    return _lock(folder, _FEED, _FEED_LEASE, uuid.uuid4().hex)
+    return _lock(folder, f"{name}.lock", f"{name}-lease.json", uuid.uuid4().hex)
 
 
 def is_switching(home: Folder) -> bool:

@@ -20,7 +20,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.user_functions import find_line, load_function
 from sources.errors import RunError, StateError
 from sources.storage.folder import Folder
-from spark_jobs.run_state.lock import Lock, take_feed_lock
+from spark_jobs.run_state.lock import Lock, take_lock
 
 _POSITION = "position.json"
 
@@ -66,7 +66,7 @@ class PythonSink(FeedSink):
     def held(self, columns: pa.Schema) -> Held:
         """Return what the state remembers, once no other follower calls the function."""
         if self._lock is None:
-            self._lock = take_feed_lock(self._folder)
+            self._lock = take_lock(self._folder, "feed")
         if self._lock is None:
             message = f"Another follower feeds `{self._feed.name}` now."
             hint = "Run one follower of a feed at a time; end the other one, or wait."

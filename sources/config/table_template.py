@@ -35,6 +35,7 @@ from sources.config.table_names import (
     topic_part,
 )
 from sources.errors import InputError
+from sources.extensions import contributions
 
 _INCLUDE = {"_position": "position", "_committed_at": "committed_at", "_deleted": "deleted"}
 _OF_POSTGRES = {"_lsn": "lsn", "_transaction": "transaction"}
@@ -104,8 +105,10 @@ class TableTemplate(Declared):
                     "name of the table belongs."
                 )
                 raise ValueError(message)
+        models = (Pipeline, *contributions("section"))
+        known = {field for model in models for field in model.model_fields}
         for field in self.model_extra or {}:
-            if field not in Pipeline.model_fields:
+            if field not in known:
                 message = f"`{field}` is no field of a pipeline, nor of `tables`. Remove it."
                 raise ValueError(message)
         overridden = {field for each in self.tables.overrides.values() for field in each}

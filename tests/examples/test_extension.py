@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 import yaml
-from deltalake import write_deltalake
+from confluent_kafka import Producer
+from deltalake import DeltaTable, write_deltalake
+
+from hybrid_extensions.servers.broker import create_topic
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "extension"
 DAGSTER = """
@@ -99,6 +104,65 @@ def test_its_field_is_documented_and_refused_by_name_where_it_is_wrong(
     done = run(*HYBRID, "validate", "events.yaml")
     assert done.returncode == 2
     assert "row_count.at_most: unknown field; did you mean `at_least`?" in done.stderr
+
+
+def forms(servers: str = "broker:9092", topic: str = "forms", **schema: str) -> dict[str, Any]:
+    source = {
+        "name": "forms",
+        "type": "kafka",
+        "bootstrap_servers": servers,
+        "topic": topic,
+        "format": "form",
+        "schema": {"id": "string", "name": "string", "at": "string", **schema},
+        "select": {"id": "CAST(id AS BIGINT)", "name": "name", "at": "CAST(at AS TIMESTAMP)"},
+        "start": "earliest",
+        "until": "latest",
+    }
+    return {
+        "name": "forms",
+        "sources": [source],
+        "event_time": "at",
+        "key": ["id"],
+        "transform": {"sql": "forms.sql"},
+        "sink": {"path": "table", "mode": "append", "key": ["id"]},
+        "state": "state",
+    }
+
+
+def test_its_format_of_values_refuses_a_column_that_it_can_not_fill(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "forms.sql").write_text("SELECT * FROM input")
+    (tmp_path / "forms.yaml").write_text(yaml.safe_dump(forms()))
+    assert run(*HYBRID, "validate", "forms.yaml").returncode == 0
+    (tmp_path / "forms.yaml").write_text(yaml.safe_dump(forms(id="bigint")))
+    done = run(*HYBRID, "validate", "forms.yaml")
+    assert done.returncode == 2
+    assert "`schema.id: bigint`: fields of a form are texts" in done.stderr
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_topic_in_its_format_is_read_by_tasks_and_proved_by_the_audit(
+    run: Run, tmp_path: Path, servers: str
+) -> None:
+    topic = f"forms-{tmp_path.name}"
+    create_topic(servers, topic, 2, {"retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": servers})
+    for at in range(500):
+        producer.produce(topic, f"id={at}&name=A%26{at}&at=2026-01-01T00:00:{at % 60:02}Z".encode())
+    producer.flush()
+    shutil.rmtree(tmp_path / "table")
+    (tmp_path / "forms.sql").write_text("SELECT * FROM input")
+    (tmp_path / "forms.yaml").write_text(yaml.safe_dump(forms(servers, topic)))
+    done = run(*HYBRID, "run", "forms.yaml")
+    assert done.returncode == 0, done.stderr
+    rows = DeltaTable(tmp_path / "table").to_pyarrow_table().sort_by("id")
+    assert rows["id"].to_pylist() == [*range(500)]
+    assert rows["name"][7].as_py() == "A&7"
+    done = run(*HYBRID, "audit", "forms.yaml")
+    assert done.returncode == 0, done.stderr
 
 
 def test_without_the_distribution_its_field_is_unknown(run: Run, tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""How many rows a table has to have: a field, a check, a part of the status, a command."""
+"""How many rows a table has to have: a field, a check, a part of the status, a command.
+
+Besides, a format of a topic's values, `form`.
+"""
 
 from sources.extensions import Extension
 
@@ -8,4 +11,5 @@ EXTENSION = Extension(
     commands="hybrid_row_count.cli:app",
     definitions="hybrid_row_count.checks:definitions",
     status="hybrid_row_count.status:status_part",
+    value_formats="hybrid_row_count.form_values:FORMATS",
 )

@@ -13,15 +13,31 @@ from sources.decoding.value_formats.debezium_values import DebeziumValues
 from sources.decoding.value_formats.json_values import JsonValues
 from sources.decoding.value_formats.protobuf_values import ProtobufValues
 from sources.decoding.value_formats.raw_values import RawValues
+from sources.errors import InputError
+from sources.extensions import contributions
 
-VALUE_FORMATS: Mapping[str, type[ValueFormat]] = {
+_OWN: Mapping[str, type[ValueFormat]] = {
     "json": JsonValues,
     "avro": AvroValues,
     "protobuf": ProtobufValues,
     "debezium": DebeziumValues,
     "raw": RawValues,
 }
-"""The model of each format. One that is added here can be declared."""
+
+
+def _with_added(own: Mapping[str, type[ValueFormat]]) -> Mapping[str, type[ValueFormat]]:
+    found = dict(own)
+    for added in contributions("value_formats"):
+        for name, model in added.items():
+            if name in found:
+                message = f"Format `{name}` of {model.__module__} has the name of another one."
+                raise InputError(message, "Uninstall the extension that adds it.", value=name)
+            found[name] = model
+    return found
+
+
+VALUE_FORMATS = _with_added(_OWN)
+"""The model of each format, those of extensions included."""
 
 
 def _tag(value: Any) -> str:

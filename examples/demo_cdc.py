@@ -34,21 +34,21 @@ from examples.captured import KINDS, CapturedDatabase
 from examples.demo import ROOT, Stages, console
 from examples.shop import NAMES, Customers, execute, make_shop
 from examples.transfers import Transfers, broken
+from hybrid_extensions.cuts.attempt import GivenUp
+from hybrid_extensions.cuts.members import load_group
+from hybrid_extensions.cuts.publisher import publish
+from hybrid_extensions.cuts.table import list_cuts
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
 from orchestration.audit.database.compare_source import SourceComparison, compare_with_source
 from orchestration.backlog import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
-from orchestration.cuts.attempt import GivenUp
-from orchestration.cuts.members import load_group
-from orchestration.cuts.publisher import publish
 from orchestration.databases import table_pipelines
 from orchestration.several import several
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.table_template import Template
-from sources.cuts.table import list_cuts
 from sources.errors import HybridError, RunError, StateError
 from sources.planning.context import PipelineContext
 from spark_jobs.jvm.jars import resolve_sets

@@ -9,9 +9,9 @@ from typing import Any
 import duckdb
 
 from examples.shop import Sessions
-from orchestration.cuts.members import CutGroup
+from hybrid_extensions.cuts.members import CutGroup
+from hybrid_extensions.cuts.table import Cut
 from sources.config.database_kind import POSTGRES, kind_of
-from sources.cuts.table import Cut
 
 ACCOUNTS = 40
 TABLES = {

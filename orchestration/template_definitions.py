@@ -6,16 +6,15 @@ from operator import or_
 
 import dagster as dg
 
-from orchestration.cuts.members import load_group
 from orchestration.databases import table_pipelines
 from orchestration.defs.assets.unreadable_file import UnreadableFile, unreadable_definitions
-from orchestration.defs.cuts import cuts_asset, cuts_sensor
 from orchestration.defs.show.failures import failures
 from orchestration.defs.show.metadata import Metadata
 from orchestration.pipeline_definitions import chain_selection, pipeline_definitions
 from sources.config.loader import LoadedPipeline
 from sources.config.table_template import Template
 from sources.errors import HybridError
+from sources.extensions import contributions
 
 _NONE = "none"
 
@@ -24,8 +23,8 @@ def template_definitions(template: Template) -> dg.Definitions:
     """Return what Dagster shows of a file with `tables`: for a code location, as it is.
 
     The pipelines of its tables are made from it again, as by any command on it. Besides them there
-    are an asset that finds new tables and copies all at one point in time, a job for the whole,
-    and, where the file has ``cuts``, the table of the cuts with the sensor that publishes them.
+    are an asset that finds new tables and copies all at one point in time, a job for the whole, and
+    what extensions add.
 
     A table whose pipeline can't be loaded is shown with the reason, and holds up no other.
 
@@ -79,18 +78,7 @@ def tables_definitions(template: Template, pipelines: Sequence[LoadedPipeline]) 
     return dg.Definitions.merge(
         *(pipeline_definitions(each, after=[tables.key]) for each in pipelines),
         dg.Definitions(assets=[tables], jobs=[job]),
-        _cuts(template, pipelines),
-    )
-
-
-def _cuts(template: Template, pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
-    """Return the asset and the sensor of the cuts, if the file declares any and has tables."""
-    name = template.declared.name
-    if not any(each.pipeline.cuts for each in pipelines):
-        return dg.Definitions()
-    return dg.Definitions(
-        assets=[cuts_asset(name, pipelines)],
-        sensors=[cuts_sensor(name, lambda: load_group([template.path]))],
+        *(make(template, pipelines) for make in contributions("tables_definitions")),
     )
 
 

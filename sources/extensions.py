@@ -47,6 +47,16 @@ class Extension:
             :class:`orchestration.step_observers.StepObserver`, or to None. Called at each step.
         actions: Function from a loaded pipeline to actions of its control job in Dagster, a mapping
             from names to :class:`orchestration.defs.jobs.actions.Action`.
+        value_formats: Mapping from names of formats of a record's value to their models, each a
+            :class:`sources.decoding.value_formats.base.ValueFormat`. Their decoders run in tasks,
+            so their modules have to be installed where executors run, too.
+        whole_files: Names of its commands that act on a file with ``tables`` as a whole; any other
+            command is run for each table of it.
+        tables_definitions: Function from a :class:`sources.config.table_template.Template` and the
+            loaded pipelines of its tables to Dagster definitions for the file as a whole.
+        merging: Function from a loaded pipeline and a
+            :class:`spark_jobs.inside.sink.merging.declared.Merging` to the one that its query uses
+            in place of it. Called in the driver.
     """
 
     name: str
@@ -56,6 +66,10 @@ class Extension:
     status: str | None = None
     steps: str | None = None
     actions: str | None = None
+    value_formats: str | None = None
+    whole_files: tuple[str, ...] = ()
+    tables_definitions: str | None = None
+    merging: str | None = None
 
 
 @cache

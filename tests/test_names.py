@@ -60,7 +60,7 @@ def test_what_the_pages_import_from_the_project_is_listed() -> None:
     line = re.compile(rf"^ *from ((?:{'|'.join(PACKAGES)})\b[\w.]*) import (\w+)$", re.MULTILINE)
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     found = {".".join(each.groups()) for page in pages for each in line.finditer(page.read_text())}
-    assert "sources.cuts.table.read_cut" in found
+    assert "hybrid_extensions.cuts.table.read_cut" in found
     assert sorted(found - {name for (name,), _ in IN_PYTHON}) == [], ADD
 
 

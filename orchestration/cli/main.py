@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import cuts, generation, live_run, local, remedies, target
+from orchestration.cli import generation, live_run, local, remedies, target
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -325,7 +325,7 @@ def logs(
 
 
 # In the order in which `hybrid --help` lists them.
-for _commands in (live_run, target, cuts):
+for _commands in (live_run, target):
     app.add_typer(_commands.app)
 app.add_typer(generation.app, name="generation")
 app.add_typer(local.app)

@@ -22,7 +22,6 @@ from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
 from sources.config.table.about import About
 from sources.config.table.compare import Compare
-from sources.config.table.cuts import Cuts, overlap
 from sources.config.table.reruns import Generations, Ranges
 from sources.config.table.rules import DeclaredRules, RowRules
 from sources.config.table.sample import Sample
@@ -104,7 +103,6 @@ class Pipeline(Declared):
         generations: How many generations are kept, and schedules that rebuild the table.
         compare: Schedule by which the target is compared with the database table that it captures.
         about: Owners, tags and descriptions of the table, for Dagster's catalog.
-        cuts: Consistent cuts of this table and others of its database.
 
     """
 
@@ -132,7 +130,6 @@ class Pipeline(Declared):
     generations: Generations = Generations()
     compare: Compare | None = None
     about: About = About()
-    cuts: Cuts | None = None
 
     @model_validator(mode="after")
     def _places_are_safe(self) -> Pipeline:
@@ -210,12 +207,6 @@ class Pipeline(Declared):
                 "none declares a `snapshot`. Remove it, or declare the `snapshot`."
             )
             raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _cuts_can_be_published(self) -> Pipeline:
-        if self.cuts is not None:
-            _check_cuts(self, self.cuts)
         return self
 
     @model_validator(mode="after")
@@ -570,37 +561,6 @@ def _check_follows_columns(source: KafkaSource, pipeline: Pipeline) -> None:
             "what to declare."
         )
         raise ValueError(message)
-
-
-def _check_cuts(pipeline: Pipeline, cuts: Cuts) -> None:
-    """Refuse cuts of a table without the position of its changes, and a path of something else."""
-    last, sink = pipeline.sources[-1], pipeline.sink
-    position = last.envelope_column("position") if isinstance(last, KafkaSource) else None
-    snapshots = [each.snapshot for each in pipeline.sources if each.snapshot is not None]
-    lacking = None
-    if sink.mode != "merge":
-        lacking = f"`sink.mode: merge`; here it is `{sink.mode}`"
-    elif sink.history is not None:
-        lacking = "a table of the last version of each row, without `sink.history`"
-    elif position is None or sink.order != [position]:
-        lacking = "`sink.sequence` to be the column that `include` fills with `position`"
-    elif not snapshots:
-        lacking = "a source with `snapshot`, which says how the database is reached"
-    elif not snapshots[0].log_reader:
-        lacking = "`snapshot.connector`, the connector's URL in Kafka Connect"
-    if lacking is not None:
-        message = (
-            f"`cuts` needs {lacking}: a cut is decided by the position of each change in the "
-            "database's log. Declare that, or remove `cuts`."
-        )
-        raise ValueError(message)
-    for field, path in {"sink.path": sink.path, "state": pipeline.state}.items():
-        if overlap(cuts.path, path):
-            message = (
-                f"`cuts.path: {cuts.path}` overlaps `{field}: {path}`. Give the table of the cuts "
-                "a folder of its own."
-            )
-            raise ValueError(message)
 
 
 def _check_selects(sources: Sequence[DeclaredSource]) -> None:

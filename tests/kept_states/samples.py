@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from orchestration.audit.kept_audit import Acceptance, KeptAudit
 from orchestration.audit.report import BadLine, LedgerLine
 from orchestration.databases.compared_ranges import ComparedRange, KeptCompare
@@ -30,7 +31,6 @@ from sources.common.table_definition import (
 from sources.config.source.file_options import FileBatch
 from sources.config.source.rate_limit import CurrentRate, RateLimit
 from sources.config.source.snapshot import Chunk, SnapshotManifest
-from sources.cuts.barrier import Barrier, Crossing
 from sources.databases.altered_table import AlteredTable, RequiredColumn, TableWatch
 from sources.databases.replication_slot import SlotGone
 from sources.errors import ErrorReport

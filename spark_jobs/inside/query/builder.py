@@ -167,7 +167,7 @@ def _writer(
     if direct is not None:
         direct_sink, written = direct
         return direct_sink.stream(written, reporting)
-    return sink.write_stream(rows, pipeline, target, generation, guard, reporting)
+    return sink.write_stream(rows, query.context.loaded, target, generation, guard, reporting)
 
 
 def _judge_watermark(query: QueryDeclaration, watermark: Watermark | None) -> list[str]:

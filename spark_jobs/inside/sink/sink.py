@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from deltalake import DeltaTable, Transaction
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BooleanType, StringType, StructType
 
-from sources.common.counting import counted
-from sources.common.sql.sql_names import in_backticks
-from sources.config.pipeline import Pipeline
+from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.table.sink import Sink
 from sources.decoding.changes.added_columns import AddedColumn
@@ -25,16 +22,11 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.sink.added_columns import follow_columns, table_schema
-from spark_jobs.inside.sink.barriers import Barriers
 from spark_jobs.inside.sink.merging import unchanged_values
-from spark_jobs.inside.sink.merging.changes import merge_changes, target_rows
-from spark_jobs.inside.sink.merging.clauses import When, of_source
-from spark_jobs.inside.sink.merging.keys import KeyRange
-from spark_jobs.inside.sink.merging.once import merge_once
-from spark_jobs.inside.sink.merging.row_versions import merge_versions, require_validity
+from spark_jobs.inside.sink.merging.changes import target_rows
+from spark_jobs.inside.sink.merging.declared import declared_merging
+from spark_jobs.inside.sink.merging.row_versions import require_validity
 from spark_jobs.inside.sink.merging.small_batches import SmallBatches
-from spark_jobs.inside.sink.merging.small_merge import SmallMerge, bytes_of
-from spark_jobs.inside.sink.merging.truncation import Truncation
 from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
 from spark_jobs.inside.sink.widened_columns import widen_columns
 from spark_jobs.run_state.lock import table_turn
@@ -206,7 +198,7 @@ def _require_same_columns(target: Folder, table: dict[str, Any], rows: StructTyp
 
 def write_stream(
     rows: DataFrame,
-    pipeline: Pipeline,
+    loaded: LoadedPipeline,
     target: Folder,
     generation: Generation,
     guard: TargetGuard,
@@ -219,20 +211,19 @@ def write_stream(
 
     Args:
         rows: DataFrame that the transform returned.
-        pipeline: Declares the sink, and whether TRUNCATEs of the captured table are followed.
+        loaded: Declares the sink, and what extensions do around its micro-batches.
         target: The table's folder.
         generation: Generation that owns the target; its transaction id names the query.
         guard: Refuses a micro-batch that does not follow what the target holds.
         reporting: Wraps the function for ``foreachBatch`` so that its errors, which Spark turns
             into text, reach the driver with their fields.
     """
-    sink = pipeline.sink
+    pipeline = loaded.pipeline
     writer = rows.writeStream.queryName(generation.info.transaction_id)
-    if sink.mode == "append":
+    if pipeline.sink.mode == "append":
         return writer.format("delta").outputMode("append").option("path", target.hadoop_path)
 
-    truncation = Truncation(sink, generation) if pipeline.follows_truncates else None
-    barriers = None if pipeline.cuts is None else Barriers(sink, target, generation, truncation)
+    merging = declared_merging(loaded, target, generation)
     small = None
     last = pipeline.sources[-1]
     # A range of offsets is read by its plan, in batches of its own.
@@ -245,75 +236,6 @@ def write_stream(
             batch = small.in_one_task(batch, batch_id)
         # A compaction that removed a file which a merge reads would make it fail.
         with table_turn(generation):
-            if barriers is not None:
-                barriers.merge(batch, batch_id, guard)
-                return
-            guard.before(batch_id)
-            if sink.history is not None:
-                merge_versions(batch, batch_id, target, sink, generation)
-            elif sink.sequence:
-                merge_changes(batch, batch_id, target, sink, generation, truncation)
-            else:
-                merge(batch, batch_id, target, sink.key, generation)
+            merging.batch(batch, batch_id, guard)
 
     return writer.outputMode("update").foreachBatch(reporting(write))
-
-
-def merge(
-    batch: DataFrame, batch_id: int, target: Folder, key: Sequence[str], generation: Generation
-) -> None:
-    """Merge one micro-batch into the target by key, in one commit.
-
-    A row replaces the target's row of the same key. A micro-batch that was written before is
-    skipped, by Delta's transaction id.
-
-    Args:
-        batch: Rows that the transform returned for the micro-batch.
-        batch_id: Number of the micro-batch.
-        target: The table's folder.
-        key: Names of the columns that identify a row.
-        generation: Generation that owns the target; its transaction id is Delta's application id.
-
-    Raises:
-        InputError: Two rows of the batch have the same key.
-    """
-    batch = batch.persist()
-    try:
-        # Evaluate the batch even if Delta will skip the MERGE: otherwise Spark finds the state of
-        # the operators above uncommitted and fails.
-        keys = KeyRange(batch, key)
-        size, total, distinct, *limits = batch.agg(
-            bytes_of(batch),
-            F.count(F.lit(1)),
-            F.count_distinct(F.struct(*map(in_backticks, key))),
-            *keys.limits,
-        ).first() or (0, 0, 0)
-        if total != distinct:
-            names = ", ".join(key)
-            message = (
-                f"Micro-batch {batch_id} has {counted(total, 'row')} for "
-                f"{counted(distinct, 'value')} of `sink.key` ({names}): the key has to "
-                "identify each row that the transform returns. Nothing of the "
-                "micro-batch was written."
-            )
-            hint = (
-                "Let the transform return one row for each key (for example by `dropDuplicates`) "
-                "and run the pipeline again: `hybrid run P`. Or declare a `sink.key` that "
-                "identifies each row, and begin a new generation: `hybrid generation new P`."
-            )
-            raise InputError(message, hint, field="sink.key", value=names, table=target.url)
-        values = of_source(batch.columns)
-        clauses = [
-            When("MATCHED", "UPDATE", values=values),
-            When("NOT MATCHED", "INSERT", values=values),
-        ]
-        merge_once(
-            batch,
-            target,
-            keys.match(limits),
-            clauses,
-            Transaction(generation.info.transaction_id, batch_id),
-            SmallMerge(rows=total, bytes=size, compared=key, clauses=clauses),
-        )
-    finally:
-        batch.unpersist()

@@ -13,14 +13,14 @@ import dagster as dg
 import pytest
 
 from examples.transfers import MAKE_MARIADB, TABLES, Transfers, broken
-from orchestration.cuts.members import load_group
-from orchestration.cuts.publisher import publish
+from hybrid_extensions.cuts.members import load_group
+from hybrid_extensions.cuts.publisher import publish
+from hybrid_extensions.cuts.table import Cut, list_cuts, read_cut
 from orchestration.template_definitions import template_definitions
 from sources.config.table_template import Template
-from sources.cuts.table import Cut, list_cuts, read_cut
 from tests.e2e.changes.binlog_case import BinlogCase
-from tests.e2e.changes.cut_contents import content, is_torn, note
 from tests.e2e.changes.tables_file import TablesFile
+from tests.hybrid_extensions.cuts.cut_contents import content, is_torn, note
 from tests.services.processes import wait_for
 
 pytestmark = [

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from sources.config.table.sink import Sink
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink.sink import merge, prepare_table
+from spark_jobs.inside.sink.merging.by_key import merge_by_key
+from spark_jobs.inside.sink.sink import prepare_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 FILES = 6
@@ -53,7 +54,7 @@ class Target:
     def merge(self, *rows: tuple[int | None, int]) -> None:
         made = [(None if n is None else self._key(n), v) for n, v in rows]
         batch = self._spark.createDataFrame(made, self._ddl).coalesce(1)
-        merge(batch, self._batches, Folder(self.path), ["k"], self._generation)
+        merge_by_key(batch, self._batches, Folder(self.path), ["k"], self._generation)
         self._batches += 1
 
     def values(self) -> list[int]:

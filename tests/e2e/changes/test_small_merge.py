@@ -18,11 +18,12 @@ from sources.config.table.sink import Sink
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging import small_merge
+from spark_jobs.inside.sink.merging.by_key import merge_by_key
 from spark_jobs.inside.sink.merging.clauses import When, of_source
 from spark_jobs.inside.sink.merging.keys import Match
 from spark_jobs.inside.sink.merging.once import merge_once
 from spark_jobs.inside.sink.merging.small_merge import SmallMerge
-from spark_jobs.inside.sink.sink import merge, prepare_table
+from spark_jobs.inside.sink.sink import prepare_table
 from spark_jobs.inside.sink.table_properties import STATISTICS
 from spark_jobs.table.delta_table import commit_once
 from tests.e2e.changes.test_changes import Target, gone, up
@@ -345,7 +346,7 @@ def test_a_table_of_which_no_column_may_have_statistics_is_merged_too(
         if number:
             only_spark()
         rows = spark.createDataFrame([(Decimal(1), value), (Decimal(number + 2), value)], schema)
-        merge(rows, number, folder, ["id"], generation)
+        merge_by_key(rows, number, folder, ["id"], generation)
         assert engine(tmp_path).startswith(RUST) == (number == 0)
     found = spark.read.format("delta").load(str(tmp_path / "out"))
     assert found.where("x > 1").count() == 3

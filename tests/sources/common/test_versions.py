@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from orchestration.audit.kept_audit import KeptAudit
 from orchestration.databases.compared_ranges import KeptCompare
 from orchestration.generations.range_history import RemovedFiles
@@ -19,7 +20,6 @@ from sources.config.loader import KeptDefinition
 from sources.config.source.bad_records import BadRecordCount
 from sources.config.source.rate_limit import CurrentRate
 from sources.config.source.snapshot import SnapshotManifest
-from sources.cuts.barrier import Barrier, Crossing
 from sources.databases.altered_table import TableWatch
 from sources.databases.replication_slot import SlotGone
 from sources.errors import StateError

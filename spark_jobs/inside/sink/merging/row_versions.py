@@ -68,7 +68,13 @@ def require_validity(rows: DataFrame, time: str) -> None:
 
 
 def merge_versions(
-    batch: DataFrame, batch_id: int, target: Folder, sink: Sink, generation: Generation
+    batch: DataFrame,
+    batch_id: int,
+    target: Folder,
+    sink: Sink,
+    generation: Generation,
+    *,
+    application: str | None = None,
 ) -> None:
     """Add the versions of one micro-batch to the target, and end those that they follow.
 
@@ -81,6 +87,7 @@ def merge_versions(
         target: The table's folder.
         sink: The declaration of the sink, with a ``sequence`` and ``history``.
         generation: State of the generation that owns the target.
+        application: Delta's application id of the commit; by default the generation's.
 
     Raises:
         InputError: A row has no time from which it is valid.
@@ -128,7 +135,7 @@ def merge_versions(
                     When("MATCHED", "UPDATE", values={VALID_TO: column("s", VALID_TO)}),
                     When("NOT MATCHED", "INSERT", values=of_source(changed.columns)),
                 ],
-                Transaction(generation.info.transaction_id, batch_id),
+                Transaction(application or generation.info.transaction_id, batch_id),
             )
         finally:
             changed.unpersist()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sources.cuts.barrier import Crossing, Step, step
+from hybrid_extensions.cuts.barrier import Crossing, Step, step
 
 
 def crossed(batch: int, version: int | None = 7, failure: str | None = None) -> Crossing:

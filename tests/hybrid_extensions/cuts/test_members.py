@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestration.cuts.members import load_group
+from hybrid_extensions.cuts.declare import overlap
+from hybrid_extensions.cuts.members import load_group
 from sources.config.loader import declare
-from sources.config.table.cuts import overlap
 from sources.errors import InputError
 
 POSTGRES = {"dsn": "host=db dbname=shop", "slot": "shop"}

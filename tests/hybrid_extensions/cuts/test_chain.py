@@ -13,14 +13,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from examples.transfers import MAKE, TABLES, Transfers, broken
+from hybrid_extensions.cuts.attempt import GivenUp
+from hybrid_extensions.cuts.members import load_group
+from hybrid_extensions.cuts.publisher import publish
+from hybrid_extensions.cuts.table import Cut, list_cuts
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_testing.chain import QUICK
-from orchestration.cuts.attempt import GivenUp
-from orchestration.cuts.members import load_group
-from orchestration.cuts.publisher import publish
 from sources.config.loader import LoadedPipeline
-from sources.cuts.table import Cut, list_cuts
 from sources.errors import StateError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
@@ -29,8 +29,8 @@ from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.inside.driver.unbounded_run import run_unbounded
 from tests.e2e.case import live_of
 from tests.e2e.changes.cdc_case import CdcCase, take_snapshot
-from tests.e2e.changes.cut_contents import content, is_torn, note
 from tests.e2e.in_session import run_history
+from tests.hybrid_extensions.cuts.cut_contents import content, is_torn, note
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 

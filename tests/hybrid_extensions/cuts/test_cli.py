@@ -11,10 +11,10 @@ import pytest
 from deltalake import write_deltalake
 from typer.testing import CliRunner
 
+from hybrid_extensions.cuts.table import Cut, TableVersion, append_cut
 from orchestration.cli.main import app
-from sources.cuts.table import Cut, TableVersion, append_cut
 from sources.storage.folder import Folder
-from tests.orchestration.cuts.test_members import declared
+from tests.hybrid_extensions.cuts.test_members import declared
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -1,6 +1,7 @@
 """One attempt to publish a cut: open a barrier in all tables, and wait until they are complete.
 
-The order of steps is what makes a cut right (:mod:`sources.cuts.barrier` has the drivers' part):
+The order of steps is what makes a cut right; :mod:`hybrid_extensions.cuts.barrier` has the drivers'
+part:
 
 1. The barrier is written to the state of each table, without a position.
 2. The database is asked for a position in its log, which is written to each.
@@ -22,12 +23,12 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from orchestration.cuts.members import CutTable
+from hybrid_extensions.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
+from hybrid_extensions.cuts.members import CutTable
+from hybrid_extensions.cuts.table import TableVersion
 from sources.common.counting import counted
 from sources.common.positions import Offsets, now_ms
 from sources.config.source.snapshot import SnapshotOptions
-from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
-from sources.cuts.table import TableVersion
 from sources.databases.kinds import access_to
 from sources.databases.log_mark import Mark
 from sources.databases.replication_slot import NEW_SNAPSHOT, SlotGone, ask_slot, gone_state

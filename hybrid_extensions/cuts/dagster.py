@@ -7,16 +7,18 @@ from collections.abc import Callable, Sequence
 import dagster as dg
 from pydantic import BaseModel
 
-from orchestration.cuts.attempt import GivenUp, UnderWay
-from orchestration.cuts.members import CutGroup
-from orchestration.cuts.publisher import advance
+from hybrid_extensions.cuts.attempt import GivenUp, UnderWay
+from hybrid_extensions.cuts.declare import CutsSection
+from hybrid_extensions.cuts.members import CutGroup, load_group
+from hybrid_extensions.cuts.publisher import advance
+from hybrid_extensions.cuts.table import Cut
 from orchestration.defs.keys import table_group, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.failures import failures
 from orchestration.display import second
 from sources.common.positions import now_ms, to_ms
 from sources.config.loader import LoadedPipeline
-from sources.cuts.table import Cut
+from sources.config.table_template import Template
 from sources.errors import HybridError, StateError
 
 LOOK_S = 10
@@ -42,6 +44,22 @@ class Cursor(BaseModel):
 def cuts_key(name: str) -> dg.AssetKey:
     """Return the key of the asset that is the table of the cuts: ``[name, "cuts"]``."""
     return dg.AssetKey([name, "cuts"])
+
+
+def definitions(template: Template, pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
+    """Return the asset and the sensor of the cuts, if a file with `tables` declares any.
+
+    Args:
+        template: The file.
+        pipelines: The pipelines of its tables.
+    """
+    name = template.declared.name
+    if not any(each.section(CutsSection).cuts for each in pipelines):
+        return dg.Definitions()
+    return dg.Definitions(
+        assets=[cuts_asset(name, pipelines)],
+        sensors=[cuts_sensor(name, lambda: load_group([template.path]))],
+    )
 
 
 def cuts_asset(name: str, pipelines: Sequence[LoadedPipeline]) -> dg.AssetSpec:

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from sources.cuts.table import Cut, TableVersion, append_cut, last_number, list_cuts, read_cut
+from hybrid_extensions.cuts.table import (
+    Cut,
+    TableVersion,
+    append_cut,
+    last_number,
+    list_cuts,
+    read_cut,
+)
 from sources.errors import InputError
 from sources.storage.folder import Folder
 from sources.storage.settings import HdfsSettings, S3Settings

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from orchestration.cuts import attempt as attempt_module
-from orchestration.cuts.attempt import Database, GivenUp, UnderWay
-from orchestration.cuts.publisher import advance
+from hybrid_extensions.cuts import attempt as attempt_module
+from hybrid_extensions.cuts.attempt import Database, GivenUp, UnderWay
+from hybrid_extensions.cuts.barrier import Barrier, read_barrier, write_barrier
+from hybrid_extensions.cuts.publisher import advance
+from hybrid_extensions.cuts.table import Cut, list_cuts
 from sources.common.positions import TopicPartition, now_ms
-from sources.cuts.barrier import Barrier, read_barrier, write_barrier
-from sources.cuts.table import Cut, list_cuts
 from sources.databases.log_mark import Mark
 from sources.errors import InputError, UnavailableError
 from sources.storage.folder import Folder

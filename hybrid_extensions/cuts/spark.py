@@ -15,10 +15,7 @@ from deltalake import Transaction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.positions import now_ms
-from sources.common.sql.sql_names import in_backticks
-from sources.config.table.sink import Sink
-from sources.cuts.barrier import (
+from hybrid_extensions.cuts.barrier import (
     Barrier,
     Crossing,
     Step,
@@ -27,10 +24,12 @@ from sources.cuts.barrier import (
     step,
     write_crossing,
 )
+from hybrid_extensions.cuts.declare import CutsSection
+from sources.common.positions import now_ms
+from sources.common.sql.sql_names import in_backticks
+from sources.config.loader import LoadedPipeline
 from sources.state.generation import Generation
-from sources.storage.folder import Folder
-from spark_jobs.inside.sink.merging.changes import merge_changes
-from spark_jobs.inside.sink.merging.truncation import Truncation
+from spark_jobs.inside.sink.merging.declared import Merging
 from spark_jobs.table.delta_table import commit_nothing, commit_once, open_table, version_of
 from spark_jobs.table.ownership.guard import TargetGuard
 
@@ -48,30 +47,34 @@ def cut_id(generation: Generation) -> str:
     return f"{generation.info.transaction_id}-cut"
 
 
-class Barriers:
+def merging(loaded: LoadedPipeline, plain: Merging) -> Merging:
+    """Return how a pipeline's micro-batches are merged: with regard to barriers, if it has cuts.
+
+    Args:
+        loaded: The pipeline.
+        plain: How they are merged otherwise.
+    """
+    return plain if loaded.section(CutsSection).cuts is None else Barriers(plain)
+
+
+class Barriers(Merging):
     """Merging of a query's micro-batches with regard to the barriers of its generation.
 
     Creating it bars the newest barrier: a driver that was taken for dead can't split a micro-batch
     by it any more, which would undo later changes.
 
     Args:
-        sink: The declaration of the sink; ``sequence`` is the position of a change.
-        target: The table's folder, which exists.
-        generation: State of the generation that owns the target.
-        truncation: Its TRUNCATEs, if they are followed.
+        plain: How they are merged without; ``sequence`` of its sink is the position of a change.
     """
 
-    def __init__(
-        self, sink: Sink, target: Folder, generation: Generation, truncation: Truncation | None
-    ) -> None:
-        self._sink, self._target = sink, target
-        self._generation, self._truncation = generation, truncation
-        newest = read_barrier(generation)
+    def __init__(self, plain: Merging) -> None:
+        super().__init__(plain.sink, plain.target, plain.generation, plain.rows)
+        newest = read_barrier(self.generation)
         self._barred = -1 if newest is None else newest.number
         if newest is not None:
             self._bar(newest.number)
 
-    def merge(self, batch: DataFrame, batch_id: int, guard: TargetGuard) -> None:
+    def batch(self, batch: DataFrame, batch_id: int, guard: TargetGuard) -> None:
         """Merge a micro-batch; in two commits if an open barrier divides it.
 
         Args:
@@ -86,7 +89,7 @@ class Barriers:
         barrier = self._open_barrier(batch_id)
         guard.before(batch_id)
         if barrier is None or barrier.position is None:
-            self._merge_rest(batch, batch_id)
+            self.rows(batch, batch_id)
             return
         batch = batch.persist()
         try:
@@ -97,40 +100,29 @@ class Barriers:
     def _merge_at(self, barrier: Barrier, position: str, batch: DataFrame, batch_id: int) -> None:
         # Rows of the snapshot have no position, and are from before every change.
         is_before = F.coalesce(
-            F.col(in_backticks(self._sink.order[0])) < F.lit(position), F.lit(True)
+            F.col(in_backticks(self.sink.order[0])) < F.lit(position), F.lit(True)
         )
         before, behind = batch.agg(F.count_if(is_before), F.count_if(~is_before)).first() or (0, 0)
         decided = step(
             batch_id,
             before,
             behind,
-            read_crossing(self._generation, barrier.number),
+            read_crossing(self.generation, barrier.number),
             is_barred=barrier.number <= self._barred,
         )
         rest = batch
         if decided in _WHY:
             self._give_up(barrier, batch_id, _WHY[decided])
         elif decided is Step.SPLIT:
-            merge_changes(
-                batch.where(is_before),
-                barrier.number,
-                self._target,
-                self._sink,
-                self._generation,
-                self._truncation,
-                application=cut_id(self._generation),
-            )
+            self.rows(batch.where(is_before), barrier.number, application=cut_id(self.generation))
             rest = batch.where(~is_before)
         if decided in (Step.SPLIT, Step.CROSS):
             # Before the rest: what has no answer has nothing from behind the barrier.
             answer = Crossing(
-                number=barrier.number, batch=batch_id, table_version=version_of(self._target)
+                number=barrier.number, batch=batch_id, table_version=version_of(self.target)
             )
-            write_crossing(self._generation, answer)
-        self._merge_rest(rest, batch_id)
-
-    def _merge_rest(self, rows: DataFrame, batch_id: int) -> None:
-        merge_changes(rows, batch_id, self._target, self._sink, self._generation, self._truncation)
+            write_crossing(self.generation, answer)
+        self.rows(rest, batch_id)
 
     def _open_barrier(self, batch_id: int) -> Barrier | None:
         """Return the barrier that this micro-batch has to regard, with its position; or None.
@@ -139,10 +131,10 @@ class Barriers:
         """
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            barrier = read_barrier(self._generation)
+            barrier = read_barrier(self.generation)
             if barrier is None or not barrier.is_open:
                 return None
-            crossing = read_crossing(self._generation, barrier.number)
+            crossing = read_crossing(self.generation, barrier.number)
             if crossing is not None and crossing.failure is not None:
                 return None
             if now_ms() > barrier.until_ms:
@@ -154,17 +146,17 @@ class Barriers:
                 why = f"its position was not written within {PATIENCE_S:.0f} s"
                 self._give_up(barrier, batch_id, why)
                 return None
-            time.sleep(max(self._generation.poll_s, _POLL_S))
+            time.sleep(max(self.generation.poll_s, _POLL_S))
 
     def _give_up(self, barrier: Barrier, batch_id: int, why: str) -> None:
         write_crossing(
-            self._generation, Crossing(number=barrier.number, batch=batch_id, failure=why)
+            self.generation, Crossing(number=barrier.number, batch=batch_id, failure=why)
         )
 
     def _bar(self, number: int) -> None:
-        application = cut_id(self._generation)
-        table = open_table(self._target)
+        application = cut_id(self.generation)
+        table = open_table(self.target)
         recorded = table.transaction_version(application)
         if recorded is None or recorded < number:
             transaction = Transaction(application, number)
-            commit_once(partial(commit_nothing, table), self._target, transaction)
+            commit_once(partial(commit_nothing, table), self.target, transaction)

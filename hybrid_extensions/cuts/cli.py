@@ -12,7 +12,7 @@ import typer
 from orchestration.cli.output import AsJson, answer, sigterm_interrupts, tell
 
 if TYPE_CHECKING:
-    from sources.cuts.table import Cut
+    from hybrid_extensions.cuts.table import Cut
 
 app = typer.Typer()
 Files = Annotated[
@@ -35,9 +35,9 @@ def publish_cuts(
     A cut is a version of each table that together are the database as of one commit.
     """
     with answer(as_json) as show, sigterm_interrupts():
-        from orchestration.cuts.attempt import GivenUp
-        from orchestration.cuts.members import load_group
-        from orchestration.cuts.publisher import publish
+        from hybrid_extensions.cuts.attempt import GivenUp
+        from hybrid_extensions.cuts.members import load_group
+        from hybrid_extensions.cuts.publisher import publish
         from sources.errors import HybridError
 
         group = load_group(pipelines)
@@ -76,8 +76,8 @@ def cut(
     By default the last one.
     """
     with answer(as_json) as show:
-        from orchestration.cuts.members import load_group
-        from sources.cuts.table import read_cut
+        from hybrid_extensions.cuts.members import load_group
+        from hybrid_extensions.cuts.table import read_cut
 
         group = load_group([pipeline])
         found = read_cut(group.folder, None if at is None else _time(at))
@@ -111,7 +111,7 @@ def _document(found: Cut) -> dict[str, Any]:
 
 
 def _line(found: Any) -> str:
-    from orchestration.cuts.attempt import GivenUp
+    from hybrid_extensions.cuts.attempt import GivenUp
 
     if isinstance(found, GivenUp):
         return f"No cut: {found.why}"

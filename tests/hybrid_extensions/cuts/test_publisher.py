@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from orchestration.cuts import attempt as attempt_module
-from orchestration.cuts.attempt import Attempt, Database, GivenUp
-from sources.cuts.barrier import (
+from hybrid_extensions.cuts import attempt as attempt_module
+from hybrid_extensions.cuts.attempt import Attempt, Database, GivenUp
+from hybrid_extensions.cuts.barrier import (
     Barrier,
     Crossing,
     Step,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from orchestration.cuts.attempt import Attempt, Database, GivenUp, UnderWay, database_of
-from orchestration.cuts.members import CutGroup, CutTable, require_following
+from hybrid_extensions.cuts.attempt import Attempt, Database, GivenUp, UnderWay, database_of
+from hybrid_extensions.cuts.barrier import read_barrier
+from hybrid_extensions.cuts.members import CutGroup, CutTable, require_following
+from hybrid_extensions.cuts.table import Cut, append_cut, last_number
 from sources.common.positions import now_ms
-from sources.cuts.barrier import read_barrier
-from sources.cuts.table import Cut, append_cut, last_number
 from sources.planning.plan import log_server
 
 LIMIT_S = 300.0

@@ -7,9 +7,9 @@ from typing import Any
 import duckdb
 
 from examples.transfers import TABLES, invariants
-from orchestration.cuts.attempt import GivenUp
-from orchestration.cuts.members import CutGroup
-from sources.cuts.table import Cut
+from hybrid_extensions.cuts.attempt import GivenUp
+from hybrid_extensions.cuts.members import CutGroup
+from hybrid_extensions.cuts.table import Cut
 from spark_jobs.table.delta_table import open_table, version_of
 
 

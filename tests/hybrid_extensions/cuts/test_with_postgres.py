@@ -20,11 +20,9 @@ import pyarrow as pa
 import pytest
 
 from examples.transfers import INVARIANTS, MAKE, TABLES, Transfers
-from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.cuts import attempt as attempt_module
-from orchestration.cuts.attempt import Attempt, GivenUp, database_of
-from sources.config.source.snapshot import SnapshotOptions
-from sources.cuts.barrier import (
+from hybrid_extensions.cuts import attempt as attempt_module
+from hybrid_extensions.cuts.attempt import Attempt, GivenUp, database_of
+from hybrid_extensions.cuts.barrier import (
     Crossing,
     Step,
     read_barrier,
@@ -32,7 +30,9 @@ from sources.cuts.barrier import (
     step,
     write_crossing,
 )
-from sources.cuts.table import TableVersion
+from hybrid_extensions.cuts.table import TableVersion
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
+from sources.config.source.snapshot import SnapshotOptions
 from sources.storage.folder import Folder
 from tests.services.captured_database import captured_database
 from tests.services.processes import wait_for

@@ -7,21 +7,22 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from hybrid_extensions.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
+from hybrid_extensions.cuts.spark import Barriers
 from sources.config.table.sink import Sink
-from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink.barriers import Barriers
 from spark_jobs.inside.sink.merging.changes import merge_changes
+from spark_jobs.inside.sink.merging.declared import Merging
 from spark_jobs.inside.sink.sink import prepare_table
 from spark_jobs.table.ownership.guard import TargetGuard
 from tests.e2e.changes.test_changes import SCHEMA, Change, gone, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 LATER_MS = 1 << 45
-BARRIERS = "spark_jobs.inside.sink.barriers"
+BARRIERS = "hybrid_extensions.cuts.spark"
 
 
 class Killed(BaseException):
@@ -33,6 +34,7 @@ class Driver:
 
     def __init__(self, folder: Path, spark: SparkSession) -> None:
         self._spark = spark
+        self.dies_behind = False
         self.path = str(folder / "out")
         self._sink = Sink.model_validate(
             {
@@ -52,14 +54,28 @@ class Driver:
     def restart(self) -> None:
         target, nothing = Folder(self.path), self._spark.createDataFrame([], SCHEMA)
         self._guard = prepare_table(self._sink, target, nothing, self.generation)
-        self._barriers = Barriers(self._sink, target, self.generation, None)
+        self._barriers = Barriers(Merging(self._sink, target, self.generation, self._merge_or_die))
 
     def merge(self, batch: int, *changes: Change) -> None:
         # As Spark writes them, around the micro-batch.
         self.generation.checkpoint.replace_bytes(f"offsets/{batch}", b"v1\n{}\n-")
         rows = self._spark.createDataFrame(list(changes), SCHEMA)
-        self._barriers.merge(rows, batch, self._guard)
+        self._barriers.batch(rows, batch, self._guard)
         self.generation.checkpoint.replace_bytes(f"commits/{batch}", b"v1\n{}")
+
+    def _merge_or_die(
+        self, batch: DataFrame, batch_id: int, *, application: str | None = None
+    ) -> None:
+        if self.dies_behind and application is None:
+            raise Killed
+        merge_changes(
+            batch,
+            batch_id,
+            Folder(self.path),
+            self._sink,
+            self.generation,
+            application=application,
+        )
 
     def barrier(self, number: int, position: str | None = "0010", **more: Any) -> None:
         values = {"number": number, "is_open": True, "until_ms": LATER_MS, "position": position}
@@ -113,11 +129,6 @@ def test_a_driver_that_is_killed_in_between_neither_loses_nor_doubles_rows(
         up(5, "x", 11),
     )
 
-    def merge_or_die(*given: Any, **named: Any) -> None:
-        if "application" not in named:
-            raise Killed
-        merge_changes(*given, **named)
-
     def die(*_: Any) -> None:
         raise Killed
 
@@ -125,11 +136,12 @@ def test_a_driver_that_is_killed_in_between_neither_loses_nor_doubles_rows(
         if killed_at == "answer":
             patched.setattr(f"{BARRIERS}.write_crossing", die)
         else:
-            patched.setattr(f"{BARRIERS}.merge_changes", merge_or_die)
+            driver.dies_behind = True
         with pytest.raises(Killed):
             driver.merge(1, *batch)
     assert driver.rows() == [(1, "before")]
     answered = read_crossing(driver.generation, 1)
+    driver.dies_behind = False
     driver.restart()
     driver.merge(1, *batch)
     assert driver.rows() == [(1, "behind"), (5, "x")]

@@ -1,0 +1,200 @@
+"""The tables of a cut: pipelines that declare the same cuts, on one database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from hybrid_extensions.cuts.declare import Cuts, CutsSection, overlap
+from sources.common.positions import Offsets
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
+from sources.config.table_template import Template, is_template
+from sources.databases.replication_slot import watched_slot
+from sources.errors import InputError, StateError
+from sources.generations import acting_on
+from sources.kafka.client.look_ups import KafkaLog
+from sources.planning.context import PipelineContext
+from sources.serving import target_of
+from sources.storage.folder import Folder
+from sources.storage.stores import Stores
+from spark_jobs.checkpoint.offset_log import reached
+
+
+@dataclass(frozen=True)
+class CutTable:
+    """One table of a cut: the pipeline that captures it, and the generation that serves.
+
+    Attributes:
+        name: Name of the table in the database.
+        context: The pipeline and its state.
+    """
+
+    name: str
+    context: PipelineContext
+
+    @property
+    def generation(self) -> Folder:
+        """State of the generation."""
+        return self.context.generation
+
+    @property
+    def target(self) -> Folder:
+        """The Delta table that the generation writes to."""
+        return target_of(self.context.loaded, self.context.generation.name)
+
+    @property
+    def follows(self) -> bool:
+        """Whether the hand-over to the changes is done: the whole snapshot is read."""
+        return self.context.switch_state.start_of(self._source.name) is not None
+
+    def log_end(self) -> Offsets:
+        """Return the end offset of each partition of the topic, by asking the broker."""
+        return self._log.log_end()
+
+    def unread(self, ends: Offsets) -> int | None:
+        """Count the records before some end offsets that are not committed.
+
+        Args:
+            ends: End offsets, as :meth:`log_end` returned them.
+
+        Returns:
+            None if nothing of the topic was committed.
+        """
+        place = len(self.context.pipeline.sources) - 1
+        committed = reached(self.context.generation.checkpoint, place)
+        if not committed:
+            return None
+        return sum(max(end - committed.get(each, 0), 0) for each, end in ends.items())
+
+    @cached_property
+    def _source(self) -> KafkaSource:
+        last = self.context.pipeline.sources[-1]
+        # Refused in the declaration, where `cuts` is declared.
+        assert isinstance(last, KafkaSource)
+        return last
+
+    @cached_property
+    def _log(self) -> KafkaLog:
+        return KafkaLog(self._source)
+
+
+@dataclass(frozen=True)
+class CutGroup:
+    """Pipelines whose tables belong to the same cuts.
+
+    Attributes:
+        pipelines: By the name of the captured table, in the order in which they were named.
+        cuts: The declaration, alike in all.
+        database: How the database is reached, and the slot or the connector, alike in all.
+        folder: The table of the cuts.
+    """
+
+    pipelines: dict[str, LoadedPipeline]
+    cuts: Cuts
+    database: SnapshotOptions
+    folder: Folder
+
+    @property
+    def stores(self) -> Stores:
+        """Clients of the storages of the tables, by which a cut is opened."""
+        return next(iter(self.pipelines.values())).pipeline.stores
+
+    def tables(self) -> list[CutTable]:
+        """Return the tables with the generations that serve now.
+
+        Raises:
+            StateError: A pipeline was never planned or run, or its state is damaged.
+        """
+        return [
+            CutTable(name, PipelineContext.require(acting_on(loaded)))
+            for name, loaded in self.pipelines.items()
+        ]
+
+
+def load_group(paths: Sequence[Path]) -> CutGroup:
+    """Load the pipelines of a cut.
+
+    Args:
+        paths: Files of pipelines, or a file with ``tables`` for all of these.
+
+    Raises:
+        InputError: A file is not valid; a pipeline declares no cuts, or others; two capture the
+            same table, or different databases; or the cuts' path overlaps a pipeline's table.
+    """
+    loaded = [each for path in paths for each in _load(path)]
+    first = loaded[0]
+    cuts, database = _declared(first)
+    folder = first.place(cuts.path).called("table of the cuts")
+    pipelines: dict[str, LoadedPipeline] = {}
+    for each in loaded:
+        own, reached_by = _declared(each)
+        _require_same(each, "cuts.path", each.place(own.path).url, folder.url)
+        for field in ("dsn", "slot", "connector"):
+            ours, theirs = getattr(reached_by, field), getattr(database, field)
+            _require_same(each, f"snapshot.{field}", ours, theirs)
+        if overlap(each.target.url, folder.url):
+            message = (
+                f"`cuts.path` {folder} overlaps the table {each.target} of pipeline "
+                f"`{each.pipeline.name}`."
+            )
+            hint = "Give the table of the cuts a folder of its own."
+            raise InputError(message, hint, field="cuts.path", value=cuts.path)
+        captured = each.pipeline.topics[-1].changes
+        assert captured is not None  # `cuts` needs the position of changes
+        table = captured.table
+        if (other := pipelines.get(table)) is not None:
+            message = f"`{table}` is captured by {other.path.name} and by {each.path.name}."
+            raise InputError(message, "Name one of the two.", table=table)
+        pipelines[table] = each
+    return CutGroup(pipelines, cuts, database, folder)
+
+
+def _load(path: Path) -> list[LoadedPipeline]:
+    if not is_template(path):
+        return [load_pipeline(path)]
+    template = Template(path)
+    if not (tables := template.tables()):
+        message = f"{path.name} has no tables yet."
+        hint = "Look for them in the database: `hybrid tables P`."
+        raise InputError(message, hint, file=str(path))
+    return [template.load(table) for table in tables]
+
+
+def _declared(loaded: LoadedPipeline) -> tuple[Cuts, SnapshotOptions]:
+    cuts, database = loaded.section(CutsSection).cuts, watched_slot(loaded)
+    if cuts is None or database is None:
+        message = f"Pipeline `{loaded.pipeline.name}` declares no `cuts`."
+        hint = (
+            f"Add `cuts: {{path: <folder>}}` to {loaded.path.name}, the same in all pipelines of "
+            "the database, and restart its run: `hybrid stop P`, `hybrid resume P`."
+        )
+        raise InputError(message, hint, pipeline=loaded.pipeline.name, field="cuts")
+    return cuts, database
+
+
+def _require_same(loaded: LoadedPipeline, field: str, ours: str | None, theirs: str | None) -> None:
+    if ours != theirs:
+        message = (
+            f"`{field}` of pipeline `{loaded.pipeline.name}` is `{ours}`, and that of the first "
+            f"pipeline is `{theirs}`: a cut is of one database, in one table of cuts."
+        )
+        hint = (
+            f"Declare the same `{field}` in both, or publish their cuts by commands of their own."
+        )
+        raise InputError(message, hint, pipeline=loaded.pipeline.name, field=field)
+
+
+def require_following(tables: Sequence[CutTable]) -> None:
+    """Refuse tables that are still reading their snapshot: they have no cut yet.
+
+    Raises:
+        StateError: Names the tables.
+    """
+    if reading := [each.name for each in tables if not each.follows]:
+        message = f"No cut yet: {', '.join(reading)} still reads the snapshot of the database."
+        hint = "Wait until the run of each table follows its changes: `hybrid status P`."
+        raise StateError(message, hint, table=reading[0])

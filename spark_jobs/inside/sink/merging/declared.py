@@ -1,0 +1,89 @@
+"""How the micro-batches of a query are merged: by key, by the order of changes, or as versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from sources.config.loader import LoadedPipeline
+from sources.config.table.sink import Sink
+from sources.extensions import contributions
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.inside.sink.merging.by_key import merge_by_key
+from spark_jobs.inside.sink.merging.changes import merge_changes
+from spark_jobs.inside.sink.merging.row_versions import merge_versions
+from spark_jobs.inside.sink.merging.truncation import Truncation
+from spark_jobs.table.ownership.guard import TargetGuard
+
+
+class MergeRows(Protocol):
+    """Merges rows into the target in one commit, once for each number of its application id."""
+
+    def __call__(self, batch: DataFrame, batch_id: int, *, application: str | None = None) -> None:
+        """Merge rows; those of a number that was merged before are skipped.
+
+        Args:
+            batch: Rows that the transform returned.
+            batch_id: Version of the commit's transaction: the number of the micro-batch.
+            application: Delta's application id of the commit; by default the generation's.
+        """
+
+
+@dataclass(frozen=True)
+class Merging:
+    """Merges the micro-batches of one query; made as the query begins, in its driver.
+
+    Attributes:
+        sink: The declaration of the sink.
+        target: The table's folder, which exists.
+        generation: State of the generation that owns the target.
+        rows: Merges rows in one commit.
+    """
+
+    sink: Sink
+    target: Folder
+    generation: Generation
+    rows: MergeRows
+
+    def batch(self, batch: DataFrame, batch_id: int, guard: TargetGuard) -> None:
+        """Merge a micro-batch, unless the target holds it.
+
+        Args:
+            batch: Rows that the transform returned.
+            batch_id: Number of the micro-batch.
+            guard: Refuses a micro-batch that does not follow what the target holds.
+
+        Raises:
+            StateError: The guard refuses.
+        """
+        guard.before(batch_id)
+        self.rows(batch, batch_id)
+
+
+def declared_merging(loaded: LoadedPipeline, target: Folder, generation: Generation) -> Merging:
+    """Return how the micro-batches of a pipeline are merged, with what extensions do around it.
+
+    Args:
+        loaded: The pipeline; its sink merges.
+        target: The table's folder, which exists.
+        generation: State of the generation that owns the target.
+    """
+    sink = loaded.pipeline.sink
+    rows: MergeRows
+    if sink.history is not None:
+        rows = partial(merge_versions, target=target, sink=sink, generation=generation)
+    elif sink.sequence:
+        truncation = Truncation(sink, generation) if loaded.pipeline.follows_truncates else None
+        rows = partial(
+            merge_changes, target=target, sink=sink, generation=generation, truncation=truncation
+        )
+    else:
+        rows = partial(merge_by_key, target=target, key=sink.key, generation=generation)
+    merging = Merging(sink, target, generation, rows)
+    for around in contributions("merging"):
+        merging = around(loaded, merging)
+    return merging

@@ -168,8 +168,6 @@ bench: install
 	$(BIN)/python -m benchmarks.keys --in-memory
 	$(BIN)/python -m benchmarks.switch
 	$(BIN)/python -m benchmarks.partitions
-	$(BIN)/python -m benchmarks.new_column --format json
-	$(BIN)/python -m benchmarks.new_column --format parquet
 	$(BIN)/python -m benchmarks.skew
 	$(BIN)/python -m benchmarks.upkeep
 	$(BIN)/python -m benchmarks.planning

@@ -18,7 +18,6 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
-from benchmarks.columns_page import columns_section
 from benchmarks.databases_page import databases_section
 from benchmarks.fleet_page import fleet_section
 from benchmarks.flink.page import flink_section
@@ -133,7 +132,7 @@ def kept() -> dict[str, Document]:
 def page_of(found: Mapping[str, Document]) -> str:
     """Return the text of the page, in Markdown, for results by name of the benchmark."""
     parts = [_HEAD, *_ratios(found), *flink_section(found, _table), *_profiles(found)]
-    parts += [*_curves(found), *_switch(found), *columns_section(found, _table)]
+    parts += [*_curves(found), *_switch(found)]
     parts += [*skew_section(found, _table), *lake_section(found, _table)]
     parts += [*_fixed(found), *_soak(found), *_kills(found)]
     parts += [*fleet_section(found, _table), *databases_section(found, _table)]

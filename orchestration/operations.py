@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from functools import partial
 
 from orchestration import step_observers
-from orchestration.changed_columns.begin import plan_changed_columns
 from orchestration.requested_state import (
     RequestedState,
     in_words,
@@ -128,7 +127,6 @@ def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
     check = TransformCheck(loaded, waiting)
     # A driver that waits for its run outlives the plan.
     with check if waiting is None else nullcontext():
-        plan_changed_columns(loaded, check.process, is_outdated=outdated is not None)
         if context is None or not context.is_planned:
             # Spark comes up while files are listed.
             check.start()

@@ -1,6 +1,6 @@
 """Remedies: commands on a pipeline that messages name, as data that each front end renders.
 
-A text holds a remedy as "`hybrid generation new P --only-changed`", where P stands for the
+A text holds a remedy as "`hybrid run P --until caught-up`", where P stands for the
 pipeline. So it passes through logs, heartbeats and kept states; whoever shows the text renders it:
 the command line as a command that can be pasted, Dagster as the job or asset that does the same.
 """
@@ -24,8 +24,8 @@ class Remedy:
     """A command on a pipeline.
 
     Attributes:
-        action: Name of the command, such as ``generation new``.
-        options: The words after the pipeline, such as ``--only-changed``.
+        action: Name of the command, such as ``run``.
+        options: The words after the pipeline, such as ``--until caught-up``.
     """
 
     action: str

@@ -1,8 +1,8 @@
 """Process that answers questions which only Spark can, while a plan is made.
 
-How a transform's result looks, how two of them differ, and where tables are that are declared by
-their names. Started by :mod:`spark_jobs.launch.questions.spark_process`, which writes requests to
-stdin and reads answers from stdout; each is JSON in one line.
+How a transform's result looks, and where tables are that are declared by their names. Started by
+:mod:`spark_jobs.launch.questions.spark_process`, which writes requests to stdin and reads answers
+from stdout; each is JSON in one line.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ import tempfile
 from pydantic import TypeAdapter
 from pyspark.sql import SparkSession
 
-from sources.changed_columns.documents import ColumnsAnswer, ColumnsRequest
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
 from sources.planning.files.table_places import PlacesAnswer, PlacesRequest
 from sources.planning.transform_analysis import AnalysisAnswer, AnalysisRequest
 from sources.storage.folder import Folder
-from spark_jobs.inside.changed_columns.difference import compare_transforms
 from spark_jobs.inside.query.transform.analysis import analyze
 from spark_jobs.inside.readers.files.catalog_table import place_of
 from spark_jobs.jvm.storage_jar import use_own_classes
 
-_Request = AnalysisRequest | PlacesRequest | ColumnsRequest
+_Request = AnalysisRequest | PlacesRequest
 _REQUESTS: TypeAdapter[_Request] = TypeAdapter(_Request)
 
 
@@ -54,8 +52,6 @@ def answer(spark: SparkSession, question: str) -> str:
     request = _REQUESTS.validate_json(question)
     if isinstance(request, PlacesRequest):
         return _places(spark, request).model_dump_json()
-    if isinstance(request, ColumnsRequest):
-        return _difference(spark, request).model_dump_json()
     return _analysis(spark, request).model_dump_json()
 
 
@@ -74,14 +70,6 @@ def _places(spark: SparkSession, request: PlacesRequest) -> PlacesAnswer:
     except HybridError as error:
         return PlacesAnswer(refusal=error.report())
     return PlacesAnswer(places=places)
-
-
-def _difference(spark: SparkSession, request: ColumnsRequest) -> ColumnsAnswer:
-    try:
-        before, now = load_pipeline(request.before), load_pipeline(request.now)
-        return ColumnsAnswer(difference=compare_transforms(spark, before, now, request.given))
-    except HybridError as error:
-        return ColumnsAnswer(refusal=error.report())
 
 
 if __name__ == "__main__":

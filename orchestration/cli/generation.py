@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -38,40 +38,18 @@ def list_(pipeline: PipelineFile, as_json: AsJson = False) -> None:
         show(document, tables.generations(found))
 
 
-OnlyChanged = Annotated[
-    bool,
-    typer.Option(
-        "--only-changed",
-        help="Take the serving rows; compute only the columns that the transform changes.",
-    ),
-]
-
-
 @app.command()
-def new(
-    pipeline: PipelineFile,
-    only_changed: OnlyChanged = False,
-    by: By = None,
-    as_json: AsJson = False,
-) -> None:
+def new(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Begin a new generation from the pipeline's file as it is now; the old one keeps serving."""
     with answer(as_json) as show:
-        from orchestration.changed_columns.begin import begin_changed_columns
-        from sources.changed_columns.documents import read_changed_columns
         from sources.generations import begin
 
-        loaded = load(pipeline)
-        begun = begin_changed_columns if only_changed else begin
-        generation = begun(loaded, person(by))
-        # One that was begun before may be of either kind.
-        made = read_changed_columns(generation)
-        what = "" if made is None else f": {made.in_words}; `hybrid plan P` compares"
+        generation = begin(load(pipeline), person(by))
         text = (
-            f"Generation {generation.name} is begun{what}. `hybrid run P` computes its table, next "
+            f"Generation {generation.name} is begun. `hybrid run P` computes its table, next "
             "to the serving one; then run `hybrid generation compare P`, and `promote`."
         )
-        columns = None if made is None else made.model_dump(mode="json")
-        show({"ok": True, "generation": generation.name, "only_changed": columns}, text)
+        show({"ok": True, "generation": generation.name}, text)
 
 
 @app.command()

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from orchestration.changed_columns.saving import saving_in_words
 from orchestration.progress.earlier import earlier_generations, read_earlier
 from orchestration.progress.estimate import Estimate, estimate
 from orchestration.progress.plan_summary import summary
@@ -91,9 +90,8 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
         ),
         None,
     )
-    saved = saving_in_words(loaded, generation, plan)
     return Preview(
-        summary=saved or summary(pipeline, plan, files, target, expected),
+        summary=summary(pipeline, plan, files, target, expected),
         files=files,
         estimate=expected,
         schemas=_side_by_side(_columns(plan)),

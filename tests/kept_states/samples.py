@@ -13,12 +13,6 @@ from orchestration.generations.range_history import RemovedFiles
 from orchestration.requested_state import RefusedRestart, Restart, Watch
 from orchestration.supervision.connector_restart import ConnectorRestarts
 from orchestration.supervision.slot_watch import SlotWatch
-from sources.changed_columns.documents import (
-    ChangedColumn,
-    ChangedColumns,
-    ColumnDifference,
-    PinnedVersion,
-)
 from sources.common.database_snapshot import BinlogSnapshot, PostgresSnapshot
 from sources.common.positions import EndPosition, Record, TopicPartition
 from sources.common.table_definition import (
@@ -107,15 +101,6 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
         Approval(plan="ab12", by="Ada", at_ms=_AT),
         Barrier(number=2, is_open=True, until_ms=_AT, position="0" * 32),
         Crossing(number=2, batch=9, table_version=11, failure="closed"),
-        ChangedColumns(of="g1", first="history", difference=_difference()),
-        PinnedVersion(
-            table="/tmp/out",
-            table_version=4,
-            batch=3,
-            query="77aa",
-            offsets={"live": '{"t":{"0":25}}'},
-            commit="ab12",
-        ),
         ColumnsLog(
             followed={
                 "w": FollowedColumn(
@@ -262,13 +247,6 @@ def _of_snapshots() -> Sequence[Record]:
         )
         for seen, definition in ((postgres, _IN_POSTGRES), (binlog, _IN_BINLOG))
     ]
-
-
-def _difference() -> ColumnDifference:
-    changed = ChangedColumn(name="w", type="int", inputs=["v"])
-    return ColumnDifference(
-        changed=[changed], kept=["id"], removed=["x"], before="ab12", code="cd34"
-    )
 
 
 def _audit() -> KeptAudit:

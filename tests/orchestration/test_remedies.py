@@ -111,8 +111,8 @@ def test_no_message_names_a_command_on_a_pipeline_without_the_pipeline() -> None
     [
         ("Run `hybrid run P`.", [Remedy("run")]),
         (
-            "`hybrid generation new P --only-changed`",
-            [Remedy("generation new", ("--only-changed",))],
+            "`hybrid generation compare P --json`",
+            [Remedy("generation compare", ("--json",))],
         ),
         ("`a` and `hybrid stop P --generation g2`, b`", [Remedy("stop", ("--generation", "g2"))]),
         ("`hybrid audit P --accept 'the reason'`", [Remedy("audit", ("--accept", "the reason"))]),

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from orchestration.attribution import acting_user
 from orchestration.audit.compare_generations import GenerationComparison, compare_generations
-from orchestration.changed_columns.begin import begin_changed_columns
 from orchestration.defs.checks.table import COMPARED, report_table
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.form import job_of
@@ -27,7 +26,6 @@ from orchestration.defs.show.failures import failures
 from orchestration.defs.show.ways import say_in
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard, rerun
-from sources.changed_columns.documents import read_changed_columns
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.reruns import Rerun
 from sources.generations import begin
@@ -71,11 +69,6 @@ class GenerationForm(dg.Config):
         default=Promote.CHECKS,
         description="RERUN: CHECKS promotes once it has caught up, is healthy and has enough rows, "
         "as the command `rerun` does; NEVER leaves the promotion to a person.",
-    )
-    only_changed: bool = Field(
-        default=False,
-        description="NEW: take the serving rows, and compute only the columns that the transform "
-        "changes.",
     )
     rows_at_least: float = Field(
         default=0.99,
@@ -137,12 +130,10 @@ def _form(loaded: LoadedPipeline, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _new(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
     by = acting_user(context.run.tags, form.by)
-    made = begin_changed_columns(loaded, by) if form.only_changed else begin(loaded, by)
-    columns = read_changed_columns(made)
-    what = "" if columns is None else f": {columns.in_words}"
+    made = begin(loaded, by)
     name = loaded.pipeline.name
     context.log.info(
-        f"Generation {made.name} has begun{what}. Materialize the job `{name}` to compute its "
+        f"Generation {made.name} has begun. Materialize the job `{name}` to compute its "
         f"table; then launch this job with COMPARE, and with PROMOTE."
     )
 

@@ -68,8 +68,6 @@ def _counterpart(remedy: Remedy, loaded: LoadedPipeline) -> str:
     is_generation = action != remedy.action
     job = f"the job `{generation_name(loaded)}` with the action {action.upper()}"
     match remedy.action, remedy.options:
-        case "generation new", ("--only-changed",):
-            return f"{job} and `only_changed`"
         case "step", (step,):
             return f"the asset `{name}/{step}`"
         case "backfill", _:

@@ -7,13 +7,11 @@ import threading
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from sources.changed_columns.documents import is_unfinished
 from sources.common.counting import counted
 from sources.common.durations import exactly
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from sources.planning.files.rounds import Round
-from spark_jobs.inside.driver.changed_columns import run_changed_columns
 from spark_jobs.inside.driver.reports.late_rows import require_no_late_rows
 from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.inside.driver.retention_guard import RetentionGuard
@@ -42,8 +40,6 @@ def run_bounded(
 ) -> int:
     """Read a bounded source to its end, rounds included, and record its end position.
 
-    A generation that computes only changed columns takes the rows of the serving one instead.
-
     The query is built again for each round (a further listing of the source's files), and
     whenever another rate limit is in force. What an earlier run committed is not read again.
 
@@ -69,9 +65,6 @@ def run_bounded(
             the watermark than is declared.
         StreamingQueryException: The query failed in Spark.
     """
-    if is_unfinished(context.generation):
-        is_done = run_changed_columns(spark, context, reporter, stop)
-        return FINISHED if is_done else INCOMPLETE
     while True:
         if stop.is_set():
             # Maybe while Spark came up: to build a query and to end it takes long.

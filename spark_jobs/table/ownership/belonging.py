@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
-from sources.changed_columns.documents import is_unfinished
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.serving import OWNER, Switch, pending_switch, read_serving, target_of
@@ -114,15 +113,14 @@ def require_belonging(loaded: LoadedPipeline, generation: Generation) -> None:
 
     Nothing is refused between the commit of a promotion or rollback and its last step: the commit
     exchanges them. Nor of a generation that another one has replaced in the target: it may not
-    write anyway. Nor of one whose changed columns are still to be computed: its table and its
-    checkpoint are made one after the other.
+    write anyway.
 
     Raises:
         StateError: One of them is missing, or older than the others; the target is another table;
             or others changed its rows. Names what was lost and the way on.
         InputError: The target can't be read.
     """
-    if read_serving(loaded).served(generation.name) is not None or is_unfinished(generation):
+    if read_serving(loaded).served(generation.name) is not None:
         return
     try:
         require(TargetSide.of(loaded, generation))

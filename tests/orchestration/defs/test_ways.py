@@ -38,10 +38,6 @@ def loaded(tmp_path: Path) -> LoadedPipeline:
         ),
         ("`hybrid approve P --by NAME`", "the job `events_control` with the action APPROVE"),
         ("`hybrid generation new P`", "the job `events_generation` with the action NEW"),
-        (
-            "`hybrid generation new P --only-changed`",
-            "the job `events_generation` with the action NEW and `only_changed`",
-        ),
         ("`hybrid rerun P`", "the job `events_generation` with the action RERUN"),
         ("`hybrid backfill P --since … --until …`", "the job `events_backfill`"),
         ("`hybrid generation list P`", "the asset `events/table`"),

@@ -14,7 +14,6 @@ from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RefusedRestart, RequestedState, Watch
 from orchestration.supervision.connector_restart import ConnectorRestarts
 from orchestration.supervision.slot_watch import SlotWatch
-from sources.changed_columns.documents import ChangedColumns, PinnedVersion
 from sources.common.positions import EndPosition, Record, StartPosition
 from sources.config.loader import KeptDefinition
 from sources.config.source.bad_records import BadRecordCount
@@ -58,7 +57,6 @@ KINDS: list[type[Record]] = [
     Approval,
     BadRecordCount,
     Barrier,
-    ChangedColumns,
     ColumnsLog,
     CompactedFiles,
     Crossing,
@@ -80,7 +78,6 @@ KINDS: list[type[Record]] = [
     Launch,
     LeaseRecord,
     Ledger,
-    PinnedVersion,
     Plan,
     PlannedBy,
     ProgressLog,

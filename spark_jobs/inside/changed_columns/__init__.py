@@ -1,1 +1,0 @@
-"""Columns that changed: their values for rows that a generation has already."""

@@ -1,1 +1,0 @@
-"""Tests of `spark_jobs.changed_columns`."""

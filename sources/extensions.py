@@ -11,13 +11,13 @@ Processes of a driver ask, tasks never do: an executor may not have the package.
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from pkgutil import iter_modules, resolve_name
 from typing import Any
 
 from sources.errors import InputError
@@ -57,6 +57,8 @@ class Extension:
         merging: Function from a loaded pipeline and a
             :class:`spark_jobs.inside.sink.merging.declared.Merging` to the one that its query uses
             in place of it. Called in the driver.
+        services: Services that run Spark drivers, a sequence of
+            :class:`sources.config.managed_service.ManagedService`.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Extension:
     whole_files: tuple[str, ...] = ()
     tables_definitions: str | None = None
     merging: str | None = None
+    services: str | None = None
 
 
 @cache
@@ -101,13 +104,13 @@ def contributions(what: str) -> Iterator[Any]:
     """
     for each in extensions():
         if (name := getattr(each, what)) is not None:
-            yield _object(name)
+            yield resolve_name(name)
 
 
 def _own() -> Iterator[Extension]:
     if (spec := find_spec(FOLDER)) is None:
         return
-    for module in pkgutil.iter_modules(spec.submodule_search_locations):
+    for module in iter_modules(spec.submodule_search_locations):
         if module.ispkg:
             extension: Extension = getattr(import_module(f"{FOLDER}.{module.name}"), _CONSTANT)
             yield extension
@@ -129,9 +132,3 @@ def _loaded(point: EntryPoint) -> Extension:
 
 def _distribution(point: EntryPoint) -> str:
     return "the distribution" if point.dist is None else f"`{point.dist.name}`"
-
-
-@cache
-def _object(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)

@@ -26,7 +26,7 @@ def executors_of(spark: SparkSettings) -> int | None:
     declared = spark.conf.get("spark.executor.instances", "")
     if declared.isdigit():
         return int(declared)
-    is_open = spark.master.startswith("spark://") or spark.service_name is not None
+    is_open = spark.master.startswith("spark://") or spark.managed_by is not None
     return None if is_open else _DEFAULT_EXECUTORS
 
 

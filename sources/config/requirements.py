@@ -24,8 +24,9 @@ def require_extras(pipeline: Pipeline, sections: Iterable[Section] = ()) -> None
     """
     for section in sections:
         section.require_extras()
-    if pipeline.spark.service_name == "databricks":
-        require_extra("databricks", "`master: databricks://…`")
+    service = pipeline.spark.managed_by
+    if service is not None and service.extra is not None:
+        require_extra(service.extra, f"`master: {service.scheme}://…`")
     for source in pipeline.sources:
         for extra, needing in source.extras:
             require_extra(extra, f"Source `{source.name}`: {needing}")

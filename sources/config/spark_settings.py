@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from sources.common.fields import Declared
+from sources.config.managed_service import ManagedService, managed_services
 
 # https://spark.apache.org/docs/latest/submitting-applications.html
-_SERVICES = ("emr-serverless", "databricks")
-_MANAGED = tuple(f"{name}://" for name in _SERVICES)
-_MASTERS = ("local", "spark://", "yarn", "k8s://", *_MANAGED)
-_CLUSTER_MODE = ("yarn", "k8s://", *_MANAGED)
-# What the launch itself says to a service.
-_OF_THE_LAUNCH = {
-    "emr-serverless": ("applicationId", "name", "clientToken", "mode", "retryPolicy", "jobDriver"),
-    "databricks": ("task_key", "max_retries", "spark_python_task"),
-}
-_NEEDED = {"emr-serverless": "executionRoleArn", "databricks": "new_cluster"}
-_EMR = re.compile(r"emr-serverless://[a-z0-9-]+/[0-9a-z]+")
+_MASTERS = ("local", "spark://", "yarn", "k8s://")
+_CLUSTER_MODE = ("yarn", "k8s://")
 _RESERVED = (
     "spark.kubernetes.driver.pod.name",
     "spark.kubernetes.submission.waitAppCompletion",
@@ -80,13 +71,9 @@ class SparkSettings(Declared):
     service: dict[str, Any] = Field(default_factory=dict)
 
     @property
-    def service_name(self) -> str | None:
-        """The managed service that runs the driver: ``emr-serverless``, ``databricks`` or None.
-
-        Computed from ``master``.
-        """
-        name = self.master.partition("://")[0]
-        return name if name in _SERVICES else None
+    def managed_by(self) -> ManagedService | None:
+        """The managed service that runs the driver; None if none does. Computed from ``master``."""
+        return managed_services().get(self.master.partition("://")[0])
 
     @property
     def unlike_default(self) -> str | None:
@@ -105,19 +92,24 @@ class SparkSettings(Declared):
     def _where_the_driver_runs(cls, given: object) -> object:
         if not isinstance(given, dict) or "deploy_mode" in given:
             return given
-        has_cluster_mode = str(given.get("master", "")).startswith(_CLUSTER_MODE)
+        master = str(given.get("master", ""))
+        is_managed = master.partition("://")[0] in managed_services()
+        has_cluster_mode = is_managed or master.startswith(_CLUSTER_MODE)
         return {**given, "deploy_mode": "cluster" if has_cluster_mode else "client"}
 
     @model_validator(mode="after")
     def _can_be_launched(self) -> SparkSettings:
-        if not self.master.startswith(_MASTERS):
+        service = self.managed_by
+        if service is None and not self.master.startswith(_MASTERS):
+            forms = ", ".join(f"`{each.form}`" for each in managed_services().values())
             message = (
                 f"`master: {self.master}` is not a master that is supported. Write `local[*]`, "
-                "`spark://host:port`, `yarn`, `k8s://https://host:port`, "
-                "`emr-serverless://region/application` or `databricks://host`."
+                "`spark://host:port`, `yarn` or `k8s://https://host:port`"
+                f"{forms and f', or a managed service: {forms}'}."
             )
             raise ValueError(message)
-        if self.deploy_mode == "cluster" and not self.master.startswith(_CLUSTER_MODE):
+        has_cluster_mode = service is not None or self.master.startswith(_CLUSTER_MODE)
+        if self.deploy_mode == "cluster" and not has_cluster_mode:
             message = (
                 f"`deploy_mode: cluster` is not supported with `master: {self.master}`: Spark runs "
                 "a Python driver there only on the machine that launches it. Declare "
@@ -144,9 +136,9 @@ class SparkSettings(Declared):
                     "from `conf`; `master` and `deploy_mode` have fields of their own."
                 )
                 raise ValueError(message)
-        self._require_service()
+        self._require_service(service)
         is_on_kubernetes = self.deploy_mode == "cluster" and self.master.startswith("k8s://")
-        has_image = is_on_kubernetes or self.service_name is not None
+        has_image = is_on_kubernetes or service is not None
         if self.job_file is not None and not has_image:
             message = (
                 "`job_file` has a meaning on Kubernetes with `deploy_mode: cluster` and on managed "
@@ -162,9 +154,8 @@ class SparkSettings(Declared):
             raise ValueError(message)
         return self
 
-    def _require_service(self) -> None:
-        name = self.service_name
-        if name is None:
+    def _require_service(self, service: ManagedService | None) -> None:
+        if service is None:
             if self.service:
                 message = (
                     f"`service` is for managed services, and `master: {self.master}` is none. "
@@ -178,25 +169,4 @@ class SparkSettings(Declared):
                 "runs the driver. Remove `deploy_mode`."
             )
             raise ValueError(message)
-        if name == "emr-serverless" and not _EMR.fullmatch(self.master):
-            message = (
-                f"`master: {self.master}` names no application of EMR Serverless. Write "
-                "`emr-serverless://<region>/<application id>`."
-            )
-            raise ValueError(message)
-        if _NEEDED[name] not in self.service:
-            message = f"`master: {self.master}` needs `{_NEEDED[name]}` in `service`. Set it there."
-            raise ValueError(message)
-        if name == "databricks" and self.job_file is None:
-            message = (
-                f"`master: {self.master}` needs `job_file`: where the workspace has this project's "
-                "`spark_jobs/job.py`, such as `/Workspace/Shared/job.py`."
-            )
-            raise ValueError(message)
-        for field in _OF_THE_LAUNCH[name]:
-            if field in self.service:
-                message = (
-                    f"`service` can't set `{field}`: runs are started and found by it, or ended "
-                    f"and repeated by the supervision alone. Remove `{field}`."
-                )
-                raise ValueError(message)
+        service.check(self)

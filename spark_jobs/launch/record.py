@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
@@ -27,15 +26,16 @@ class Place(Part):
     Attributes:
         kind: ``local`` is a process of the machine that launched it, wherever its executors are;
             ``shared`` a thread of such a process, which runs other pipelines as well.
-        server: Kubernetes: address of the API server; None: as the context says. Databricks:
-            address of the workspace. EMR Serverless: the AWS region.
+            Any other is the scheme of a managed service.
+        server: Kubernetes: address of the API server; None: as the context says. A managed service:
+            its address or region.
         context: Kubernetes: context of the client's configuration; None: the current one.
         namespace: Kubernetes: namespace of the driver's pod.
         folder: Shared: the driver's folder on the machine that launched it.
-        application: EMR Serverless: id of the application.
+        application: A managed service: what its drivers belong to there.
     """
 
-    kind: Literal["local", "shared", "yarn", "kubernetes", "emr-serverless", "databricks"] = "local"
+    kind: str = "local"
     server: str | None = None
     context: str | None = None
     namespace: str | None = None
@@ -45,12 +45,12 @@ class Place(Part):
     @property
     def is_cluster(self) -> bool:
         """Whether the driver runs on a cluster or a managed service; computed from ``kind``."""
-        return self.kind in ("yarn", "kubernetes") or self.is_managed
+        return self.kind not in ("local", "shared")
 
     @property
     def is_managed(self) -> bool:
-        """Whether the driver runs on EMR Serverless or Databricks; computed from ``kind``."""
-        return self.kind in ("emr-serverless", "databricks")
+        """Whether the driver runs on a managed service; computed from ``kind``."""
+        return self.is_cluster and self.kind not in ("yarn", "kubernetes")
 
 
 class Launch(Record):

@@ -19,9 +19,10 @@ from spark_jobs.launch.places.base import Order, start
 from spark_jobs.launch.places.choice import launcher_at, place_of
 from spark_jobs.launch.places.cluster_cli import require_tool
 from spark_jobs.launch.places.local import GRACE_S
+from spark_jobs.launch.places.managed import drivers_at
 from spark_jobs.launch.record import LAUNCH, Launch, Place, last_launch, log_name, write_launch
 from spark_jobs.launch.shared_start import SharedDriver
-from spark_jobs.launch.submission import managed_submit, submit
+from spark_jobs.launch.submission import submit
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import WatchedRun
 from spark_jobs.run_state import run_log
@@ -189,9 +190,8 @@ def _way_of(
         return lambda log, held: (driver.run(sources, launch_id, log, dict(extra), held), None)
     scratch = submit.scratch_folder(launch_id)
     if place.is_managed:
-        request = managed_submit.request_of(loaded, place, scratch, sources, launch_id)
-        command = managed_submit.command(scratch)
-        prepare = partial(managed_submit.prepare, loaded, place, request, scratch)
+        drivers = drivers_at(place)
+        prepare, command = drivers.hand_over(loaded, place, scratch, sources, launch_id)
     else:
         command = submit.command(loaded, sources, launch_id)
         prepare = partial(submit.prepare_scratch, loaded, scratch)

@@ -10,7 +10,7 @@ from sources.state.generation import Generation
 from spark_jobs.launch.places.base import Launcher
 from spark_jobs.launch.places.kubernetes import KubernetesLauncher
 from spark_jobs.launch.places.local import LocalLauncher
-from spark_jobs.launch.places.managed import ManagedLauncher
+from spark_jobs.launch.places.managed import drivers_at
 from spark_jobs.launch.places.shared import SharedLauncher
 from spark_jobs.launch.places.yarn import YarnLauncher
 from spark_jobs.launch.record import Place
@@ -28,22 +28,16 @@ def place_of(settings: SparkSettings) -> Place:
         return Place()
     if settings.master == "yarn":
         return Place(kind="yarn")
-    if settings.service_name == "emr-serverless":
-        region, _, application = settings.master.partition("://")[2].partition("/")
-        return Place(kind="emr-serverless", server=region, application=application)
-    if settings.service_name == "databricks":
-        return Place(kind="databricks", server=_https(settings.master.partition("://")[2]))
+    if (service := settings.managed_by) is not None:
+        return Place(kind=service.scheme, **service.place(settings))
+    server = settings.master.removeprefix("k8s://")
     return Place(
         kind="kubernetes",
-        server=_https(settings.master.removeprefix("k8s://")),
+        # As Spark reads it.
+        server=server if "://" in server else f"https://{server}",
         context=settings.conf.get("spark.kubernetes.context"),
         namespace=settings.conf.get("spark.kubernetes.namespace", "default"),
     )
-
-
-def _https(address: str) -> str:
-    """Return an address as Spark reads it: https unless it has a scheme."""
-    return address if "://" in address else f"https://{address}"
 
 
 def launcher_at(
@@ -67,7 +61,7 @@ def launcher_at(
     if place.kind == "kubernetes":
         return KubernetesLauncher(place)
     if place.is_managed:
-        return ManagedLauncher(place, log)
+        return drivers_at(place).launcher(place, log)
     if place.folder is not None:
         return SharedLauncher(generation, log, Path(place.folder))
     return LocalLauncher(generation, log, process)

@@ -1,120 +1,74 @@
-"""Drivers on managed Spark, asked about and ended by the service's own API.
-
-A launch is one run of the service. The launch's id is its idempotency token, so that a request that
-is sent twice starts one run, and its name, so that it is found whatever became of the launcher.
-"""
+"""How drivers on managed Spark are started and found, which extensions implement."""
 
 from __future__ import annotations
 
-import re
-import time
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import NamedTuple, Protocol
 
-from sources.errors import HybridError, RunError
-from spark_jobs.launch.places.base import Status
-from spark_jobs.launch.places.managed_service import Service
-from spark_jobs.launch.record import Launch, Place
-
-SUBMITTED = "Submitted run {} to {}"
-"""What the process that hands a driver over prints, with the run's id and the service's name."""
-_SUBMITTED = re.compile(r"^Submitted run (\S+) to ", re.MULTILINE)
-GONE_WITHIN_S = 90.0
-"""Seconds within which a run that was cancelled has ended."""
-POLL_S = 1.0
-"""Seconds between two questions whether it has."""
+from sources.config.loader import LoadedPipeline
+from sources.config.managed_service import managed_services
+from sources.errors import InputError
+from spark_jobs.launch.places.base import Launcher
+from spark_jobs.launch.record import Place
 
 
-class ManagedLauncher:
-    """Asks about and ends drivers on managed Spark.
+class HandOver(NamedTuple):
+    """What hands a driver over to a service, in place of ``spark-submit``.
 
-    Args:
-        place: The service, and where in it the launch's run is.
-        submit_log: Output of the process that handed the driver over.
+    Attributes:
+        prepare: Makes the folder of the launch, with what the command needs.
+        command: The program and its arguments.
     """
 
-    def __init__(self, place: Place, submit_log: Path) -> None:
-        self._place = place
-        self._submit_log = submit_log
+    prepare: Callable[[], None]
+    command: list[str]
 
-    @cached_property
-    def _service(self) -> Service:
-        return service_at(self._place)
 
-    def status(self, launch: Launch) -> Status:
-        """Return the state of the launch's run, as the service reports it.
+class ManagedDrivers(Protocol):
+    """Drivers on one service."""
 
-        ``unknown`` if it does not answer; ``ended`` if it knows no such run.
+    def launcher(self, place: Place, log: Path) -> Launcher:
+        """Return what asks about and ends a driver.
+
+        Args:
+            place: Where it runs.
+            log: What the command of its launch printed.
         """
-        try:
-            if (run := self._find(launch)) is None:
-                return Status("ended", reason=f"and {self._service.name} knows no run of it")
-            return self._service.status(run)
-        except HybridError as error:
-            return Status("unknown", reason=str(error).rstrip("."))
 
-    def stop(self, launch: Launch) -> None:
-        """Cancel the run and wait until the service reports its end; no error if there is none.
+    def hand_over(
+        self,
+        loaded: LoadedPipeline,
+        place: Place,
+        scratch: Path,
+        sources: Sequence[str],
+        launch_id: str,
+    ) -> HandOver:
+        """Prepare a launch; nothing is sent or written.
+
+        Args:
+            loaded: The pipeline.
+            place: Where the driver is to run.
+            scratch: Folder for temporary files of the launch.
+            sources: Names of the sources, in order.
+            launch_id: Identifier of the launch.
 
         Raises:
-            RunError: The run has not ended within 90 s.
-            UnavailableError: The service does not answer.
-            InputError: The service's Python package is not installed.
+            InputError: The service could not run this pipeline's driver.
         """
-        if (run := self._find(launch)) is None or self._service.status(run).state == "ended":
-            return
-        self._service.cancel(run)
-        deadline = time.monotonic() + GONE_WITHIN_S
-        while self._service.status(run).state != "ended":
-            if time.monotonic() > deadline:
-                message = (
-                    f"{self._service.name} did not end run {run}, the driver of "
-                    f"`{launch.source}`, within {GONE_WITHIN_S:.0f} s. It may still be running "
-                    "and writing to the table."
-                )
-                hint = (
-                    "Run `hybrid stop P` again, or cancel the run in the service's console. Don't "
-                    "start another run before it has ended."
-                )
-                raise RunError(message, hint, source=launch.source, value=run)
-            time.sleep(POLL_S)
-
-    def logs(self, launch: Launch, lines: int) -> str:
-        """Return the last lines that the driver printed, as far as the service hands them out.
-
-        Returns:
-            At most so many lines; empty if the service does not answer or has none (yet).
-        """
-        try:
-            run = self._find(launch)
-            return "" if run is None else self._service.logs(run, lines)
-        except HybridError:
-            return ""
-
-    def _find(self, launch: Launch) -> str | None:
-        """Return the id of the launch's run: it was printed at the launch, or by its name.
-
-        Raises:
-            UnavailableError: The service does not answer.
-        """
-        if self._submit_log.exists():
-            printed = _SUBMITTED.search(self._submit_log.read_text(errors="replace"))
-            if printed is not None:
-                return printed[1]
-        return self._service.find(launch.application)
 
 
-def service_at(place: Place) -> Service:
-    """Return the client of a managed service.
+def drivers_at(place: Place) -> ManagedDrivers:
+    """Return the drivers of the service that a place names.
 
     Raises:
-        InputError: The service's Python package is not installed.
-        UnavailableError: Its client finds no login.
+        InputError: No installed extension knows the service.
     """
-    if place.kind == "databricks":
-        from spark_jobs.launch.places.databricks import Databricks
-
-        return Databricks(str(place.server))
-    from spark_jobs.launch.places.emr_serverless import EmrServerless
-
-    return EmrServerless(str(place.server), str(place.application))
+    service = managed_services().get(place.kind)
+    if service is None:
+        message = f"The driver was launched on `{place.kind}`, which no installed extension knows."
+        hint = "Install the extension that launched it on this machine, then repeat what you did."
+        raise InputError(message, hint, value=place.kind)
+    drivers: ManagedDrivers = resolve_name(service.drivers)
+    return drivers

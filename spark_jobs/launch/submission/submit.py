@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from sources.common.environment import is_set
 from sources.config.loader import LoadedPipeline, variables_used
+from sources.config.managed_service import managed_services
 from sources.config.source.file_source import FileSource
 from sources.config.spark_settings import SparkSettings
 from sources.errors import InputError
@@ -37,21 +38,12 @@ _HERE = Path(__file__).parents[2]
 # The jars that Hadoop's clients of a store need, by the schemes of its paths.
 _STORES = {"s3": ("s3://", "s3a://"), "azure": ("abfss://",), "google": ("gs://",)}
 _MODULES = "modules.zip"
-DATABRICKS_ENV = "spark.databricks.driverEnv."
-"""Prefix of properties of this project, which become environment variables of the cluster."""
-# Where the driver gets no environment of this machine, by the scheme of the master.
-_DRIVER_ENV = {
-    "k8s": "spark.kubernetes.driverEnv.",
-    "emr-serverless": "spark.emr-serverless.driverEnv.",
-    "databricks": DATABRICKS_ENV,
-}
+_KUBERNETES_ENV = "spark.kubernetes.driverEnv."
 # Prefixes of the properties that give a driver an environment variable; a hint names the first.
 _VARIABLES = {
     "local": (),
     "yarn": ("spark.yarn.appMasterEnv.",),
-    "kubernetes": ("spark.kubernetes.driver.secretKeyRef.", _DRIVER_ENV["k8s"]),
-    "emr-serverless": (_DRIVER_ENV["emr-serverless"],),
-    "databricks": (DATABRICKS_ENV,),
+    "kubernetes": ("spark.kubernetes.driver.secretKeyRef.", _KUBERNETES_ENV),
 }
 
 # What a driver that lives for seconds and runs no task does without.
@@ -156,7 +148,7 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         conf |= local_conf()
         # The first run fixes this for the life of the checkpoint; Spark's 200 suit a cluster.
         conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
-    elif (of_driver := _DRIVER_ENV.get(settings.master.partition("://")[0])) is not None:
+    elif (of_driver := _driver_env(settings)) is not None:
         # Python and this project come with the image; the transform's module does, or is on a
         # volume.
         for prefix in (of_driver, "spark.executorEnv."):
@@ -388,7 +380,7 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
     Raises:
         InputError: A variable is not passed to the driver.
     """
-    prefixes = _VARIABLES[place.kind]
+    prefixes = _variables(place)
     conf = loaded.pipeline.spark.conf
     for name in variables_used(loaded.path) if place.is_cluster else []:
         if not any(is_set(f"{prefix}{name}", conf) for prefix in prefixes):
@@ -398,6 +390,20 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
             )
             hint = f"Set `{prefixes[0]}{name}` in `spark.conf`, or remove it from the file."
             raise InputError(message, hint, field="spark.conf", value=name)
+
+
+def _variables(place: Place) -> tuple[str, ...]:
+    """Return prefixes of properties that give a driver at a place an environment variable."""
+    if place.is_managed:
+        return (managed_services()[place.kind].environment,)
+    return _VARIABLES[place.kind]
+
+
+def _driver_env(settings: SparkSettings) -> str | None:
+    """Return the prefix of a driver's variables where it gets no environment of this machine."""
+    if settings.managed_by is not None:
+        return settings.managed_by.environment
+    return _KUBERNETES_ENV if settings.master.startswith("k8s://") else None
 
 
 def spark_properties(loaded: LoadedPipeline, place: Place, scratch: Path) -> dict[str, str]:
@@ -461,7 +467,7 @@ def _s3_conf(loaded: LoadedPipeline, place: Place) -> dict[str, str]:
         conf["connection.ssl.enabled"] = str(settings.endpoint.startswith("https")).lower()
     named = {f"spark.hadoop.fs.s3a.{name}": value for name, value in conf.items()}
     # What the file leaves to the environment has to be the same where the driver reads it.
-    for prefix in _VARIABLES[place.kind][-1:]:
+    for prefix in _variables(place)[-1:]:
         named[f"{prefix}AWS_REGION"] = settings.region
         if settings.endpoint is not None:
             named[f"{prefix}AWS_ENDPOINT_URL_S3"] = settings.endpoint

@@ -14,8 +14,7 @@ EIGHT = {"spark.executor.instances": "2", "spark.executor.cores": "4"}
 
 def settings(master: str, conf: dict[str, str]) -> SparkSettings:
     image = {"spark.kubernetes.container.image": "i"} if master.startswith("k8s") else {}
-    service = {"executionRoleArn": "arn"} if master.startswith("emr") else {}
-    return SparkSettings(master=master, conf={**conf, **image}, service=service)
+    return SparkSettings(master=master, conf={**conf, **image})
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,6 @@ def settings(master: str, conf: dict[str, str]) -> SparkSettings:
         ("yarn", {"spark.executor.instances": "7"}, 7),
         ("k8s://there", {"spark.dynamicAllocation.enabled": "true"}, None),
         ("spark://there:7077", {}, None),
-        ("emr-serverless://eu-central-1/0a", {}, None),
     ],
 )
 def test_executors_are_those_declared_or_sparks_default(

@@ -11,23 +11,23 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from hybrid_extensions.managed import launcher, submission
+from orchestration.progress.cores import executors_of
 from sources.config.loader import LoadedPipeline
 from sources.config.requirements import require_extras
 from sources.errors import InputError, RunError, StateError, UnavailableError
 from spark_jobs.jvm.jar_sets import packages
 from spark_jobs.launch import driver_state
-from spark_jobs.launch.places import managed
 from spark_jobs.launch.places.base import Status
 from spark_jobs.launch.places.choice import launcher_at, place_of
 from spark_jobs.launch.process import run_to_end, stop
 from spark_jobs.launch.record import Place, last_launch
 from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
-from spark_jobs.launch.submission import managed_submit
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
+from tests.hybrid_extensions.managed import recorded_services as recorded
+from tests.hybrid_extensions.managed.recorded_services import Answer, ManagedService
 from tests.services.processes import wait_for
-from tests.spark_jobs.launch import recorded_services as recorded
-from tests.spark_jobs.launch.recorded_services import Answer, ManagedService
 from tests.spark_jobs.launch.test_launchers import ID, NAME, beat, launched, pipeline
 
 ROLE = "arn:aws:iam::123456789012:role/spark"
@@ -115,9 +115,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedService]:
         monkeypatch.setenv("DATABRICKS_TOKEN", "token")
         # Each question counts.
         monkeypatch.setattr(driver_state, "ASK_AGAIN_S", 0.0)
-        monkeypatch.setattr(managed, "POLL_S", 0.01)
+        monkeypatch.setattr(launcher, "POLL_S", 0.01)
         # The state of these tests is on this machine.
-        monkeypatch.setattr(managed_submit, "STORES", {"emr-serverless": "/", "databricks": "/"})
+        monkeypatch.setattr(submission, "STORES", {"emr-serverless": "/", "databricks": "/"})
         yield server
 
 
@@ -158,6 +158,11 @@ class TestDeclaration:
             kind="databricks", server="https://adb-1.azuredatabricks.net"
         )
 
+    def test_its_executors_are_those_declared_or_not_known(self, tmp_path: Path) -> None:
+        assert executors_of(pipeline(tmp_path, EMR).pipeline.spark) is None
+        conf = {"spark.executor.instances": "3"}
+        assert executors_of(pipeline(tmp_path, {**EMR, "conf": conf}).pipeline.spark) == 3
+
     def test_without_the_sdk_of_databricks_the_extra_is_named(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -175,7 +180,7 @@ def request_for(
     sink = {"path": where["target"], "mode": "append", "key": ["id"]}
     loaded = pipeline(folder, spark, state=where["state"], sink=sink, **changes)
     place = place_of(loaded.pipeline.spark)
-    return loaded, managed_submit.request_of(loaded, place, folder / "scratch", ["history"], ID)
+    return loaded, submission.request_of(loaded, place, folder / "scratch", ["history"], ID)
 
 
 class TestRequests:
@@ -502,7 +507,7 @@ def test_a_run_is_cancelled_and_its_end_waited_for(
 def test_a_run_that_does_not_end_is_told(
     tmp_path: Path, service: ManagedService, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(managed, "GONE_WITHIN_S", 0.05)
+    monkeypatch.setattr(launcher, "GONE_WITHIN_S", 0.05)
     loaded = loaded_for(case, service, tmp_path)
     launched(loaded)
     service.says(case.listed, case.running, case.cancelled)

@@ -1,8 +1,8 @@
 """Hands a driver over to a managed service.
 
-``python -m spark_jobs.launch.submission.managed_submit FILE`` takes the place of
-``spark-submit``: a process that holds the launch lock until the service has the driver, prints into
-the run's log, and ends.
+``python -m hybrid_extensions.managed.submission FILE`` takes the place of ``spark-submit``: a
+process that holds the launch lock until the service has the driver, prints into the run's log, and
+ends.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hybrid_extensions.managed.launcher import SUBMITTED, ManagedLauncher, service_at
+from hybrid_extensions.managed.services import DatabricksService
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
-from spark_jobs.launch.places.managed import SUBMITTED, service_at
+from spark_jobs.launch.places.managed import HandOver
 from spark_jobs.launch.record import Place, application_name
 from spark_jobs.launch.submission import submit
 
@@ -23,6 +26,34 @@ _FILE = "request.json"
 _OF_SPARK_SUBMIT = ("spark.master", "spark.submit.deployMode")
 STORES = {"emr-serverless": ("s3://",), "databricks": ("abfss://",)}
 """By kind of service: what the addresses of stores begin with that its drivers reach."""
+
+
+class Drivers:
+    """Drivers on managed Spark (:class:`spark_jobs.launch.places.managed.ManagedDrivers`)."""
+
+    def launcher(self, place: Place, log: Path) -> ManagedLauncher:
+        """Return what asks about and ends a driver."""
+        return ManagedLauncher(place, log)
+
+    def hand_over(
+        self,
+        loaded: LoadedPipeline,
+        place: Place,
+        scratch: Path,
+        sources: Sequence[str],
+        launch_id: str,
+    ) -> HandOver:
+        """Prepare a launch; nothing is sent or written.
+
+        Raises:
+            InputError: As :func:`request_of`.
+        """
+        request = request_of(loaded, place, scratch, sources, launch_id)
+        command = [sys.executable, "-m", __name__, str(scratch / _FILE)]
+        return HandOver(partial(_prepare, loaded, place, request, scratch), command)
+
+
+DRIVERS = Drivers()
 
 
 def request_of(
@@ -49,26 +80,21 @@ def request_of(
     name, declared = application_name(launch_id), loaded.pipeline.spark.service
     if place.kind == "databricks":
         return _of_databricks(name, file, arguments, conf, declared)
-    from spark_jobs.launch.places import emr_serverless
+    from hybrid_extensions.managed import emr_serverless
 
     if jars:
         conf["spark.jars"] = ",".join(filter(None, (conf.get("spark.jars"), *jars)))
     return emr_serverless.request(name, [file, *arguments], conf, declared)
 
 
-def prepare(loaded: LoadedPipeline, place: Place, request: dict[str, Any], scratch: Path) -> None:
-    """Make the folder of a launch, with the request for :func:`command`.
+def _prepare(loaded: LoadedPipeline, place: Place, request: dict[str, Any], scratch: Path) -> None:
+    """Make the folder of a launch, with the request for :func:`main`.
 
     It may hold values of environment variables, so only this user may read it.
     """
     submit.prepare_scratch(loaded, scratch)
     document = {"place": place.model_dump(), "request": request}
     (scratch / _FILE).write_text(json.dumps(document))
-
-
-def command(scratch: Path) -> list[str]:
-    """Return the command that hands over the driver of a launch with this folder."""
-    return [sys.executable, "-m", __name__, str(scratch / _FILE)]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -93,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
 def _of_databricks(
     name: str, file: str, arguments: list[str], conf: dict[str, str], declared: dict[str, Any]
 ) -> dict[str, Any]:
-    from spark_jobs.launch.places import databricks
+    from hybrid_extensions.managed import databricks
 
     excluded = conf.pop("spark.jars.excludes").split(",")
     packages = conf.pop("spark.jars.packages").split(",")
@@ -101,7 +127,7 @@ def _of_databricks(
     libraries = [
         {"maven": {"coordinates": each, "exclusions": excluded}} for each in packages if each
     ]
-    prefix = submit.DATABRICKS_ENV
+    prefix = DatabricksService.environment
     variables = {key: conf.pop(key) for key in list(conf) if key.startswith(prefix)}
     cluster = declared["new_cluster"]
     of_cluster = {key.removeprefix(prefix): value for key, value in variables.items()}

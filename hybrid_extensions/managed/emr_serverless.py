@@ -13,9 +13,9 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from hybrid_extensions.managed.client import GRACE_S, no_answer
 from sources.errors import RunError
 from spark_jobs.launch.places.base import Status
-from spark_jobs.launch.places.managed_service import GRACE_S, no_answer
 
 _WAITING = {"SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"}
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}

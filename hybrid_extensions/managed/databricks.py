@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from hybrid_extensions.managed.client import no_answer
 from sources.common.optional import needs_extra
 from sources.errors import InputError, RunError
 from spark_jobs.launch.places.base import Status
-from spark_jobs.launch.places.managed_service import no_answer
 
 with needs_extra("databricks", "`master: databricks://…`"):
     from databricks.sdk import WorkspaceClient

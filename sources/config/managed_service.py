@@ -1,0 +1,49 @@
+"""Services that run Spark drivers, which extensions add: each is a scheme of ``spark.master``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sources.extensions import contributions
+
+if TYPE_CHECKING:
+    from sources.config.spark_settings import SparkSettings
+
+
+class ManagedService(ABC):
+    """A service that runs Spark drivers.
+
+    Attributes:
+        scheme: Scheme of the masters that stand for it, such as ``databricks``.
+        form: How such a master is written, for messages.
+        environment: Prefix of the Spark properties that give the driver an environment variable.
+        drivers: Name of the object that starts, finds and ends its drivers, ``module:object``: a
+            :class:`spark_jobs.launch.places.managed.ManagedDrivers`.
+        extra: Extra of this project that its client needs.
+    """
+
+    scheme: ClassVar[str]
+    form: ClassVar[str]
+    environment: ClassVar[str]
+    drivers: ClassVar[str]
+    extra: ClassVar[str | None] = None
+
+    @abstractmethod
+    def check(self, settings: SparkSettings) -> None:
+        """Refuse settings with which it could start no driver.
+
+        Raises:
+            ValueError: Says which field, why, and the way out.
+        """
+
+    @abstractmethod
+    def place(self, settings: SparkSettings) -> dict[str, Any]:
+        """Return where its drivers run, as fields of a launch's place."""
+
+
+@cache
+def managed_services() -> dict[str, ManagedService]:
+    """Return the services that extensions add, by scheme."""
+    return {each.scheme: each for some in contributions("services") for each in some}

@@ -26,14 +26,7 @@ class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
     pipeline: str
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the pipeline's assets, checks, jobs, schedules and sensor.
-
-        Args:
-            context: Knows the component's folder.
-
-        Raises:
-            InputError: The pipeline's file can't be read or is invalid.
-        """
+        """Return the pipeline's assets, checks, jobs, schedules and sensor."""
         # Of a component in code the path is that of its `component.py`.
         folder = context.path if context.path.is_dir() else context.path.parent
         # Dagster notes the component on each asset, so that two which describe the same topic or

@@ -108,11 +108,7 @@ def _apart(file: Path, unreadable: list[UnreadableFile]) -> Iterator[None]:
 
 
 def _require_new(name: str, file: Path, files: dict[str, Path]) -> None:
-    """Refuse a name that another file has taken.
-
-    Raises:
-        InputError: Names the other file.
-    """
+    """Refuse a name that another file has taken."""
     if (other := files.setdefault(name, file)) != file:
         message = f"The name `{name}` is also that of {other}."
         hint = "Give one of them another `name`, or leave its file out of `HYBRID_PIPELINES`."

@@ -174,15 +174,6 @@ def run_bounded(
 
     Returns:
         The source's end position: event time, and offsets where history knows them.
-
-    Raises:
-        StateError: An earlier source has not finished, the plan is not approved, the hand-over to a
-            topic was not made, another generation serves in this one's place, or another run is
-            active.
-        SeamError: The hand-over to a topic does not pass its checks; only before its first commit.
-        RunError: Spark failed, or ended without having read all of the plan.
-        UnavailableError: A broker does not answer, or a cluster does not say whether a run is
-            active.
     """
     state = context.switch_state
     require_belonging(context.loaded, context.generation)

@@ -60,10 +60,6 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
 
         Args:
             request: Folder, format of the component's own file, and options.
-
-        Raises:
-            InputError: The folder's name is no pipeline's name, no local file matches, or its
-                format, event time or key can't be detected.
         """
         folder = request.target_path.absolute()
         try:

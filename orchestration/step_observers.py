@@ -81,22 +81,13 @@ def live_run_started(
         source: Name of the source that it reads.
         launch_id: Identifier of its launch.
         tell: Takes a line for people.
-
-    Raises:
-        InputError: An observer is not set up.
     """
     for each in _observers(loaded):
         each.live_run_started(source, launch_id, tell)
 
 
 def live_run_ended(loaded: LoadedPipeline, source: str, launch_id: str) -> None:
-    """Tell all observers that people ended a live run.
-
-    Args:
-        loaded: The pipeline.
-        source: Name of the source that it read.
-        launch_id: Identifier of its launch.
-    """
+    """Tell all observers that people ended a live run."""
     for each in _observers(loaded):
         each.live_run_ended(source, launch_id)
 

@@ -27,12 +27,6 @@ def template_definitions(template: Template) -> dg.Definitions:
     what extensions add.
 
     A table whose pipeline can't be loaded is shown with the reason, and holds up no other.
-
-    Args:
-        template: The file.
-
-    Raises:
-        InputError: The file is not valid.
     """
     pipelines, unreadable = load_tables(template)
     failed = (unreadable_definitions(each) for each in unreadable)
@@ -40,14 +34,7 @@ def template_definitions(template: Template) -> dg.Definitions:
 
 
 def load_tables(template: Template) -> tuple[list[LoadedPipeline], list[UnreadableFile]]:
-    """Return the pipelines of a file's tables, and the files of those that can't be loaded.
-
-    Args:
-        template: The file.
-
-    Raises:
-        InputError: The file is not valid.
-    """
+    """Return the pipelines of a file's tables, and the files of those that can't be loaded."""
     pipelines: list[LoadedPipeline] = []
     unreadable: list[UnreadableFile] = []
     for table in template.tables():

@@ -77,11 +77,7 @@ class Extension:
 
 @cache
 def extensions() -> tuple[Extension, ...]:
-    """Return the extensions that are installed, the project's own ones first, by name.
-
-    Raises:
-        InputError: An entry point of another distribution can't be loaded, or a name is taken.
-    """
+    """Return the extensions that are installed, the project's own ones first, by name."""
     found = {each.name: each for each in _own()}
     for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
         extension = _loaded(point)

@@ -146,9 +146,6 @@ def _require_definition(loaded: LoadedPipeline, serving: Generation) -> None:
     """Keep the definition of the serving generation again if its copy was removed.
 
     A newer generation takes the pipeline's own file for itself, so the copy has to be there then.
-
-    Raises:
-        StateError: The copy is missing, and the pipeline's file has changed since.
     """
     if loaded.kept is not None or is_kept(loaded, serving.name):
         return

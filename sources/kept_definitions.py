@@ -168,9 +168,6 @@ def code_of(loaded: LoadedPipeline) -> list[Path]:
 
     None is executed. Of a kept copy these are the kept files, and others in the folder of the
     original file.
-
-    Args:
-        loaded: The pipeline.
     """
     pipeline = loaded.pipeline
     transform = pipeline.transform

@@ -123,9 +123,6 @@ def make_ledger(
         seam_end: First offset of each partition beyond the seam; its start offset if left out.
         log: Look-ups on the source's topics.
         source: The Kafka source that is handed over to.
-
-    Raises:
-        UnavailableError: A broker does not answer.
     """
     log_start = log.log_start()
     present = {
@@ -194,11 +191,7 @@ def read_ledger(generation: Folder, source: str) -> tuple[Ledger | None, SeamCou
 
 
 def find_ledger(generation: Folder, source: KafkaSource) -> Ledger | None:
-    """Read the ledger of the hand-over to a source; None if the hand-over was not made.
-
-    Raises:
-        StateError: The source's ``start`` was changed since, or the ledger is damaged.
-    """
+    """Read the ledger of the hand-over to a source; None if the hand-over was not made."""
     ledger = generation.read(ledger_name(source.name), Ledger)
     if ledger is not None and ledger.declared != _start_digest(source):
         message = (
@@ -214,12 +207,7 @@ def find_ledger(generation: Folder, source: KafkaSource) -> Ledger | None:
 
 
 def require_ledger(generation: Folder, source: KafkaSource) -> Ledger:
-    """Read the ledger of the hand-over to a source, which must have been made.
-
-    Raises:
-        StateError: The hand-over was not made, the source's ``start`` was changed since, or the
-            ledger is damaged.
-    """
+    """Read the ledger of the hand-over to a source, which must have been made."""
     if (ledger := find_ledger(generation, source)) is None:
         message = (
             f"The hand-over to `{source.name}` is not recorded: "

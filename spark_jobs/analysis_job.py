@@ -45,9 +45,6 @@ def answer(spark: SparkSession, question: str) -> str:
     Args:
         spark: The Spark session.
         question: What :class:`spark_jobs.launch.questions.spark_process.SparkProcess` was asked.
-
-    Raises:
-        ValidationError: It is no question.
     """
     request = _REQUESTS.validate_json(question)
     if isinstance(request, PlacesRequest):

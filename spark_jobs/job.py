@@ -37,10 +37,6 @@ def main(arguments: list[str]) -> int:
     Returns:
         Exit status: 0 finished or stopped, 2 an error of this project, such as invalid input or
         state, 3 a bounded run was stopped before its end.
-
-    Raises:
-        Exception: Whatever made a query fail that is no error of this project; Python then exits
-            with status 1.
     """
     parser = argparse.ArgumentParser(description="Read sources of a pipeline, one by one.")
     parser.add_argument("--pipeline", type=Path, required=True)

@@ -77,11 +77,7 @@ class Follower:
             self._sink = None
 
     def has_news(self) -> bool:
-        """Return whether there may be something to deliver, by a look at the log alone.
-
-        Raises:
-            OSError: The log can't be read.
-        """
+        """Return whether there may be something to deliver, by a look at the log alone."""
         if (seen := self._seen) is None or self._table.exists(commit_name(seen.number + 1)):
             return True
         return commit_of(self._table, seen.number) != seen.commit
@@ -89,18 +85,8 @@ class Follower:
     def deliver(self, *, reload: bool = False) -> Outcome:
         """Bring the sink to the newest version of the table, or complete what was begun before.
 
-        Args:
-            reload: Load the whole table, whatever the sink has.
-
         Returns:
             What was done; after a delivery that was begun before, there may be more to do.
-
-        Raises:
-            InputError: The file is not valid, or no longer has the feed; the table can't be read,
-                or lacks a column; or the sink can't take the rows, or is not installed.
-            StateError: Another follower feeds the sink; or the state is damaged.
-            UnavailableError: The sink, or the store of the table, does not answer.
-            RunError: A function failed.
         """
         self._seen = None
         key = self._read_declaration()

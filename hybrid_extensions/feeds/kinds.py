@@ -14,18 +14,7 @@ from sources.storage.folder import Folder
 def open_sink(
     feed: AnyFeed, loaded: LoadedPipeline, key: Sequence[str], folder: Folder
 ) -> FeedSink:
-    """Return the sink of a feed; nothing is connected yet.
-
-    Args:
-        feed: The declaration.
-        loaded: The pipeline.
-        key: Columns that identify a row of the table.
-        folder: Folder of the feed in the state.
-
-    Raises:
-        InputError: The extra that the sink needs is not installed; or a function can't be imported.
-        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
-    """
+    """Return the sink of a feed; nothing is connected yet."""
     owner = f"{loaded.pipeline.name}.{feed.name}"
     if isinstance(feed, PostgresFeed):
         with needs_extra("postgres", "A feed of `type: postgres`"):

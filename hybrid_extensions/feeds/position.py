@@ -52,17 +52,7 @@ class Held:
 def position_of(
     folder: Folder, table: DeltaTable, columns: pa.Schema, key: Sequence[str]
 ) -> Position:
-    """Return the position of a version of the table.
-
-    Args:
-        folder: The table's folder.
-        table: The table, opened at the version.
-        columns: The columns that are delivered.
-        key: Columns that identify a row.
-
-    Raises:
-        OSError: The log can't be read.
-    """
+    """Return the position of a version of the table."""
     number = int(table.version())
     metadata = table.metadata()
     form = repr((names_and_types(columns), list(key)))
@@ -76,15 +66,7 @@ def position_of(
 
 
 def commit_of(folder: Folder, number: int) -> str:
-    """Return SHA-256 of the commit that made a version; empty if the log does not have it.
-
-    Args:
-        folder: The table's folder.
-        number: Number of the version.
-
-    Raises:
-        OSError: The log can't be read.
-    """
+    """Return SHA-256 of the commit that made a version; empty if the log does not have it."""
     text = folder.read_bytes(commit_name(number))
     return "" if text is None else hashlib.sha256(text).hexdigest()
 

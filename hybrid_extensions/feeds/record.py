@@ -100,30 +100,17 @@ def feed_folder(loaded: LoadedPipeline, name: str) -> Folder:
 
 
 def read_record(loaded: LoadedPipeline, name: str) -> FeedRecord | None:
-    """Return what the follower of a feed wrote last; None if it never ran.
-
-    Raises:
-        StateError: The document is damaged, or of another version.
-    """
+    """Return what the follower of a feed wrote last; None if it never ran."""
     return feed_folder(loaded, name).read(_RECORD, FeedRecord)
 
 
 def write_record(loaded: LoadedPipeline, name: str, record: FeedRecord) -> None:
-    """Write how a feed is.
-
-    Raises:
-        StateError: The state can't be written.
-    """
+    """Write how a feed is."""
     feed_folder(loaded, name).replace(_RECORD, record)
 
 
 def feed_statuses(loaded: LoadedPipeline) -> list[FeedStatus]:
-    """Return how far each declared feed is, by the state and the log of the table.
-
-    Raises:
-        StateError: The state is damaged.
-        OSError: The log of the table can't be read.
-    """
+    """Return how far each declared feed is, by the state and the log of the table."""
     feeds = feeds_of(loaded)
     if not feeds:
         return []

@@ -101,17 +101,8 @@ class Rows:
 def all_rows(table: DeltaTable, key: Sequence[str], columns: pa.Schema) -> Iterator[Rows]:
     """Copy all rows of a version of the table out of it.
 
-    Args:
-        table: The table, opened at the version.
-        key: Columns that identify a row.
-        columns: Columns that are delivered.
-
     Yields:
         The rows; they are gone at the end.
-
-    Raises:
-        InputError: A file of the table can't be read, or two rows have the same key.
-        UnavailableError: The login to the store has expired.
     """
     with _database() as connection:
         try:
@@ -147,11 +138,6 @@ def changed_rows(
 
     Yields:
         A row for each key whose row is new, differs or is gone; they are gone at the end.
-
-    Raises:
-        CannotFollow: The older version, or a file of it, is gone; or the files of the table are not
-            readable one by one.
-        InputError: Two of the rows have the same key.
     """
     try:
         older = delta_table(folder, start)
@@ -194,11 +180,7 @@ def _database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _files(table: DeltaTable) -> dict[str, dict[str, Any]]:
-    """Return the partition values of each file of a table, by the file's path.
-
-    Raises:
-        CannotFollow: The files are not readable one by one, or not in the table's folder.
-    """
+    """Return the partition values of each file of a table, by the file's path."""
     features = set(table.protocol().reader_features or ()) - _PLAIN
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
         features.add("columnMapping")

@@ -74,13 +74,7 @@ def inputs_of(
 def output_of(
     loaded: LoadedPipeline, target: Folder, inputs: Iterable[InputDataset]
 ) -> OutputDataset:
-    """Return the table that the pipeline writes, with its version, columns and their lineage.
-
-    Args:
-        loaded: The pipeline.
-        target: Folder of the table.
-        inputs: The data that it is computed from.
-    """
+    """Return the table that the pipeline writes, with its version, columns and their lineage."""
     namespace, name = named_place(target.url)
     facets: dict[str, Any] = {}
     try:

@@ -42,12 +42,7 @@ class Service(Protocol):
 
 
 def no_answer(service: str, reason: str) -> UnavailableError:
-    """Return the error to raise where a service does not answer, or does not let us in.
-
-    Args:
-        service: Name of the service.
-        reason: What its client reports.
-    """
+    """Return the error to raise where a service does not answer, or does not let us in."""
     message = (
         f"{service} does not answer, so it is unknown whether a driver runs there; its client "
         f"reports: {reason.strip().rstrip('.')}."

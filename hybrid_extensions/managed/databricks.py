@@ -141,9 +141,6 @@ def request(
         conf: Spark properties.
         libraries: The JVM parts, as libraries of the task.
         service: The fields of the task, as the pipeline declares them.
-
-    Raises:
-        InputError: A field of ``spark.service.new_cluster`` does not exist.
     """
     cluster = service["new_cluster"]
     known = {field.name for field in dataclasses.fields(ClusterSpec)}
@@ -171,14 +168,7 @@ def request(
 
 @contextmanager
 def _answers(*refusals: type[Exception]) -> Iterator[None]:
-    """Turn errors of the SDK into one that says that the service does not answer.
-
-    Args:
-        refusals: Errors of the SDK that the caller handles.
-
-    Raises:
-        UnavailableError: The service can't be reached, does not let us in, or has an error itself.
-    """
+    """Turn errors of the SDK into one that says that the service does not answer."""
     try:
         yield
     except refusals:

@@ -144,10 +144,6 @@ def _answers(*refusals: str) -> Iterator[None]:
 
     Args:
         refusals: Codes of the service's errors that the caller handles.
-
-    Raises:
-        UnavailableError: The service can't be reached, does not let us in, or has an error itself.
-        ClientError: The service's error is one of ``refusals``.
     """
     try:
         yield

@@ -92,11 +92,7 @@ class ManagedLauncher:
             return ""
 
     def _find(self, launch: Launch) -> str | None:
-        """Return the id of the launch's run: it was printed at the launch, or by its name.
-
-        Raises:
-            UnavailableError: The service does not answer.
-        """
+        """Return the id of the launch's run: it was printed at the launch, or by its name."""
         if self._submit_log.exists():
             printed = _SUBMITTED.search(self._submit_log.read_text(errors="replace"))
             if printed is not None:
@@ -105,12 +101,7 @@ class ManagedLauncher:
 
 
 def service_at(place: Place) -> Service:
-    """Return the client of a managed service.
-
-    Raises:
-        InputError: The service's Python package is not installed.
-        UnavailableError: Its client finds no login.
-    """
+    """Return the client of a managed service."""
     if place.kind == "databricks":
         from hybrid_extensions.managed.databricks import Databricks
 

@@ -67,11 +67,6 @@ def request_of(
         scratch: Folder for temporary files of the launch.
         sources: Names of the sources, in order.
         launch_id: Identifier of the launch.
-
-    Raises:
-        InputError: The driver could not reach the state or the target, or would lack an environment
-            variable that the pipeline's file refers to; the service has no field of
-            ``spark.service``; or its Python package is not installed.
     """
     _require_stores(loaded, place)
     conf, file, jars = submit.image_parts(loaded, place, scratch)

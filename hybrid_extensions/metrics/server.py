@@ -25,9 +25,6 @@ def serve(paths: Sequence[Path], host: str, port: int) -> Iterator[str]:
 
     Yields:
         URL of the endpoint.
-
-    Raises:
-        InputError: The port is in use, or the address is not this machine's.
     """
     registry = CollectorRegistry()
     registry.register(PipelineCollector(paths))

@@ -48,11 +48,6 @@ def collect(loaded: LoadedPipeline, *, with_audit: bool = False) -> Report:
     Args:
         loaded: The pipeline, as declared by the file that the generation runs by.
         with_audit: Make an audit now, and keep it with the state.
-
-    Raises:
-        StateError: It can't be read which generation serves.
-        InputError: The scheme of ``state`` or ``sink.path`` is not supported.
-        UnavailableError: The store of the state does not answer.
     """
     name = loaded.pipeline.name
     return Report(

@@ -13,11 +13,7 @@ from spark_jobs.run_state.heartbeat import read_heartbeat
 
 
 def hand_overs(context: PipelineContext) -> list[HandOver]:
-    """Return the hand-over to each Kafka source; what the plan expects of one that is not made.
-
-    Raises:
-        StateError: There is no plan, or a ledger is damaged.
-    """
+    """Return the hand-over to each Kafka source; what the plan expects of one that is not made."""
     return [_hand_over(context, source) for source in context.pipeline.topics]
 
 

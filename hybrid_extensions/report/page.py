@@ -87,9 +87,6 @@ def require_file(path: Path) -> Path:
     """Return the absolute path of a file that a page can be written to.
 
     Called before the page is made, which may take a while.
-
-    Raises:
-        InputError: Its folder does not exist, or the path is a folder.
     """
     path = path.expanduser().absolute()
     if path.is_dir():
@@ -109,9 +106,6 @@ def write(page: str, path: Path) -> None:
     Args:
         page: The page.
         path: The file, from :func:`require_file`.
-
-    Raises:
-        StateError: The file can't be written.
     """
     Folder(path.parent).called("folder of the report").replace_bytes(path.name, page.encode())
 

@@ -15,11 +15,7 @@ from sources.planning.topics.topic_range import find_range
 
 
 def plan_part(context: PipelineContext) -> PlanPart:
-    """Return what is read by a generation: its plan, with the rounds that followed.
-
-    Raises:
-        StateError: There is no plan, or a table of splits is missing.
-    """
+    """Return what is read by a generation: its plan, with the rounds that followed."""
     plan, approval = context.plan, find_approval(context.generation)
     return PlanPart(
         created_ms=plan.created_ms,

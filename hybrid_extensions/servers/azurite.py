@@ -41,21 +41,12 @@ class LocalAzurite(TemporaryServer):
 
     @property
     def login(self) -> dict[str, str]:
-        """Variables of the environment by which clients find the server and log in.
-
-        Raises:
-            RunError: The server is not running.
-        """
+        """Variables of the environment by which clients find the server and log in."""
         endpoint = f"http://{self.address}/{ACCOUNT}"
         return {"AZURE_STORAGE_ENDPOINT": endpoint, "AZURE_STORAGE_ACCOUNT_KEY": KEY}
 
     def create_container(self, name: str) -> str:
-        """Create a container and return its URL, ``abfss://…``.
-
-        Raises:
-            RunError: The server is not running.
-            OSError: The server refuses.
-        """
+        """Create a container and return its URL, ``abfss://…``."""
         # obstore and delta-rs can't create any.
         headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": _API}
         signed = "".join(f"{key}:{value}\n" for key, value in headers.items())
@@ -88,10 +79,6 @@ def install() -> Path:
     """Return the folder that Azurite is installed in; install it there if it is not.
 
     Several processes may call this at once: one installs, the others wait for it.
-
-    Raises:
-        MissingServerError: npm is missing, or can't install it.
-        OSError: The cache folder can't be written.
     """
     return make_once(cache_folder() / f"azurite-{VERSION}", _install)
 

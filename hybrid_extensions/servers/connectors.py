@@ -35,11 +35,7 @@ class Connectors:
         self._is_alive = is_alive
 
     def wait_for_worker(self) -> None:
-        """Wait until the worker answers.
-
-        Raises:
-            RunError: It ended, or did not answer within 120 s; carries the last lines of its log.
-        """
+        """Wait until the worker answers."""
         self._wait(lambda: self._ask("GET", "/connectors") is not None, "answer")
 
     def is_running(self, name: str) -> bool:
@@ -65,15 +61,7 @@ class Connectors:
         self._wait(lambda: self._has_come_up(name), f"run connector `{name}`")
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Change a connector's settings, which starts its task again; does not wait for that.
-
-        Args:
-            name: Name of the connector.
-            config: All of its settings.
-
-        Raises:
-            RunError: Connect refuses the settings.
-        """
+        """Change a connector's settings, which starts its task again; does not wait for that."""
         self._ask("PUT", f"/connectors/{name}/config", dict(config))
 
     def pause(self, name: str) -> None:
@@ -107,12 +95,6 @@ class Connectors:
         """Stop a connector of MariaDB, and let it read its last transaction from the beginning.
 
         Its offset counts events in the transaction, and another server has others.
-
-        Args:
-            name: Name of the connector.
-
-        Raises:
-            RunError: Connect refuses, or the connector does not stop within 120 s.
         """
         self._ask("PUT", f"/connectors/{name}/stop", {})
         self._wait(lambda: self._state(name) == "STOPPED", f"stop connector `{name}`")

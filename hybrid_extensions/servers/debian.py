@@ -47,11 +47,6 @@ def unpack(folder: Path, suite: str, packages: Sequence[str], *, with_c_library:
 
     Returns:
         The folder below ``folder`` that corresponds to ``/``.
-
-    Raises:
-        subprocess.CalledProcessError: A program failed, such as for want of a network; carries its
-            output in ``stdout``.
-        OSError: The folder can't be written.
     """
     root, work = folder / "root", folder / "apt"
     (work / "cache" / "archives" / "partial").mkdir(parents=True)

@@ -36,10 +36,6 @@ def main(arguments: list[str] | None = None) -> int:
 
     Returns:
         The command's exit status, or 128 plus the number of the signal that ended it.
-
-    Raises:
-        OSError: The command can't be started.
-        SystemExit: The arguments are not valid.
     """
     parser = argparse.ArgumentParser(description="Run a command that ends with its owner.")
     parser.add_argument("--grace", type=float, default=20.0, help="seconds from TERM to KILL")

@@ -57,9 +57,6 @@ def write_properties(path: Path, values: Mapping[str, str]) -> None:
     """Write a file of settings in Java's properties format, for Kafka's programs to read.
 
     Only the owner can read it, since passwords may be among the settings.
-
-    Raises:
-        OSError: The file can't be written.
     """
     path.touch(mode=0o600)
     path.chmod(0o600)
@@ -85,10 +82,6 @@ def format_storage(launcher: list[str], properties: Path, data: Path, log: Path)
         properties: File of the broker's settings.
         data: The data folder.
         log: File that Kafka's output is appended to.
-
-    Raises:
-        RunError: Kafka refuses, as for settings that contradict each other; carries the end of its
-            output.
     """
     # Kafka writes this file as the last step.
     if (data / "meta.properties").exists():

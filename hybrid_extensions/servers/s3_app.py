@@ -46,12 +46,7 @@ class _Handler(MotoRequestHandler):
 
 
 def serve(app: Any, port: int) -> None:
-    """Serve an application on the loopback address until the process is ended.
-
-    Args:
-        app: The WSGI application.
-        port: TCP port.
-    """
+    """Serve an application on the loopback address until the process is ended."""
     os.environ["MOTO_PORT"] = str(port)
     run_simple(HOST, port, app, threaded=True, request_handler=_Handler)
 

@@ -113,12 +113,6 @@ class SecuredListeners:
 
         Returns once the broker knows them, or after 10 s. Does nothing without users, or without a
         SASL listener; PLAIN users need no such step, they are in the broker's settings.
-
-        Args:
-            admin: Client of the plain listener.
-
-        Raises:
-            RunError: Kafka refuses a user or password, or does not answer.
         """
         if not self.users or not any(one.startswith("SASL") for one in self.protocols):
             return

@@ -63,10 +63,6 @@ def join_columns(
         asked: What was asked for.
         labels: DuckDB types of the labels' columns, by name.
         table: The same of the table.
-
-    Raises:
-        InputError: A column is missing on either side, is no timestamp or of another type than on
-            the other side; or labels and table share the name of a value.
     """
     event_time = pipeline.event_time.column
     time = asked.time or event_time

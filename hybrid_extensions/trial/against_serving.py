@@ -38,18 +38,7 @@ class Compared(NamedTuple):
 
 
 def compare_with_serving(loaded: LoadedPipeline, side: LoadedPipeline, sample: Sample) -> Compared:
-    """Compare the table of a sample with the rows of the same keys in the table that serves.
-
-    Args:
-        loaded: The pipeline.
-        side: The pipeline that has read the sample.
-        sample: The sample.
-
-    Raises:
-        InputError: A table can't be read, or has a column whose two types can't be compared.
-        StateError: The pipeline's state is damaged.
-        UnavailableError: A store does not answer.
-    """
+    """Compare the table of a sample with the rows of the same keys in the table that serves."""
     name = read_serving(loaded).generation
     serving, made = open_target(target_of(loaded, name)), open_target(side.target)
     if serving is None or made is None:

@@ -66,11 +66,6 @@ def try_on_sample(context: dg.OpExecutionContext, loaded: LoadedPipeline, config
     """Run the pipeline over a sample, as its file is now; show its table and the comparisons.
 
     Nothing of the pipeline is touched, and no asset is materialized.
-
-    Raises:
-        InputError: The form has no share of the keys, the sample can't be taken, or the audit of
-            the sample found differences.
-        HybridError: A step of the chain failed.
     """
     if not config.keys:
         message = "TRY needs `keys`, the part of the keys to read."

@@ -61,11 +61,7 @@ class SampleOptions:
 
 
 def parse_share(text: str) -> float:
-    """Return a percentage of a command line as a number, such as 0.01 for ``1%``.
-
-    Raises:
-        InputError: It is no percentage, or not above 0 and at most 100.
-    """
+    """Return a percentage of a command line as a number, such as 0.01 for ``1%``."""
     found = _PERCENT.fullmatch(text.strip())
     hint = "Write a percentage of the keys, such as `--keys 1%`; 100% reads all of them."
     if found is None:
@@ -81,12 +77,7 @@ def parse_share(text: str) -> float:
 
 
 def sample_of(loaded: LoadedPipeline, options: SampleOptions) -> Sample:
-    """Return the declaration of a sample, in place of one that the pipeline has itself.
-
-    Raises:
-        InputError: No column is named and the pipeline declares no ``key``, or a column can't
-            decide where rows are changes of a table.
-    """
+    """Return the declaration of a sample, in place of one that the pipeline has itself."""
     pipeline = loaded.pipeline
     if not (by := list(options.by) or pipeline.key):
         message = (

@@ -100,11 +100,6 @@ def try_sample(
         options: The sample, and where its table is kept.
         observer: Shows the progress.
         examples: Number of rows to return.
-
-    Raises:
-        InputError: The sample can't be taken (no key, columns that don't exist), has no row, the
-            folder to keep the table in exists, or the plan or the audit refuses.
-        HybridError: A step of the chain failed.
     """
     started = time.monotonic()
     sample = sample_of(loaded, options)

@@ -36,12 +36,6 @@ def compact(
         loaded: The pipeline.
         say: Called with a line of text for each commit.
         by: Who asked for it; None if unknown.
-
-    Raises:
-        InputError: The table can't be read, or has a feature that forbids it.
-        StateError: Nothing was planned yet, a file is missing, a promotion, rollback or discard is
-            under way, or the live run merges and can't wait for a commit: its state is in a store.
-        UnavailableError: The store does not answer.
     """
     with in_turn(loaded, "compaction", say, _WAY_OUT):
         context = _serving(loaded)
@@ -53,14 +47,7 @@ def compact(
 
 
 def look(loaded: LoadedPipeline) -> Compacted:
-    """Return what :func:`compact` would do, by the sizes of the files; nothing is written.
-
-    Args:
-        loaded: The pipeline.
-
-    Raises:
-        InputError, StateError, UnavailableError: As :func:`compact`.
-    """
+    """Return what :func:`compact` would do, by the sizes of the files; nothing is written."""
     return _compaction(_serving(loaded)).look()
 
 

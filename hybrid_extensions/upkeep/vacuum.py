@@ -29,12 +29,6 @@ def vacuum(
         loaded: The pipeline.
         say: Called with a line of text if a backfill is waited for.
         by: Who asked for it; None if unknown.
-
-    Raises:
-        InputError: The table can't be read, or its features or retention are not known here.
-        StateError: A promotion, rollback or discard is under way or was interrupted; or a file
-            can't be deleted.
-        UnavailableError: The store does not answer.
     """
     with in_turn(loaded, "VACUUM", say, _WAY_OUT):
         _require_no_switch(loaded)
@@ -46,16 +40,7 @@ def vacuum(
 
 
 def look(loaded: LoadedPipeline) -> Unneeded:
-    """Return the files that :func:`vacuum` would delete.
-
-    Args:
-        loaded: The pipeline.
-
-    Raises:
-        InputError: The table can't be read, or its features or retention are not known here.
-        StateError: The state is damaged.
-        UnavailableError: The store does not answer.
-    """
+    """Return the files that :func:`vacuum` would delete."""
     return find_unneeded(loaded.target, [each.version for each in read_serving(loaded).before])
 
 

@@ -75,19 +75,8 @@ def create_inputs(
     :mod:`orchestration.audit.computed.versions` says which one. The table ``audit.rows`` has every
     row of every source, with the number of its source as ``_place``.
 
-    Args:
-        connection: The audit's database.
-        loaded: The pipeline.
-        files: Its files.
-
     Returns:
         How many rows and bad records there are.
-
-    Raises:
-        NotProvenError: An expression that only Spark evaluates decides about rows.
-        InputError: A source is named ``input``, no file matches, a file or a record can't be read,
-            a column of the key is not in all sources, or the types of a column do not fit together.
-        UnavailableError: A broker, a schema registry or a store does not answer.
     """
     pipeline = loaded.pipeline
     if any(source.name == "input" for source in pipeline.sources):
@@ -259,10 +248,6 @@ def _create_rows(
         connection: The audit's database, with the views.
         pipeline: Declares the key and columns that were added later.
         columns: By source, in the declared order: its columns and their types.
-
-    Raises:
-        InputError: A column of the key is not in all sources, or the types of a column have
-            nothing in common.
     """
     first, *others = columns.values()
     added = pipeline.added_columns

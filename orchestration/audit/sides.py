@@ -42,11 +42,6 @@ def create_sides(
 
     Returns:
         Sentences about what is not compared and therefore not proved, and other notes.
-
-    Raises:
-        NotProvenError: A query of the user may use a column that only Spark evaluates.
-        InputError: The query fails, the target can't be read, or the columns of the two do not
-            match by name and kind of type.
     """
     if query is not None and query.is_declared and unproven:
         raise NotProvenError(next(iter(unproven.values())))
@@ -84,11 +79,7 @@ def create_sides(
 def _shared_columns(
     connection: duckdb.DuckDBPyConnection, target: list[str] | None, key: list[str]
 ) -> list[str]:
-    """Return the columns of ``input`` that the target has too; all of them if there is no target.
-
-    Raises:
-        InputError: A column of ``sink.key`` is not among them.
-    """
+    """Return the columns of ``input`` that the target has too; without a target, all of them."""
     shared = [name for name in columns_of(connection, "input") if target is None or name in target]
     absent = [name for name in key if name not in shared]
     if absent:
@@ -105,11 +96,7 @@ def _shared_columns(
 
 
 def _create_expected(connection: duckdb.DuckDBPyConnection, query: ExpectedQuery) -> None:
-    """Create the table ``audit.expected`` from the result of a query.
-
-    Raises:
-        InputError: The query fails, or is not a single statement.
-    """
+    """Create the table ``audit.expected`` from the result of a query."""
     try:
         statements = connection.extract_statements(query.sql)
         if len(statements) == 1:
@@ -191,12 +178,7 @@ def create_target_rows(
 def _check_columns(
     connection: duckdb.DuckDBPyConnection, key: list[str], query: ExpectedQuery
 ) -> None:
-    """Refuse tables to be compared whose columns differ in their names or kinds of type.
-
-    Raises:
-        InputError: A column is in one table only, the two types of a column can't be compared, or
-            a column of ``sink.key`` is missing.
-    """
+    """Refuse tables to be compared whose columns differ in their names or kinds of type."""
     expected = columns_of(connection, "audit.expected")
     found = columns_of(connection, "audit.found")
     only = {
@@ -224,11 +206,7 @@ def _check_columns(
 def _check_tolerance(
     connection: duckdb.DuckDBPyConnection, tolerance: Mapping[str, float], key: list[str]
 ) -> None:
-    """Refuse a tolerance for anything but a floating-point column outside the key.
-
-    Raises:
-        InputError: It names the column.
-    """
+    """Refuse a tolerance for anything but a floating-point column outside the key."""
     sides = [columns_of(connection, f"audit.{side}") for side in ("expected", "found")]
     for name in tolerance:
         kinds = {side[name] for side in sides if name in side}

@@ -87,9 +87,6 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
         loaded: The pipeline.
         stop_when_caught_up: Wait until the stream has committed all input that its topics, or its
             folder, hold, then stop it. Otherwise the stream runs on after this call.
-
-    Raises:
-        HybridError: A step was refused or failed; the steps after it were not started.
     """
     with progress(loaded) as observer:
         run_chain(
@@ -131,9 +128,6 @@ def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple
         loaded: The pipeline.
         lines: How many lines of the output at most.
         previous: Show the output of the launch before, such as of a driver that was killed.
-
-    Raises:
-        InputError: Nothing was launched yet, or not before.
     """
     generation = loaded.open_generation(create=False)
     found = None if generation is None else last_lines(generation, lines, previous=previous)
@@ -155,12 +149,6 @@ def drain(loaded: LoadedPipeline, within: timedelta, by: str = "") -> None:
         loaded: The pipeline.
         within: How long to wait. After that the run continues as if it had not been drained.
         by: Who asked for it; empty if unknown.
-
-    Raises:
-        InputError: The pipeline has no live run, or its topics or folder can't be read.
-        StateError: The live run is not running.
-        RunError: It ended before it was drained, or was not drained in time.
-        UnavailableError: The broker, the store or the cluster does not answer.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     highest = 0

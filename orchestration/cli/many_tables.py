@@ -35,10 +35,6 @@ Run = Callable[[list[str]], int]
 def act(words: list[str], run: Run) -> int | None:
     """Run a command on all tables of the template that it names, or on the one table.
 
-    Args:
-        words: The command line, without the program.
-        run: Runs a command line that names no template.
-
     Returns:
         The exit status: the highest of all tables; None if no template is named.
     """

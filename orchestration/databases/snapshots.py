@@ -85,10 +85,6 @@ def take_together(
 
     Returns:
         By name of the pipeline the snapshot that was taken now, or why it was not.
-
-    Raises:
-        InputError: The database or the broker refuses.
-        UnavailableError: The database or the broker does not answer.
     """
     from sources.databases.snapshot_copy import TableSnapshot, snapshot_of  # noqa: PLC0415
 

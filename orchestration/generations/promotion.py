@@ -279,11 +279,7 @@ def _stopped(ended: list[str], switch: Switch) -> str:
 
 
 def _require_ready(context: PipelineContext) -> None:
-    """Refuse to promote a generation that has not read its history or whose stream is not healthy.
-
-    Raises:
-        StateError: Names what is missing.
-    """
+    """Refuse to promote a generation with history unread or a stream that is not healthy."""
     generation = context.generation
     require_belonging(context.loaded, generation)
     for source in context.pipeline.sources:

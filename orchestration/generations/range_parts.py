@@ -36,15 +36,6 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
     """Yield the part of a range of event times that each bounded source of files covers.
 
     Sources whose files have no rows of the range are left out.
-
-    Args:
-        loaded: The pipeline.
-        since: The first event time of the range.
-        until: The first event time after it.
-
-    Raises:
-        InputError: No file matches a source's globs, or a file can't be read.
-        UnavailableError: The store does not answer.
     """
     for source in loaded.pipeline.sources:
         if not isinstance(source, FileSource) or source.discovery_interval is not None:
@@ -63,18 +54,7 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
 
 
 def parts_in(context: PipelineContext, scope: RangeScope) -> list[RangePart]:
-    """Return the part of what a range reads that each bounded source of files covers.
-
-    Args:
-        context: The serving generation.
-        scope: What the range covers.
-
-    Raises:
-        InputError: As :func:`parts_of`.
-        StateError: A window would be computed from the rows of two sources, and dropped or kept by
-            what it contains after the first of them.
-        UnavailableError: The store does not answer.
-    """
+    """Return the part of what a range reads that each bounded source of files covers."""
     parts = list(parts_of(context.loaded, scope.read.since, scope.read.until))
     if scope.windows is None or not scope.windows.is_selective or len(parts) <= 1:
         return parts

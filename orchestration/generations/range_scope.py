@@ -71,14 +71,6 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
         context: The serving generation.
         since: The first event time of the range; for windows, their first start.
         until: The first event time after it.
-
-    Raises:
-        InputError: The range is empty, or ends after the time through which history is complete, or
-            after windows to which the live run may have added rows.
-        StateError: A range can't be recomputed on its own (rows that are merged without an order
-            of versions, or with deletes, or all of whose versions are kept; a transform that keeps
-            other state than windows of event time, or a bounded topic), history is not read to its
-            end yet, or another generation serves in this one's place.
     """
     pipeline, generation = context.pipeline, context.generation
     if since >= until:
@@ -220,11 +212,7 @@ def _scope_of_windows(
 
 
 def last_files(loaded: LoadedPipeline) -> FileSource:
-    """Return the last source of a pipeline that reads files; the pipeline has at least one.
-
-    Raises:
-        IndexError: It has none.
-    """
+    """Return the last source of a pipeline that reads files; the pipeline has at least one."""
     return [each for each in loaded.pipeline.sources if isinstance(each, FileSource)][-1]
 
 

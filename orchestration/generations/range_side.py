@@ -42,11 +42,6 @@ def side_pipeline(
         context: The serving generation.
         folder: The backfill's own folder; the pipeline is declared there once.
         scope: What the range covers.
-
-    Raises:
-        InputError: A file can't be read.
-        StateError: Windows of several sources can't be computed.
-        UnavailableError: The store does not answer.
     """
     loaded, generation = context.loaded, context.generation
     parts = parts_in(context, scope)

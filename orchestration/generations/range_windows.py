@@ -38,11 +38,6 @@ def windows_by(context: PipelineContext) -> EventWindows | None:
 
     Args:
         context: The serving generation, whose history was read to its end.
-
-    Raises:
-        StateError: The transform keeps state, and ranges of its table can't be recomputed; says
-            why.
-        InputError: The transform can't be analyzed.
     """
     pipeline, generation = context.pipeline, context.generation
     # By this one the runs go, and so does the recomputation.
@@ -70,16 +65,7 @@ def windows_by(context: PipelineContext) -> EventWindows | None:
 
 
 def final_time(context: PipelineContext, end: EndPosition) -> FinalTime:
-    """Return the time by which windows are final: the state of the live run holds later ones only.
-
-    Args:
-        context: The serving generation.
-        end: End position of its last source of files.
-
-    Raises:
-        StateError: A version of this project that recorded no watermark has started the live run;
-            or the state can't be read.
-    """
+    """Return the time by which windows are final; the live run's state holds later ones only."""
     found = _history_watermark(context)
     if found is None:
         name = context.generation.name

@@ -115,9 +115,6 @@ def alone(
         doing: What the body does, such as ``promotion of g2``; others are told.
         by: Who requested it.
         way_out: What holds if the process is ended meanwhile, as a clause; others are told.
-
-    Raises:
-        StateError: Another process holds it; names that process (transient).
     """
     if (lock := take_switch_lock(loaded.state)) is None:
         raise _held_by_another(loaded, doing)

@@ -53,9 +53,6 @@ def told_if_interrupted(loaded: LoadedPipeline, say: Say) -> Iterator[None]:
     Args:
         loaded: The pipeline.
         say: Told whether readers see the change already, and how to go on.
-
-    Raises:
-        StateError: The state is damaged.
     """
     begun, serving = pending_switch(loaded), read_serving(loaded).generation
     try:

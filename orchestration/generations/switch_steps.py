@@ -53,12 +53,7 @@ _TRIES = 3
 
 
 def contexts(loaded: LoadedPipeline, switch: Switch) -> tuple[PipelineContext, PipelineContext]:
-    """Return the pipeline and state of the generation that is to serve, and of the past one.
-
-    Raises:
-        InputError: A kept declaration is not valid, or needs a variable that is not set.
-        StateError: The state is damaged.
-    """
+    """Return the pipeline and state of the generation that is to serve, and of the past one."""
     to, past = (
         PipelineContext(declaration_of(loaded, name), read_generation(loaded.state, name))
         for name in (switch.to, switch.past)
@@ -70,11 +65,6 @@ def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
     """Check all that the commit of a switch needs, and return the commit; change nothing.
 
     A target whose table is gone only gets rows: nothing there can forbid it.
-
-    Raises:
-        InputError: One table can't replace the other, such as for other partition columns.
-        StateError: A file of the table that is to replace the other is missing, or others changed
-            its rows.
     """
     to, _ = contexts(loaded, switch)
     require_servable(to.loaded, to.generation)
@@ -90,10 +80,6 @@ def end_runs(to: PipelineContext, past: PipelineContext) -> list[str]:
 
     Returns:
         Names of the generations of which a run was ended.
-
-    Raises:
-        RunError: A run can't be stopped.
-        UnavailableError: A cluster does not answer.
     """
     wanted = read_requested(past.generation)
     if wanted is not None and (wanted.is_requested or wanted.is_paused):
@@ -137,9 +123,6 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
 
     The same commit names the new owner, and keeps drivers of the past generation that were
     believed dead from writing.
-
-    Raises:
-        InputError, StateError: As :func:`check`; or other writers commit all the time.
     """
     if is_committed(loaded, switch):
         return Committed(switch, None)

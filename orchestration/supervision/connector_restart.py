@@ -48,9 +48,6 @@ def restart_if_due(
         generation: Its state.
         look: What was seen of the connector.
         now_ms: Time of the look, in ms since 1970.
-
-    Raises:
-        StateError: The state can't be read or written; nothing was done.
     """
     seen, since_ms = look.seen, look.watch.idle_since_ms
     if not (seen.failure and seen.is_restarted):

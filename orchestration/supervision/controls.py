@@ -32,11 +32,7 @@ _POLL_S = 0.5
 
 
 def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
-    """Return the unbounded source that a pipeline ends in, which its live run reads.
-
-    Raises:
-        InputError: The pipeline ends in a bounded source.
-    """
+    """Return the unbounded source that a pipeline ends in, which its live run reads."""
     last = loaded.pipeline.sources[-1]
     if last.boundedness is Boundedness.BOUNDED:
         name = loaded.pipeline.name

@@ -50,9 +50,6 @@ def look_at_late_rows(
 
     Returns:
         None if no query with a watermark has run, so that no row can be dropped.
-
-    Raises:
-        StateError: The state can't be read.
     """
     names = [source.name for source in loaded.pipeline.sources]
     counts = [read_late_rows(generation, name) for name in names]

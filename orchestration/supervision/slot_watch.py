@@ -76,9 +76,6 @@ def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int)
 
     Returns:
         None if no slot is declared.
-
-    Raises:
-        StateError: The state can't be read.
     """
     if (options := watched_slot(loaded)) is None:
         return None

@@ -63,9 +63,6 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
         loaded: The pipeline.
         generation: Its state; None if nothing was planned yet, so that every source waits.
         name: Name of the source.
-
-    Raises:
-        StateError: The state can't be read.
     """
     if generation is None:
         return SourceStatus(source=name, state="waiting")

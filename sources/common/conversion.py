@@ -194,11 +194,7 @@ def _instant(value: Any) -> datetime:
 
 
 def _of_nanos(nanos: Nanos) -> datetime:
-    """Return an instant.
-
-    Raises:
-        BadValue: It is finer than microseconds, or outside of the years that a column holds.
-    """
+    """Return an instant."""
     micros, rest = divmod(nanos, 1000)
     if rest:
         reason = f"{nanos} ns can't be stored exactly: timestamps have microseconds"

@@ -352,11 +352,6 @@ def validated(
         model: Model of the declaration.
         environment: Values for ``${NAME}`` and ``${NAME:-default}``; ``NAME_FILE`` may name a
             file that has the value (:func:`~sources.common.environment.variable`).
-
-    Raises:
-        InputError: It is no mapping, has a secret in plain text, an environment variable is not
-            set or its file can't be read, or a field is not valid; the message has a line for each
-            such field.
     """
     found: M
     (found,) = _validated(path, document, [model], environment)

@@ -28,9 +28,6 @@ def require_free_names(folders: Sequence[Path], pipeline: str) -> None:
     Args:
         folders: Where the pipeline's modules are looked for.
         pipeline: Name of the pipeline, for messages.
-
-    Raises:
-        InputError: Names the file.
     """
     for folder in folders:
         for name in RESERVED:

@@ -92,11 +92,6 @@ def require_settings(options: SnapshotOptions, topic: KafkaSource) -> None:
     Args:
         options: The declared snapshot; without ``connector`` nothing is asked.
         topic: The topic of the table's changes.
-
-    Raises:
-        InputError: A setting does not fit; names it, its value, and what to set. Or Kafka Connect
-            does not know the connector.
-        UnavailableError: Kafka Connect does not answer.
     """
     url, table = options.connector, topic.changes
     if url is None or table is None:
@@ -144,11 +139,7 @@ def settings_problem(options: SnapshotOptions, topic: KafkaSource | None) -> str
 
 
 def left_out(config: Mapping[str, str]) -> Iterator[Misset]:
-    """Yield the setting by which a connector leaves out inserts, updates or deletes, if it does.
-
-    Args:
-        config: The connector's configuration.
-    """
+    """Yield the setting by which a connector leaves out inserts, updates or deletes, if it does."""
     value = config.get("skipped.operations", "t")
     if _operations(value) & {"c", "u", "d"}:
         yield Misset("skipped.operations", value, "such changes are left out", "none")

@@ -30,11 +30,6 @@ def judge_required(
         topic: The topic of the table's changes.
         seen: What the look saw.
         committed: Up to where the target has the topic; None if that is not known.
-
-    Raises:
-        StateError: The state is damaged.
-        InputError, UnavailableError: The broker refuses, or does not answer.
-        DeltaError, OSError: The target can't be read.
     """
     if not seen.required or seen.altered is not None:
         return seen

@@ -195,18 +195,8 @@ def require_plan(generation: Generation) -> Plan:
 def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     """Make a plan of all sources and check them against each other, without writing anything.
 
-    Args:
-        loaded: The pipeline.
-
     Returns:
         The plan, and the listing of each file source by name, with its table of splits.
-
-    Raises:
-        InputError: The declaration does not fit the data, or a broker or store refuses.
-        UnavailableError: A broker, store or registry does not answer.
-        SeamError: A topic's hand-over could not be made: for example, the Kafka log no longer
-            reaches back to where history ends, or a declared offset is not in it.
-        StateError: The files are a database snapshot that is not complete.
     """
     pipeline = loaded.pipeline
     pipeline.require_default_expressions()

@@ -38,11 +38,7 @@ def _parts(loaded: LoadedPipeline) -> dict[str, object]:
 
 
 def keep_declaration(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Record that the plan that is about to be written is made by this declaration.
-
-    Raises:
-        StateError: The state can't be written.
-    """
+    """Record that the plan that is about to be written is made by this declaration."""
     generation.replace(_NAME, PlannedBy.of(loaded))
 
 

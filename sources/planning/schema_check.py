@@ -22,9 +22,6 @@ def check_key(columns: pa.Schema, key: Sequence[str], source: str) -> None:
         columns: Output columns of the source.
         key: Names of the key columns; an empty one passes.
         source: Name of the source.
-
-    Raises:
-        InputError: Names the missing column and the existing ones.
     """
     for name in key:
         if name not in columns.names:
@@ -45,9 +42,6 @@ def check_sequence(columns: pa.Schema, sequence: str | None, source: str) -> Non
         columns: Output columns of the source.
         sequence: Name of the column, if one is declared; None passes.
         source: Name of the source.
-
-    Raises:
-        InputError: Names the column and its type, or the existing columns.
     """
     if sequence is None:
         return
@@ -72,17 +66,7 @@ _SAME_COLUMNS = "Change `schema` or `select` of one of the sources so that their
 
 
 def compare_declared(left: str, columns: pa.Schema, right: str, others: pa.Schema) -> None:
-    """Refuse two sources whose output columns differ in name or type: one transform reads both.
-
-    Args:
-        left: Name of the first source.
-        columns: Its output columns.
-        right: Name of the other source.
-        others: The other source's output columns.
-
-    Raises:
-        InputError: Shows the differences side by side.
-    """
+    """Refuse two sources whose output columns differ in name or type: one transform reads both."""
     if rows := differences(columns, others):
         text = _side_by_side(f"source `{left}`", f"source `{right}`", rows)
         raise InputError(text, _SAME_COLUMNS, source=right, column=rows[0][0])

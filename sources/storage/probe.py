@@ -58,10 +58,6 @@ def _require_folders(folder: Folder, field: str) -> None:
 
     Spark and Delta create a file there by a rename that must not replace one, which is one step
     only where folders exist of their own. There a file's folder is found beside it.
-
-    Raises:
-        InputError: The account is a flat one, or refuses to write or to delete.
-        UnavailableError: The store does not answer, or can't serve the request at the moment.
     """
     documents, probe = folder.documents, folder.folder(f".probe-{uuid.uuid4().hex}")
     documents.put(probe.location("file"), b"")

@@ -67,30 +67,15 @@ def offset_of(checkpoint: Folder, batch_id: int, place: int) -> Any:
 def offsets_of(checkpoint: Folder, batch_id: int) -> list[Any]:
     """Return the end offset of each source in a micro-batch, in the order of their places.
 
-    Args:
-        checkpoint: The checkpoint's folder.
-        batch_id: Number of the micro-batch.
-
     Returns:
         Spark's offsets, decoded from JSON; None for a source that never had one.
-
-    Raises:
-        StateError: The micro-batch's file is missing.
     """
     lines = _lines(checkpoint, batch_id)[2:]
     return [None if line == "-" else json.loads(line) for line in lines]
 
 
 def watermark_ms(checkpoint: Folder, batch_id: int) -> int:
-    """Return the watermark of a micro-batch, in ms since 1970; 0 if none was reached.
-
-    Args:
-        checkpoint: The checkpoint's folder.
-        batch_id: Number of the micro-batch.
-
-    Raises:
-        StateError: The micro-batch's file is missing.
-    """
+    """Return the watermark of a micro-batch, in ms since 1970; 0 if none was reached."""
     return int(json.loads(_lines(checkpoint, batch_id)[1])["batchWatermarkMs"])
 
 

@@ -136,13 +136,6 @@ def archive_file(home: Path, jars: Sequence[Path]) -> Path:
     """Return the path of the class archive for this Java, Spark and jars; it may not exist yet.
 
     The name contains a digest of all three, since an archive fits no other combination.
-
-    Args:
-        home: Folder of the Spark installation.
-        jars: The project's own jars.
-
-    Raises:
-        InputError: There is no Java.
     """
     # Called at each launch, so it starts no process.
     java = find_java().resolve()

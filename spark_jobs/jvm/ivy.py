@@ -62,12 +62,7 @@ class Request:
 
 
 def repository() -> Repository:
-    """Return the mirror named in ``HYBRID_MAVEN_REPOSITORY``, or Maven Central.
-
-    Raises:
-        InputError: The variable is not a usable URL. The value is not shown, since it may
-            contain a password.
-    """
+    """Return the mirror named in ``HYBRID_MAVEN_REPOSITORY``, or Maven Central."""
     named = os.environ.get(REPOSITORY_VARIABLE)
     if not named:
         return Repository(_CENTRAL)
@@ -114,10 +109,6 @@ def fetch(
         lock: A locked file descriptor that Ivy inherits, so that the lock lasts as long as Ivy
             runs, even if this process is killed.
         on_progress: Called with the file name of each jar whose download begins.
-
-    Raises:
-        InputError: A package can't be downloaded from this repository; contains which one, and
-            Ivy's reason.
     """
     (folder / "ivy.xml").write_text(_module(request), encoding="utf-8")
     (folder / "settings.xml").write_text(_settings(request, place), encoding="utf-8")

@@ -165,12 +165,7 @@ def sets_with(parts: JvmParts) -> dict[str, JarSet]:
 
 
 def find_set(name: str) -> JarSet:
-    """Return the Maven packages of a declared set of jars, such as ``spark``.
-
-    Raises:
-        InputError: There is no set of this name, or none for the installed Spark; or it goes with
-            Spark, and the installed version is not supported.
-    """
+    """Return the Maven packages of a declared set of jars, such as ``spark``."""
     if name in SETS:
         return SETS[name]
     parts = installed_parts()

@@ -82,10 +82,6 @@ def obtain(set_name: str, jar_set: JarSet, on_progress: OnProgress = lambda _: N
         jar_set: The Maven packages of the set.
         on_progress: Called with the file name of each jar whose download begins, and once before
             waiting for another process.
-
-    Raises:
-        InputError: Java is missing, a jar can't be downloaded, the cache folder can't be written,
-            or the folder named in ``HYBRID_JARS`` lacks the set.
     """
     if handed_in := os.environ.get(FOLDER_VARIABLE):
         return _handed_in(Path(handed_in) / set_name, set_name)

@@ -49,11 +49,7 @@ def require_java(minimum: int = MINIMUM) -> Path:
 
 
 def java_version(path: Path) -> int:
-    """Return the feature release of a ``java`` binary, such as 17.
-
-    Raises:
-        InputError: It can't be started, or does not report its version.
-    """
+    """Return the feature release of a ``java`` binary, such as 17."""
     try:
         run = subprocess.run(
             [path, "-version"],
@@ -109,10 +105,6 @@ def find_java(minimum: int = MINIMUM) -> Path:
 
     Args:
         minimum: Feature release that a message asks for, such as 17.
-
-    Raises:
-        InputError: There is no Java: JAVA_HOME has no executable ``bin/java``, or it is not set
-            and the PATH has no ``java``.
     """
     way_out = _way_out(minimum)
     home = os.environ.get("JAVA_HOME")

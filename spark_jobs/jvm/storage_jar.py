@@ -86,10 +86,6 @@ def compile_classes(folder: Path) -> None:
 
     Args:
         folder: Folder for the class files.
-
-    Raises:
-        InputError: There is no Java compiler, or a jar can't be downloaded.
-        CalledProcessError: The sources can't be compiled.
     """
     if (javac := shutil.which("javac")) is None:
         message = "The storage jar can't be built: there is no Java compiler (`javac`)."
@@ -103,12 +99,7 @@ def compile_classes(folder: Path) -> None:
 
 
 def build() -> bytes:
-    """Compile the sources and return the jar; the same compiler makes the same bytes.
-
-    Raises:
-        InputError: There is no Java compiler, or a jar can't be downloaded.
-        CalledProcessError: The sources can't be compiled.
-    """
+    """Compile the sources and return the jar; the same compiler makes the same bytes."""
     out = io.BytesIO()
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(out, "w") as jar:
         compile_classes(Path(scratch))

@@ -147,12 +147,7 @@ class DriverState:
         return own or run_log.kept_lines(self.generation, self.launch.log, count)
 
     def require_known(self) -> None:
-        """Refuse a driver whose state is unknown, before another one is started next to it.
-
-        Raises:
-            UnavailableError: The cluster does not answer, and no heartbeat shows that the driver
-                runs.
-        """
+        """Refuse a driver whose state is unknown, before another one is started next to it."""
         if self.is_on_cluster and not self._is_heard() and self.status().state == "unknown":
             message = (
                 f"It is unknown whether the driver of `{self.source}` that was launched last still "
@@ -165,14 +160,7 @@ class DriverState:
             raise UnavailableError(message, hint, source=self.source)
 
     def require_source(self, source: str) -> None:
-        """Refuse a driver that reads another source.
-
-        Args:
-            source: Name of the source that is to be read.
-
-        Raises:
-            StateError: The driver reads another source, and a generation has one driver at a time.
-        """
+        """Refuse a driver that reads another source."""
         if self.source != source:
             message = (
                 f"A run of `{self.source}` is active, so `{source}` can't be started: a generation "

@@ -116,18 +116,6 @@ def find_or_launch(
             it.
         extra: More environment variables for a job that is launched on this machine.
         waiting: A driver that waits for its run, if there is one.
-
-    Raises:
-        StateError: A run of another source is active, or a driver that was started by hand; or
-            another process has been launching for 40 s without a driver; or a driver runs that no
-            launch record names; or the state folder can't be written.
-        RunError: The cluster did not end the remains of the run before; or a shared driver ended
-            while it started.
-        UnavailableError: A cluster does not say whether a run is active; or a shared driver does
-            not answer.
-        InputError: Java, Spark, a jar or the cluster's command line tool is missing, a variable of
-            the pipeline's file is not passed to a driver on a cluster, its modules are too large to
-            be sent to executors, or its settings differ from those of a shared driver.
     """
     source, *then = sources
     if (running := find_run(generation, source)) is not None:
@@ -219,12 +207,7 @@ def _by_waiting(
 def _lock_or_find(
     loaded: LoadedPipeline, generation: Generation, source: str, launch_id: str
 ) -> Lock | WatchedRun:
-    """Take the launch lock, or return the run that another process launched in the meantime.
-
-    Raises:
-        StateError: A run of another source is active; another process holds the lock and launches
-            nothing; or a driver holds it that no launch record names.
-    """
+    """Take the launch lock, or return the run that another process launched in the meantime."""
     deadline = time.monotonic() + GRACE_S
     while (lock := take_launch_lock(generation, launch_id)) is None:
         if (running := find_run(generation, source)) is not None:
@@ -279,11 +262,6 @@ def _require_none_active(
 
     Returns:
         The source's own run if a cluster has it, though no process on a machine knows of it.
-
-    Raises:
-        StateError: A run of another source is active, or a driver that was started by hand.
-        UnavailableError: A cluster does not say whether one is.
-        RunError: A driver has ended by its own account, and the cluster does not remove it.
     """
     if is_held(generation):
         name = loaded.pipeline.name

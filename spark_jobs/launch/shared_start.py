@@ -127,11 +127,7 @@ class SharedDriver:
             time.sleep(_POLL_S)
 
     def _start(self) -> None:
-        """Start the driver, unless one is there: coming up, or not ended yet.
-
-        Raises:
-            RunError: The one that was started here has ended.
-        """
+        """Start the driver, unless one is there: coming up, or not ended yet."""
         # With status 0 it had come up, and has ended in the meantime as it had no pipeline.
         if self._process is not None and (status := self._process.poll()):
             raise self._failed(status)

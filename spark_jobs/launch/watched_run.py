@@ -118,11 +118,6 @@ class WatchedRun:
 
         A driver that was killed can't report its end, so ``stopped`` is written into its heartbeat
         here.
-
-        Raises:
-            RunError: The cluster did not end the driver.
-            UnavailableError: The cluster does not answer.
-            InputError: The cluster's command line tool is not installed.
         """
         self.driver.launcher.stop(self.driver.launch)
         wait_until(lambda: not is_held(self._generation), GRACE_S)
@@ -142,12 +137,7 @@ class WatchedRun:
             kill_group(launch.group)
 
     def require_good_end(self) -> None:
-        """Refuse a run that has ended without having done its work.
-
-        Raises:
-            DriverError: The run failed, or ended before its source was read to the end; carries how
-                it ended, and the cause or the last lines of its log.
-        """
+        """Refuse a run that has ended without having done its work."""
         if self.driver.has_switched():
             return
         is_good = self._ended().is_good

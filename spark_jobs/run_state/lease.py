@@ -90,9 +90,6 @@ class Lease:
         """Write the lease again.
 
         After that :meth:`is_held` tells whether it is still this process's own.
-
-        Raises:
-            HybridError: The store does not answer, or refuses; the lease ends at its time.
         """
         with self._lock:
             self._write(self.record)
@@ -164,11 +161,6 @@ def take(
 
     Returns:
         The lease; None if another holder has it.
-
-    Raises:
-        StateError: The document is damaged.
-        UnavailableError: The store does not answer.
-        InputError: The store refuses.
     """
     for _ in range(_TRIES):
         since = time.monotonic()
@@ -224,13 +216,7 @@ class SeenLease(LeaseRecord):
 
 
 def look(folder: Folder, name: str) -> SeenLease | None:
-    """Return a lease as it is now; None if there was never one.
-
-    Raises:
-        StateError: The document is damaged.
-        UnavailableError: The store does not answer.
-        InputError: The store refuses.
-    """
+    """Return a lease as it is now; None if there was never one."""
     known = folder.read(name, LeaseRecord)
     age_ms = None if known is None else folder.documents.age_ms(folder.location(name))
     if known is None or age_ms is None:

@@ -116,12 +116,7 @@ class QueryLock:
         self._lease: Lease | None = None
 
     def __enter__(self) -> QueryLock:
-        """Take the lock.
-
-        Raises:
-            StateError: Another run of this generation holds it, or its file can't be written.
-            UnavailableError: The store of the state does not answer.
-        """
+        """Take the lock."""
         if self._generation.is_local:
             self._file = _take(self._generation.path(_QUERY))
         else:
@@ -352,9 +347,6 @@ def open_lock(path: Path) -> int:
 
     Returns:
         The file's descriptor.
-
-    Raises:
-        OSError: It can't be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

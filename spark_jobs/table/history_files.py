@@ -90,9 +90,6 @@ def record_history_files(generation: Generation, paths: Sequence[str]) -> None:
     Args:
         generation: State of the generation.
         paths: Their paths, as the log of the target names them or will name them.
-
-    Raises:
-        StateError: The state can't be written.
     """
     write_state_table(generation, _NAME, pa.table({_COLUMN: pa.array(paths, pa.string())}))
 

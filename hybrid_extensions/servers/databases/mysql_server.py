@@ -168,11 +168,7 @@ class MySqlServer(Service):
 
     @abstractmethod
     def _create(self, programs: Programs, data: Path) -> None:
-        """Create the data folder.
-
-        Raises:
-            RunError: It can't be created.
-        """
+        """Create the data folder."""
 
     @abstractmethod
     def _with_password(self, user: str) -> list[str]:
@@ -256,9 +252,6 @@ def create_data(name: str, command: Sequence[str], data: Path) -> None:
         name: What messages call the server.
         command: The command.
         data: The folder, for messages.
-
-    Raises:
-        RunError: The command failed; carries its output.
     """
     # One of its own, as each server removes the temporary tables that it finds at its start.
     with tempfile.TemporaryDirectory(prefix="hybrid-tmp-") as own:

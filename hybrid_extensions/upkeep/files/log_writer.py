@@ -51,11 +51,6 @@ class LogWriter:
         Returns:
             False if another writer has removed or rewritten one of the files (:meth:`has_changed`),
             so that nothing was exchanged.
-
-        Raises:
-            OtherTableError: Another writer has changed the table itself, or has made this
-                transaction; nothing was exchanged.
-            StateError: The log can't be written.
         """
         data = self._lines(old, new, transaction)
         while not self.has_changed(old):

@@ -62,11 +62,7 @@ class KeyRange(NamedTuple):
         return " AND ".join(parts) or "true"
 
     def sql_beyond(self, name: str) -> str:
-        """Return the condition of rows beyond the lowest value, as SQL; there must be one.
-
-        Args:
-            name: The column, quoted.
-        """
+        """Return the condition of rows beyond the lowest value, as SQL; there must be one."""
         assert self.first is not None
         return f"{name} > {self._literal(self.first)}"
 
@@ -132,9 +128,6 @@ def compare_range(
         within: The range.
         look_at_run: Looks at the live run that writes the target.
         wait: Called with seconds to wait.
-
-    Raises:
-        InputError: One of the two can't be read.
     """
     with TemporaryDirectory(prefix="hybrid-compare-") as scratch:
         kept = Path(scratch) / "0.parquet"

@@ -70,12 +70,7 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
 
 
 def compared_table(loaded: LoadedPipeline) -> ComparedTable:
-    """Return the tables that a pipeline declares, with columns that its runs have followed.
-
-    Raises:
-        InputError: It captures no table.
-        StateError: The declaration changed in a way that the checkpoint can't follow.
-    """
+    """Return the tables that a pipeline declares, with columns that its runs have followed."""
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the columns that were followed.
         loaded = context.loaded
@@ -98,9 +93,6 @@ def compare_table(asked: ComparedTable) -> SourceComparison:
 
     Args:
         asked: Both tables; only columns that the Delta table has are compared.
-
-    Raises:
-        InputError: There is no Delta table, or one of the two can't be read.
     """
     with compared_sides(asked) as (connection, compared):
         source, found = count_rows(connection, "source"), count_rows(connection, "target")
@@ -123,11 +115,7 @@ def compare_table(asked: ComparedTable) -> SourceComparison:
 
 
 def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, KafkaSource]:
-    """Return how to reach the database of the captured table, and the topic of its changes.
-
-    Raises:
-        InputError: No source of the pipeline declares a ``snapshot``.
-    """
+    """Return how to reach the database of the captured table, and the topic of its changes."""
     for source in loaded.pipeline.sources:
         topic = loaded.pipeline.topic_after(source.name)
         if isinstance(source, FileSource) and source.snapshot is not None and topic is not None:

@@ -105,9 +105,6 @@ def compared_sides(
     Yields:
         The database with the tables ``source``, ``target``, ``only_source`` and ``only_target``,
         and the names of the columns in them.
-
-    Raises:
-        InputError: There is no Delta table, or one of the two can't be read.
     """
     dsn, table, columns, path, names, present = asked
     reader = rows_of(dsn)
@@ -142,14 +139,7 @@ def compared_sides(
 
 
 def rows_of(dsn: str) -> DatabaseRows:
-    """Return the code that reads rows of a kind of database.
-
-    Args:
-        dsn: Connection string of the database.
-
-    Raises:
-        InputError: The extra of this kind of database is not installed.
-    """
+    """Return the code that reads rows of a kind of database."""
     # Each kind needs an extra of its own, so that only one of them may be there.
     if kind_of(dsn) is BINLOG:
         from orchestration.audit.database import mariadb_rows  # noqa: PLC0415

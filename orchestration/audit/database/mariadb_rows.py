@@ -41,9 +41,6 @@ def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str
         column: The column.
         where: SQL condition of the rows that are walked over, in ascending order.
         rows: Number of rows.
-
-    Raises:
-        InputError: As for :func:`write_rows`.
     """
     schema, _, name = table.partition(".")
     query = (
@@ -70,9 +67,6 @@ def write_rows(
 
     Returns:
         DuckDB's query of these rows, as values of their types.
-
-    Raises:
-        InputError: There is no client program, the database does not answer, or it refuses.
     """
     address = parse_address(dsn)
     schema, _, name = table.partition(".")

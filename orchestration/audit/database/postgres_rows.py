@@ -37,9 +37,6 @@ def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str
         column: The column.
         where: SQL condition of the rows that are walked over, in ascending order.
         rows: Number of rows.
-
-    Raises:
-        InputError: The database does not answer, or refuses.
     """
     query = sql.SQL(
         "SELECT {0}::text AS bound FROM {1} WHERE {2} ORDER BY {0} OFFSET {3} LIMIT 1"
@@ -64,9 +61,6 @@ def write_rows(
 
     Returns:
         DuckDB's query of these rows, as values of their types.
-
-    Raises:
-        InputError: The database does not answer, or refuses.
     """
     parts = [
         sql.SQL(_written(parse_type(kind))).format(sql.Identifier(name))
@@ -97,11 +91,7 @@ def _named(table: str) -> sql.Identifier:
 
 @contextmanager
 def _reading(dsn: str, table: str) -> Iterator[psycopg.Connection[Any]]:
-    """Connect to a database to read a table.
-
-    Raises:
-        InputError: The database does not answer, or refuses.
-    """
+    """Connect to a database to read a table."""
     try:
         with psycopg.connect(dsn, options=_SETTINGS) as connection:
             yield connection

@@ -22,11 +22,6 @@ def avro_rows(path: str, columns: pa.Schema) -> Iterator[pa.Table]:
     Args:
         path: The file.
         columns: The columns to return, in the types of the table.
-
-    Raises:
-        ArrowException: A value does not fit its column.
-        InputError: The extra ``avro`` is not installed.
-        Exception: The file is damaged; fastavro has no type of its own.
     """
     with needs_extra("avro", "Avro"):
         import fastavro  # noqa: PLC0415 - its library is optional

@@ -32,10 +32,6 @@ class Copies:
 
         A glob of local files is returned without its scheme, and nothing is copied. Files that
         were copied before are not copied again.
-
-        Raises:
-            InputError: The store refuses.
-            UnavailableError: The store does not answer.
         """
         if "://" not in pattern or pattern.startswith("file://"):
             return pattern.removeprefix("file://")

@@ -13,16 +13,7 @@ Split = Callable[[str], list[str | None]]
 
 
 def csv_rows(path: str, options: CsvOptions, columns: list[str]) -> Iterator[TextRow]:
-    """Yield the rows of a CSV file, each with the texts of the columns, in their order.
-
-    Args:
-        path: The file.
-        options: Its dialect.
-        columns: Names of the columns.
-
-    Raises:
-        InputError: The file can't be read, or its header lacks a column or has it twice.
-    """
+    """Yield the rows of a CSV file, each with the texts of the columns, in their order."""
     rows = _rows(path, options)
     names: list[str] = columns
     if options.header and (head := next(rows, None)) is not None:

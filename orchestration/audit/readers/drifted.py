@@ -63,16 +63,6 @@ def drifted_rows(
     """Return a query, in brackets, of the rows of Parquet files whose columns differ.
 
     Times of nanoseconds are cut off to microseconds, towards the past.
-
-    Args:
-        connection: The audit's database.
-        source: Declaration of the source.
-        paths: Local paths of the files.
-        partitions: Partition columns and their Spark SQL types.
-
-    Raises:
-        InputError: A file can't be read.
-        duckdb.Error: A file can't be read, or a default does not fit.
     """
     groups: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
     for path in paths:
@@ -124,15 +114,6 @@ def united(
 
     Columns have their last names and a type that holds the values of all files. A column that a
     file lacks has its declared default, or is null.
-
-    Args:
-        connection: The audit's database.
-        source: Declaration of the source.
-        groups: The files.
-        partitions: Partition columns and their Spark SQL types.
-
-    Raises:
-        duckdb.Error: A file can't be read, or a default does not fit.
     """
     drift = source.schema_drift or SchemaDrift()
     declared = duckdb_types(source.columns or {})

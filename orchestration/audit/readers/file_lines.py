@@ -41,9 +41,6 @@ def lines_of(path: str, encoding: str | None = None) -> Iterator[tuple[int, str 
 
     Yields:
         Offset in bytes, those of the text in UTF-8; and the line, None if it is not UTF-8.
-
-    Raises:
-        InputError: The file can't be read, or is not text in this encoding.
     """
     lines = _utf8_lines(path) if encoding is None else _decoded_lines(path, encoding)
     try:

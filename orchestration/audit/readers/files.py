@@ -229,12 +229,7 @@ def _matching_files(pattern: str, folder: Path) -> Iterator[Path]:
 
 
 def _table_function(source: FileSource, paths: list[str]) -> str:
-    """Return the call of DuckDB's table function that reads files of a source's format.
-
-    Args:
-        source: The source.
-        paths: Local paths.
-    """
+    """Return the call of DuckDB's table function that reads files of a source's format."""
     files = ", ".join(literal(escape(path)) for path in paths)
     if source.format == "text":
         lines = "unnest(regexp_split_to_array(regexp_replace(content, '\\r?\\n$', ''), '\\r?\\n'))"
@@ -278,11 +273,7 @@ def _is_plain(table: DeltaTable) -> bool:
 def _load_delta(
     connection: duckdb.DuckDBPyConnection, source: FileSource, table: DeltaTable, name: str
 ) -> None:
-    """Create a table of the rows of a Delta table, read by delta-rs.
-
-    Raises:
-        NotProvenError: The table uses a feature with which delta-rs reads no rows.
-    """
+    """Create a table of the rows of a Delta table, read by delta-rs."""
     try:
         rows = query_rows(table, "SELECT * FROM target")
         columns = pa.schema(table.schema().to_arrow())
@@ -298,14 +289,7 @@ def _load_delta(
 def _load_table(
     connection: duckdb.DuckDBPyConnection, columns: pa.Schema, parts: Iterable[pa.Table], name: str
 ) -> None:
-    """Create a table of the rows of a lake's table, read by its own library.
-
-    Args:
-        connection: The audit's database.
-        columns: Columns of the table.
-        parts: The rows, some at a time.
-        name: Quoted name of the table to create.
-    """
+    """Create a table of the rows of a lake's table, read by its own library."""
     create_empty_table(connection, name, columns)
     for part in parts:
         insert_arrow(connection, name, part)

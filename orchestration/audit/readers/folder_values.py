@@ -25,15 +25,7 @@ def options(names: Collection[str]) -> str:
 
 
 def values_in(path: str, names: Iterable[str]) -> dict[str, str | None]:
-    """Return the texts of a file's partition columns, from folder names like ``day=2024-01-01``.
-
-    Args:
-        path: Path of the file.
-        names: Names of the columns.
-
-    Raises:
-        KeyError: The path has no value for one of them.
-    """
+    """Return the texts of a file's partition columns, from folder names like ``day=2024-01-01``."""
     pairs = dict(part.split("=", 1) for part in Path(path).parent.parts if "=" in part)
     return {name: None if pairs[name] == _NULL else unquote(pairs[name]) for name in names}
 

@@ -96,13 +96,7 @@ def _has_decimal(kind: pa.DataType) -> bool:
 
 
 def _sure(field: str, kind: pa.DataType, depth: int = 0) -> str:
-    """Return an SQL condition that a value is absent, null, or read as the runs read it.
-
-    Args:
-        field: SQL of the value's JSON.
-        kind: Its type.
-        depth: Number of lists around it.
-    """
+    """Return an SQL condition that a value is absent, null, or read as the runs read it."""
     types, tests = _tests(field, kind, depth)
     named = ", ".join(map(literal, types))
     is_usual = " AND ".join([f"json_type({field}) IN ({named})", *tests])

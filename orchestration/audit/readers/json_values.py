@@ -100,11 +100,7 @@ class JsonDialect:
         return read_struct
 
     def row(self, value: Any, fields: dict[str, Read]) -> dict[str, Any]:
-        """Return the values of an object's fields; of a name that it has twice, the last one.
-
-        Raises:
-            Unfit: It is no object, a value does not fit, or, in files, a name is there twice.
-        """
+        """Return the values of an object's fields; of a name that it has twice, the last one."""
         if not isinstance(value, Members):
             raise Unfit
         row: dict[str, Any] = {}

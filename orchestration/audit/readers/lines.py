@@ -49,9 +49,6 @@ def load_rows(
         source: The source.
         paths: By local path: the values of the file's partition columns, by name.
         name: Part of the name of the table of the rows.
-
-    Raises:
-        InputError: A file can't be read, or has a bad row although such rows end a run.
     """
     dialect, columns = source.csv, source.columns or {}
     is_usual = dialect.is_utf8 and dialect.escape_character is None and len(columns) > 1
@@ -95,11 +92,7 @@ def _is_misread(kind: pa.DataType) -> bool:
 def _are_good_objects(
     connection: duckdb.DuckDBPyConnection, source: FileSource, reader: str, table: str
 ) -> bool:
-    """Create a table of JSON lines that DuckDB splits; return False if a row of it is bad.
-
-    Raises:
-        duckdb.Error: DuckDB can't split them.
-    """
+    """Create a table of JSON lines that DuckDB splits; return False if a row of it is bad."""
     objects = f"audit.{quoted(f'{table}.objects')}"
     others = "".join(f"{quoted(name)}, " for name in source.partitions)
     connection.execute(
@@ -134,9 +127,6 @@ def load_lines(
     Returns:
         The name of the table of good rows. It has the columns of ``schema`` and, as text, the
         partition columns; columns of CSV are text too.
-
-    Raises:
-        InputError: A file can't be read, or a CSV header lacks a column.
     """
     assert source.columns is not None  # the declaration refuses it
     columns = parse_schema(source.columns)

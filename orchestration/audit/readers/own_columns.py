@@ -43,10 +43,6 @@ def own_rows(
         values: Texts of the partition columns of each file, by its local path.
         name: What the names of the tables begin with.
         stores: Stores of the pipeline.
-
-    Raises:
-        InputError: A file can't be read.
-        duckdb.Error: The types of a column have nothing in common.
     """
     form = reader_of(source)
     tables: dict[tuple[tuple[str, str], ...], str] = {}

@@ -132,9 +132,6 @@ def _refuse_bad(connection: duckdb.DuckDBPyConnection, source: KafkaSource, bad:
 
     Returns:
         A sentence about records without a value; empty if there are none.
-
-    Raises:
-        InputError: There is a bad record; it names the first one.
     """
     is_empty = f"_reason = {literal(NO_VALUE)}"
     query = f"SELECT * FROM {bad} WHERE NOT ({is_empty}) ORDER BY ALL LIMIT 1"

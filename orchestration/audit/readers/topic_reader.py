@@ -165,11 +165,7 @@ class _RecordConverter:
         return [*position, reason, *included, *values]
 
     def _values(self, message: Any) -> list[Any]:
-        """Return the decoded columns of a value, or its text for JSON.
-
-        Raises:
-            BadValue: The value is missing, or can't be decoded.
-        """
+        """Return the decoded columns of a value, or its text for JSON."""
         value = message.value()
         if value is None and self._deleted is not None:
             row = self._deleted.of(message.key(), message.timestamp()[1])
@@ -187,11 +183,7 @@ class _RecordConverter:
         return [_text(value, "value")]
 
     def _metadata(self, message: Any, name: str) -> Any:
-        """Return the part of a Kafka record that ``include`` declares for a column.
-
-        Raises:
-            BadValue: The column is text, and the record's key, or the name of a header, is not.
-        """
+        """Return the part of a Kafka record that ``include`` declares for a column."""
         part: RecordPart = self._include[name]
         if part == "headers":
             headers = headers_of(message)
@@ -212,11 +204,7 @@ class _RecordConverter:
 
 
 def _text(data: bytes, part: str) -> str:
-    """Decode the UTF-8 text of a part of a record, such as ``key``.
-
-    Raises:
-        BadValue: The bytes are not UTF-8; it names the part.
-    """
+    """Decode the UTF-8 text of a part of a record, such as ``key``."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -136,9 +136,6 @@ def _create_topic_rows(
         source: Name of the topic's source.
         generation: Records what was planned.
         files: The pipeline's files.
-
-    Raises:
-        duckdb.IOException: A planned file is missing.
     """
     entries = {TopicPartition(entry.topic, entry.partition): entry for entry in ledger.entries}
     starts = {partition: entry.start for partition, entry in entries.items()}

@@ -107,9 +107,6 @@ def _read_quarantine(
 
     Returns:
         None if there is no such table.
-
-    Raises:
-        InputError: The quarantine table can't be read.
     """
     folder = quarantine_folder(source.name, source.quarantine, generation, stores)
     if not is_delta_table(folder):

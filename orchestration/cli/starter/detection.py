@@ -146,9 +146,6 @@ def _query(
         select: The query up to its FROM.
         folders: Whether names and values in folder names count as columns.
         rest: The query after its FROM.
-
-    Raises:
-        InputError: The file can't be read.
     """
     reader = _READERS[form].format(folders=str(folders).lower())
     try:

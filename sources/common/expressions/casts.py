@@ -48,9 +48,6 @@ def cast(value: Value, target: pa.DataType, *, is_try: bool = False) -> Value:
         value: The value.
         target: The type.
         is_try: Whether a value that does not fit becomes null (``try_cast``) instead of an error.
-
-    Raises:
-        UnprovenError: The cast is not on the list.
     """
     source = value.type
     if source == target:

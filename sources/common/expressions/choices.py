@@ -23,11 +23,7 @@ from sources.common.expressions.values import (
 
 
 def case(conditions: Sequence[Value], results: Sequence[Value]) -> Value:
-    """Return the first result whose condition is true, or the last one, which has none.
-
-    Raises:
-        UnprovenError: A condition is none, or the results have types that Spark would convert.
-    """
+    """Return the first result whose condition is true, or the last one, which has none."""
     if any(each.type not in (BOOLEAN, NULL) for each in conditions):
         raise unproven("CASE", conditions)
     *chosen, last = alike("CASE", results)

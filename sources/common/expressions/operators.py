@@ -57,9 +57,6 @@ def common_type(what: str, values: Sequence[Value]) -> pa.DataType:
     Args:
         what: The operator or function, for messages.
         values: The operands; a null has any type.
-
-    Raises:
-        UnprovenError: Spark converts types of which this is not proven.
     """
     found = NULL
     for value in values:
@@ -91,11 +88,7 @@ def _wider(found: pa.DataType, value: Value, what: str, values: Sequence[Value])
 
 
 def alike(what: str, values: Sequence[Value]) -> list[Value]:
-    """Return operands in their common type.
-
-    Raises:
-        UnprovenError: As :func:`common_type`, or a conversion is not proven.
-    """
+    """Return operands in their common type."""
     times = [each.type for each in values if each.type in (DATE, TIMESTAMP)]
     if times:
         # A literal text next to a time stands for a time.
@@ -108,11 +101,7 @@ def alike(what: str, values: Sequence[Value]) -> list[Value]:
 
 
 def comparison(sign: str, left: Value, right: Value) -> Value:
-    """Return the comparison of two values.
-
-    Raises:
-        UnprovenError: Their types are compared by conversions that are not proven.
-    """
+    """Return the comparison of two values."""
     one, other = alike(sign, [left, right])
     duck(one.type)
     sql = f"{one.sql} {sign} {other.sql}"
@@ -125,9 +114,6 @@ def logic(word: str, operands: Sequence[Value]) -> Value:
     """Return operands combined by ``AND`` or ``OR``.
 
     Spark looks at the second operand only if the first does not decide; DuckDB looks at all.
-
-    Raises:
-        UnprovenError: An operand is no condition.
     """
     if any(each.type not in (BOOLEAN, NULL) for each in operands):
         raise unproven(word, operands)
@@ -151,9 +137,6 @@ def arithmetic(sign: str, left: Value, right: Value) -> Value:
     """Return two numbers combined.
 
     An overflow and a division by zero fail, as in Spark.
-
-    Raises:
-        UnprovenError: The operator is not proven for their types.
     """
     values = [left, right]
     if not (is_number(left.type) and is_number(right.type)):
@@ -224,9 +207,6 @@ def moved(sign: str, time: Value, count: str, unit: str) -> Value:
         time: The timestamp, or a date, whose day begins in UTC.
         count: The number of units, as it is written.
         unit: The unit, such as ``HOUR``.
-
-    Raises:
-        UnprovenError: It is no timestamp, or another kind of interval.
     """
     name, what = unit.upper().removesuffix("S"), f"{sign} INTERVAL {count} {unit}"
     digits = count.removeprefix("-")

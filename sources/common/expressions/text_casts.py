@@ -48,9 +48,6 @@ def from_text(value: Value, target: pa.DataType, *, is_try: bool) -> Value:
         value: The text.
         target: The type.
         is_try: Whether a text that is no value of the type becomes null instead of an error.
-
-    Raises:
-        UnprovenError: Texts are never cast to this type by a rule of the list.
     """
     sql, how = value.sql, "TRY_CAST" if is_try else "CAST"
     if target == BINARY:

@@ -73,11 +73,7 @@ class Value:
 
 
 def duck(kind: pa.DataType) -> str:
-    """Return DuckDB's name of a type.
-
-    Raises:
-        UnprovenError: It is a nested type, or none of Spark.
-    """
+    """Return DuckDB's name of a type."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if kind not in _NAMES:
@@ -104,11 +100,7 @@ def unproven(what: str, arguments: Sequence[Value]) -> UnprovenError:
 
 
 def undecided(value: str) -> str:
-    """Return DuckDB's SQL that raises the error for a value that is not decided here.
-
-    Args:
-        value: SQL of the value, which may be null.
-    """
+    """Return DuckDB's SQL that raises the error for a value that is not decided here."""
     shown = f"coalesce(left(CAST({value} AS VARCHAR), 60), 'null')"
     return f"error({literal(f'{UNDECIDED} ')} || {shown})"
 

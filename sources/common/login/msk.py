@@ -16,9 +16,6 @@ def msk_client_settings(region: str) -> dict[str, str | Callable[[str], tuple[st
 
     Args:
         region: Region of the cluster, such as ``eu-central-1``.
-
-    Raises:
-        InputError: The extra ``msk`` is not installed.
     """
     with needs_extra("msk", "`mechanism: AWS_MSK_IAM`"):
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - few need it

@@ -82,9 +82,6 @@ class OAuth(Declared):
 def oauth_client_settings(oauth: OAuth) -> dict[str, str]:
     """Return the settings of librdkafka for this login, with the secret in plain text.
 
-    Args:
-        oauth: The declaration, with absolute paths.
-
     Returns:
         Value by name, as in librdkafka's ``CONFIGURATION.md``.
     """
@@ -103,9 +100,6 @@ def oauth_client_settings(oauth: OAuth) -> dict[str, str]:
 
 def oauth_java_settings(oauth: OAuth) -> tuple[dict[str, str], dict[str, str]]:
     """Return the settings of Kafka's Java client for this login, and its JAAS options.
-
-    Args:
-        oauth: The declaration, with absolute paths.
 
     Returns:
         Value by name of the settings; and of the options of :data:`LOGIN_MODULE`, with the secret

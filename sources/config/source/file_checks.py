@@ -28,10 +28,6 @@ def check_bad_rows(form: str, on_bad_record: str, *, multiline: bool) -> None:
         form: Format of the files.
         on_bad_record: The policy, other than ``fail``.
         multiline: Whether values of CSV files may contain line breaks.
-
-    Raises:
-        ValueError: The format is neither ``json`` nor ``csv``, or it is CSV with line breaks
-            inside values.
     """
     asked = f"`on_bad_record: {on_bad_record}`"
     if form == "text":
@@ -63,10 +59,6 @@ def check_drift(form: str, drift: SchemaDrift, offsets: object) -> None:
         form: Format of the files.
         drift: The declared differences.
         offsets: Declaration of where the files hold Kafka offsets.
-
-    Raises:
-        ValueError: Files of the format have no columns of their own, or are a table's; or a column
-            of ``offsets`` is renamed or has a default.
     """
     if form not in ("parquet", "avro", "orc"):
         message = (
@@ -93,11 +85,6 @@ def check_endless(form: str, interval: timedelta, given: Collection[str]) -> Non
         form: Format of the files.
         interval: ``discovery_interval``: time between two listings.
         given: Names of the fields that the source declares.
-
-    Raises:
-        ValueError: The interval is not above 0, the format is ``delta``, or a field describes an
-            end of history: ``complete_through``, ``converge``, ``offsets``, ``sequence`` or
-            ``time_range``.
     """
     if interval <= timedelta(0):
         message = (
@@ -127,9 +114,6 @@ def check_arrival(form: str, given: Collection[str]) -> None:
     Args:
         form: Format of the files.
         given: Names of the fields that the source declares.
-
-    Raises:
-        ValueError: The format is not Parquet, or a field has no meaning in this order.
     """
     if form != "parquet":
         message = (
@@ -151,9 +135,6 @@ def check_arrival_offsets(order: ArrivalOrder, offsets: object) -> None:
     Args:
         order: The declared order of arrival.
         offsets: Declaration of where the files hold Kafka offsets.
-
-    Raises:
-        ValueError: ``offsets`` does not name the column.
     """
     has_column = isinstance(offsets, OffsetColumns) and offsets.offset == order.arrival
     if order.is_by_offset and not has_column:
@@ -172,10 +153,6 @@ def check_snapshot(form: str, patterns: Sequence[str], given: Collection[str]) -
         form: Format of the files.
         patterns: Globs of the files.
         given: Names of the fields that the source declares.
-
-    Raises:
-        ValueError: The format is not Parquet, a further field describes the files, or the path is
-            not ``<folder>/*.parquet`` with one folder.
     """
     others = set(given) - _ALLOWED_WITH_SNAPSHOT
     if form != "parquet" or (others := others - {"format"}):
@@ -210,11 +187,6 @@ def check_snapshot_changes(
         options: The declared snapshot.
         after: Source right after it in the chain; None if there is none.
         chain: The pipeline.
-
-    Raises:
-        ValueError: The next source is not a Debezium topic without ``select``, it does not
-            ``include`` the parts of a change that the hand-over is decided by, or ``event_time`` is
-            not the column with the commit time.
     """
     if after is None or after.changes is None or after.select:
         message = (
@@ -248,10 +220,6 @@ def check_sequence(name: str, after: DeclaredSource | None, chain: Chain) -> Non
         name: Name of the source that declares the log position of its database snapshot.
         after: Source right after it in the chain; None if there is none.
         chain: The pipeline.
-
-    Raises:
-        ValueError: No topic follows, the pipeline names no column with a row's log position, or
-            changes are not merged by ``sink.sequence``.
     """
     if after is None or not after.has_hand_over:
         message = (

@@ -133,9 +133,6 @@ def require_meaning(source: str, kind: str, limit: RateLimit, meant: Collection[
         kind: Kind of the source, in words, for the message.
         limit: The limit.
         meant: Quantities that may be limited, of ``bytes``, ``files``, ``rows`` and ``offsets``.
-
-    Raises:
-        InputError: The limit has another quantity; names the first one.
     """
     if others := [name for name in limit.model_dump(exclude_none=True) if name not in meant]:
         message = f"`rate.{others[0]}` has no meaning for `{source}`, {kind}."

@@ -43,12 +43,6 @@ def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
 
     Args:
         new: The columns, their table, and how its database is reached.
-
-    Raises:
-        UnknownDefault: What rows from before hold can't be known, or has no common form in
-            snapshot and changes; or a column may be an older one under another name.
-        UnavailableError: The database or the broker does not answer.
-        InputError: One of them refuses the login or a permission, or has no such table or topic.
     """
     statements = _statements(new)
     with _asking(new.options, new.table) as connection:
@@ -68,21 +62,13 @@ def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
     Args:
         options: How the database is reached.
         table: The table, ``database.table``.
-
-    Raises:
-        UnavailableError: The database does not answer.
-        InputError: It refuses the login, or the table.
     """
     with _asking(options, table) as connection:
         return describe_table(connection, table).columns
 
 
 def _statements(new: NewColumns) -> dict[str, SchemaChange]:
-    """Return the statement that added each column, once the topic has it.
-
-    Raises:
-        UnknownDefault: There is none, or the columns may be older ones under another name.
-    """
+    """Return the statement that added each column, once the topic has it."""
     if not isinstance(new.snapshot, BinlogSnapshot):
         reason = "the position of the snapshot is not known"
         raise UnknownDefault(reason)
@@ -113,10 +99,6 @@ def statements_of(
         changes: All definitions of the table, and the statements that changed it.
         snapshot: The snapshot.
         new: The columns.
-
-    Raises:
-        UnknownDefault: The table's definition at the snapshot is not known, or a column has a name
-            that another one had before.
     """
     before = [change for change in changes if change.is_in(snapshot)]
     if not before:
@@ -145,11 +127,7 @@ def statements_of(
 def _require_followed(
     change: SchemaChange, came: Collection[str], there: Collection[str], names: Collection[str]
 ) -> None:
-    """Refuse a statement after which a column may hold what another one held before.
-
-    Raises:
-        UnknownDefault: Contains the statement.
-    """
+    """Refuse a statement after which a column may hold what another one held before."""
     alteration = Alteration(change.statement)
     if change.is_read and came:
         reason = (
@@ -185,12 +163,7 @@ def _refuse_other(name: str, new: NewColumns) -> None:
 
 @contextmanager
 def _asking(options: SnapshotOptions, table: str) -> Iterator[Connection[Cursor]]:
-    """Connect to a database for questions about one of its tables.
-
-    Raises:
-        UnavailableError: The database does not answer.
-        InputError: It refuses.
-    """
+    """Connect to a database for questions about one of its tables."""
     address = parse_address(options.dsn)
     with connect(address, "snapshot") as connection:
         try:

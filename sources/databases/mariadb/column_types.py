@@ -94,10 +94,6 @@ def keeps_values(old: BinlogColumn, new: BinlogColumn) -> bool:
     """Return whether each value that a column may hold is the same after it was changed.
 
     What becomes of nulls in a column that becomes NOT NULL is not looked at.
-
-    Args:
-        old: The column before.
-        new: The column after.
     """
     if old.is_generated != new.is_generated or not _holds_texts(old.charset, new.charset):
         return False

@@ -32,10 +32,6 @@ def find_long_files(
         table: The table, for messages.
         variables: Variables of the server.
         since: Number of the first file that counts.
-
-    Raises:
-        MissingRight: The user may not ask for them; says how to grant it.
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     right = "BINLOG MONITOR" if is_mariadb(variables) else "REPLICATION CLIENT"
     rows = ask_with_right(connection, "SHOW BINARY LOGS", table, right)

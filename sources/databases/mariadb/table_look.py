@@ -51,10 +51,6 @@ def look_at_table(
         names: Names of its captured columns.
         before: What the last look saw, or its snapshot; with the time of this one.
         snapshot: Position of its snapshot.
-
-    Raises:
-        InputError: The database refuses the login.
-        UnavailableError: The database does not answer.
     """
     seen, unknown = _look_at_statements(table, topic, names, before, snapshot)
     if seen.altered is None:
@@ -127,13 +123,7 @@ def _look_at_statements(
 def _look_at_catalog(
     table: CapturedTable, names: Names, before: TableWatch, snapshot: BinlogSnapshot
 ) -> TableWatch:
-    """Return what the catalog and the server's settings tell.
-
-    Raises:
-        InputError: The database refuses the login, or what the user has no right to ask.
-        UnavailableError: The database does not answer.
-        QueryError: A query failed.
-    """
+    """Return what the catalog and the server's settings tell."""
     address = parse_address(table.options.dsn)
     with connect(address, table.source) as connection, query_errors():
         now = read_definition(connection, table.name)

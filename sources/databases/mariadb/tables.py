@@ -74,9 +74,6 @@ def describe_columns(connection: Connection[Cursor], table: str) -> dict[str, Co
     Args:
         connection: Open connection to the server.
         table: The table, ``database.table``.
-
-    Raises:
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     return {column.name: column for column, _ in _columns_of(connection, table)}
 
@@ -94,9 +91,6 @@ def describe_table(connection: Connection[Cursor], table: str) -> DatabaseTable:
     Args:
         connection: Open connection to the server.
         table: The table, ``database.table``.
-
-    Raises:
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     columns: dict[str, str] = {}
     left_out: dict[str, str] = {}

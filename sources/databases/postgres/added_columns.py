@@ -79,12 +79,6 @@ def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
 
     Args:
         new: The columns, their table, and how its database is reached.
-
-    Raises:
-        UnknownDefault: What rows from before hold can't be known, or has no common form in
-            snapshot and changes; or the columns are not those that were added last.
-        UnavailableError: The database does not answer.
-        InputError: It refuses the login, or the table.
     """
     table = new.table
     with _asking(new.options, table) as connection:
@@ -109,10 +103,6 @@ def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
     Args:
         options: How the database is reached.
         table: The table, ``schema.table``.
-
-    Raises:
-        UnavailableError: The database does not answer.
-        InputError: It refuses the login, or the table.
     """
     with _asking(options, table) as connection:
         return describe_table(connection, table).columns
@@ -120,12 +110,7 @@ def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
 
 @contextmanager
 def _asking(options: SnapshotOptions, table: str) -> Iterator[psycopg.Connection[Any]]:
-    """Connect to a database for questions about one of its tables.
-
-    Raises:
-        UnavailableError: The database does not answer.
-        InputError: It refuses.
-    """
+    """Connect to a database for questions about one of its tables."""
     conninfo = make_conninfo(
         options.dsn,
         application_name="hybrid columns",
@@ -154,9 +139,6 @@ def _require_added_last(attributes: Collection[_Attribute], new: NewColumns) -> 
     """Refuse columns that may be older ones under another name, or were there before.
 
     PostgreSQL numbers columns as they are added, and keeps the number of one that is dropped.
-
-    Raises:
-        UnknownDefault: Contains the column.
     """
     before = {*new.known, *new.renamed}
     last = max((each.number for each in attributes if each.name in before), default=0)
@@ -175,11 +157,7 @@ def _require_added_last(attributes: Collection[_Attribute], new: NewColumns) -> 
 def _default(
     connection: psycopg.Connection[Any], table: str, column: _Attribute, kind: str
 ) -> bool | int | float | str | None:
-    """Return the value of a column in rows from before it was added.
-
-    Raises:
-        UnknownDefault: It can't be known, or not be stored.
-    """
+    """Return the value of a column in rows from before it was added."""
     if not column.has_missing:
         _require_null_before(connection, table, column)
         return None
@@ -200,9 +178,6 @@ def _require_null_before(
     PostgreSQL has forgotten the default of such rows if the table was rewritten since (VACUUM
     FULL, another type), and never had one if it is computed for each row. A row that was written
     last no later than the column's entry in the catalog was, and has a value, shows either.
-
-    Raises:
-        UnknownDefault: There is such a row.
     """
     schema, _, name = table.partition(".")
     query = sql.SQL(

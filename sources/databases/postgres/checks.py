@@ -25,17 +25,8 @@ def check_columns(
 ) -> tuple[dict[str, str], list[str]]:
     """Refuse a table whose rows or columns a snapshot and the changes after it would not hold.
 
-    Args:
-        connection: Open connection to the database.
-        table: The table.
-
     Returns:
         The type of each column, as ``regtype`` prints it; and warnings, as sentences.
-
-    Raises:
-        InputError: There is no such table, row-level security hides rows of it, its columns are not
-            those that are declared, or its deletes carry no key.
-        psycopg.Error: The database refuses, or the connection ends.
     """
     rows = connection.execute(
         "SELECT a.attname, c.relreplident, a.attlen = -1 AND a.attstorage <> 'p' "
@@ -97,16 +88,7 @@ def check_columns(
 
 
 def check_slot(connection: psycopg.Connection[Any], table: CapturedTable) -> None:
-    """Refuse a table whose replication slot is missing or lost.
-
-    Args:
-        connection: Open connection to the database.
-        table: The table.
-
-    Raises:
-        InputError: Names the slot.
-        psycopg.Error: The database refuses, or the connection ends.
-    """
+    """Refuse a table whose replication slot is missing or lost."""
     name = table.options.log_reader
     state = find_slot(connection, name).state
     if state == "missing":
@@ -140,10 +122,6 @@ def check_publication(
         connection: Open connection to the database.
         table: The table.
         publication: The publication that the connector reads; any one if left out.
-
-    Raises:
-        InputError: Names the table.
-        psycopg.Error: The database refuses, or the connection ends.
     """
     found = connection.execute(
         "SELECT s.plugin <> 'pgoutput' OR EXISTS (SELECT FROM pg_publication_tables "

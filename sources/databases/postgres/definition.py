@@ -62,9 +62,6 @@ def read_definition(connection: psycopg.Connection[Any], table: str) -> Postgres
 
     Returns:
         None if there is no such table.
-
-    Raises:
-        psycopg.Error: The server does not answer, or refuses.
     """
     schema, _, name = table.partition(".")
     row = connection.execute(_TABLE, [schema, name]).fetchone()

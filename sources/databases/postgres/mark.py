@@ -28,10 +28,6 @@ def mark_log(options: SnapshotOptions) -> Mark:
 
     Args:
         options: The declared snapshot, which says how the database is reached.
-
-    Raises:
-        InputError: The database refuses the login or the messages.
-        UnavailableError: It does not answer.
     """
     import psycopg  # noqa: PLC0415 - the extra is required by `connect_to`
 

@@ -19,16 +19,9 @@ _NAMES = re.compile(r"\"?publication_names\"?\s+'((?:[^']|'')+)'", re.IGNORECASE
 def read_publication(connection: psycopg.Connection[Any], slot: str) -> str | None:
     """Return the publication that a slot is read by now, as the command of its reader says.
 
-    Args:
-        connection: Open connection to the database.
-        slot: Name of the slot.
-
     Returns:
         None if nobody reads the slot, its reader names several or none, or the role may not see its
         command: that of others takes ``pg_read_all_stats``.
-
-    Raises:
-        psycopg.Error: The database refuses, or the connection ends.
     """
     row = connection.execute(_COMMAND, [slot]).fetchone()
     found = None if row is None or row[0] is None else _NAMES.search(row[0])

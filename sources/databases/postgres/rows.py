@@ -117,11 +117,6 @@ def selected(columns: pa.Schema, types: Mapping[str, str]) -> sql.Composable:
     Args:
         columns: Names and types to read.
         types: PostgreSQL's type of each column, as ``regtype`` prints it.
-
-    Raises:
-        Misfit: A column is declared ``binary``, but is not of type ``bytea``; or ``array``, but is
-            not an array.
-        KeyError: ``types`` lacks a column.
     """
     return sql.SQL(", ").join(_expression(each, types[each.name]) for each in columns)
 

@@ -57,9 +57,6 @@ def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot:
     Args:
         connection: Open connection to the server, which is not a standby.
         name: Name of the slot.
-
-    Raises:
-        psycopg.Error: The server does not answer, or refuses.
     """
     # Asked first: what was sent by then is compared with it.
     end = connection.execute("SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint").fetchone()

@@ -45,17 +45,8 @@ _SETTINGS = (
 def open_table(table: CapturedTable) -> Iterator[PostgresTable]:
     """Connect to a table's database; check its columns, its replication slot and its publication.
 
-    Args:
-        table: The table.
-
     Yields:
         The table; its connections end with the context.
-
-    Raises:
-        InputError: The database refuses the login, or the table, its publication or the slot does
-            not fit.
-        UnavailableError: The database does not answer.
-        QueryError: A query failed, or the connection was lost.
     """
     conninfo = _conninfo(table)
     with _query_errors(), _connect(table, conninfo) as connection, ExitStack() as opened:
@@ -81,16 +72,8 @@ def open_table(table: CapturedTable) -> Iterator[PostgresTable]:
 def export(table: CapturedTable) -> Iterator[Exported]:
     """Export a snapshot of a table's database, which lasts as long as the context.
 
-    Args:
-        table: A table, by which the database is reached.
-
     Yields:
         The snapshot, under which other tables can be read, too.
-
-    Raises:
-        InputError: The database refuses the login.
-        UnavailableError: The database does not answer.
-        QueryError: The query failed, or the connection was lost.
     """
     with _query_errors(), _connect(table, _conninfo(table)) as connection:
         yield _export(connection)

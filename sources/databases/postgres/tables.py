@@ -77,14 +77,7 @@ def connect_to(dsn: str) -> psycopg.Connection[Any]:
 
 
 def list_tables(connection: psycopg.Connection[Any]) -> list[str]:
-    """Return the names of all tables of a database, ``schema.table``, without its own catalog.
-
-    Args:
-        connection: Open connection to the database.
-
-    Raises:
-        psycopg.Error: The server does not answer, or refuses.
-    """
+    """Return the names of all tables of a database, ``schema.table``, without its own catalog."""
     found = connection.execute(_NAMES).fetchall()
     return [f"{schema}.{table}" for schema, table in found]
 

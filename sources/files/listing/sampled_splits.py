@@ -51,11 +51,6 @@ def sampled_splits(
     Returns:
         The splits (schema :data:`sources.files.listing.split_table.SPLITS`), and the columns inside
         the files without partition columns, with warnings, such as of bad rows that are tolerated.
-
-    Raises:
-        InputError: A file can't be read, has a bad row that is not tolerated, or other columns than
-            the others; all files are empty; or the event-time column is missing.
-        UnavailableError: A storage does not answer.
     """
     form = format_of(source)
     unified, layout_of = _columns_inside(source, form, files, stores, planned)

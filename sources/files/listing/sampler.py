@@ -92,11 +92,6 @@ class Sampler:
 
         Returns:
             Without number of rows; the times are None if no good row has one that counts.
-
-        Raises:
-            InputError: The region can't be read, or has a bad row and ``on_bad_record`` is
-                ``fail``.
-            UnavailableError: The storage does not answer.
         """
         if not region.length:
             return EventTimeRange(0, None, None, 0)

@@ -125,10 +125,6 @@ def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa
         source: Declaration of the source.
         event_time: Name of the event-time column among the output columns.
         inside: Columns inside the files, without partition columns.
-
-    Raises:
-        InputError: The event-time column is missing or no timestamp, an expression of ``select``
-            does not fit the columns, or the names of two columns differ only in case.
     """
     read = pa.schema([*inside, *parse_schema(source.partitions)])
     if (alike := alike_names(read.names)) is not None:

@@ -165,12 +165,6 @@ def list_splits(
         stores: Storages of the pipeline.
         limits: Limits within which event times count and are read.
         planned: Columns inside the files that the plan has already, if it is made.
-
-    Raises:
-        InputError: A file can't be read, columns differ between files, the event-time column is
-            missing or no timestamp, a folder's name has no partition value or time as declared, or
-            no file is in the time range.
-        UnavailableError: A storage does not answer.
     """
     _require_inside(source, event_time)
     files = _with_partitions(source, in_range_by_folder(source, files))

@@ -76,11 +76,6 @@ def scan(
         end: Offset after the last one to read, of each partition in ``start``.
         take: Called with partition and message (``confluent_kafka.Message``), in order within a
             partition; if it returns False, no more of the partition is read.
-
-    Raises:
-        UnavailableError: The broker sent nothing for :data:`SILENCE_S` seconds, can't be reached,
-            or is the local one and not running.
-        InputError: An offset in ``start`` is deleted, or the records may not be read.
     """
     remaining = {partition for partition in start if start[partition] < end[partition]}
     if not remaining:

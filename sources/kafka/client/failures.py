@@ -82,9 +82,6 @@ def request_failed(
 
     Returns:
         An :class:`UnavailableError` if waiting may help, otherwise an :class:`InputError`.
-
-    Raises:
-        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
     """
     servers = resolve_bootstrap(source.bootstrap_servers)
     message = f"{what} of source `{source.name}` (`{source.subscription}`): {describe(error)}."

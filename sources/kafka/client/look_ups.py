@@ -349,10 +349,6 @@ class KafkaLog:
         """Return the metadata of all topics.
 
         Asked for in several short attempts, as librdkafka reports what is wrong between them only.
-
-        Raises:
-            InputError: The broker refuses the login.
-            UnavailableError: It does not answer.
         """
         failure: KafkaException | None = None
         for share in _ATTEMPTS:

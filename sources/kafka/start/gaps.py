@@ -72,9 +72,6 @@ class GapFinder:
         read of the topic may be missing: no record time can be compared with such an end. Nothing
         is missing of a partition that is read from offset 0. An end that people declared is
         believed, unless it lies in the future.
-
-        Args:
-            partitions: Start of each partition.
         """
         previous = self._previous
         if previous is None or _is_exact(previous) or previous.snapshot is not None:
@@ -144,11 +141,7 @@ class GapFinder:
         return gaps
 
     def skipped(self, partitions: Mapping[TopicPartition, PartitionStart]) -> list[Gap]:
-        """Return gaps where a start by a declared time leaves out what history may not hold.
-
-        Args:
-            partitions: Start of each partition.
-        """
+        """Return gaps where a start by a declared time leaves out what history may not hold."""
         if self._previous is None:
             return []
         needed_ms = self._previous.complete_through_ms

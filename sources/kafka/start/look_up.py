@@ -82,17 +82,8 @@ class StartLookUp:
         TimestampOffsetsInitializer). After history, no time starts a partition beyond its log end
         when history was listed: whatever was appended later is in no file, however old it is.
 
-        Args:
-            time_ms: Record timestamp in milliseconds.
-            evidence: What the time was decided by.
-
         Returns:
             The start position; with gaps where deleted or skipped records may be missing.
-
-        Raises:
-            SeamError: The time lies in the future.
-            UnavailableError: The broker does not answer.
-            InputError: The broker refuses.
         """
         if time_ms > self.now_ms:
             name = self._source.name
@@ -154,12 +145,6 @@ class StartLookUp:
             The start position; with gaps where the log starts later, or where a record of the log
             is in a hole of history. A partition of which history holds none starts at its log
             start.
-
-        Raises:
-            SeamError: History holds records of a partition that the source does not read, or ends
-                beyond the log end.
-            UnavailableError: The broker does not answer.
-            InputError: The broker refuses.
         """
         self._require_own(held)
         ends, starts = self._log.log_end(), self._log.log_start()
@@ -218,12 +203,7 @@ class StartLookUp:
         return position.model_copy(update={"partitions": partitions, "gaps": gaps})
 
     def at_log_start(self) -> StartPosition:
-        """Return the start at the first record of each partition that is not deleted.
-
-        Raises:
-            UnavailableError: The broker does not answer.
-            InputError: The broker refuses.
-        """
+        """Return the start at the first record of each partition that is not deleted."""
         ends, starts = self._log.log_end(), self._log.log_start()
         partitions = {
             partition: PartitionStart(
@@ -237,12 +217,7 @@ class StartLookUp:
         return self._position(partitions, "fixed", None, gaps)
 
     def at_log_end(self) -> StartPosition:
-        """Return the start at each partition's log end: only records appended from now on are read.
-
-        Raises:
-            UnavailableError: The broker does not answer.
-            InputError: The broker refuses.
-        """
+        """Return the start at each partition's log end: only later records are read."""
         ends, starts = self._log.log_end(), self._log.log_start()
         partitions = {
             partition: PartitionStart(
@@ -260,12 +235,6 @@ class StartLookUp:
         Args:
             declared: Offsets by topic name (empty text if there is one topic) and partition number.
             evidence: What the offsets were decided by.
-
-        Raises:
-            SeamError: A partition is left out or does not exist, or an offset is before the log
-                start or beyond the log end.
-            UnavailableError: The broker does not answer.
-            InputError: The broker refuses.
         """
         offsets = written_offsets(
             declared, self._log.partitions, f"The start offsets of source `{self._source.name}`"

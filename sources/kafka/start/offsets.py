@@ -147,11 +147,7 @@ def _call(name: str, load: Callable[[str], UserFactory], context: SourceSwitchCo
 
 
 def _from_user(look_up: StartLookUp, name: str, answer: Any) -> StartPosition:
-    """Return the start position for what the user's factory returned.
-
-    Raises:
-        SeamError: It is neither a datetime with a time zone nor offsets.
-    """
+    """Return the start position for what the user's factory returned."""
     if isinstance(answer, datetime) and answer.tzinfo is not None:
         return look_up.at_time(to_ms(answer), "factory")
     try:

@@ -113,10 +113,6 @@ def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
     """Return the document that describes a listing of a source, without writing anything.
 
     Each call names a new file for the table of splits, which :func:`keep_splits` writes.
-
-    Args:
-        source: Declaration of the source.
-        listing: Its splits and columns.
     """
     splits = listing.splits
     return FoundFiles(

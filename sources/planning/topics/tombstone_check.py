@@ -38,15 +38,6 @@ def without_tombstones(
 
     Those without a value are left out where they are skipped or delete rows. Where they do neither,
     one without a key is bad.
-
-    Args:
-        source: Declaration of the topic's source.
-        columns: Columns that values have to fill.
-        sample: Records of the topic.
-
-    Raises:
-        InputError: One has a key and no value, and it is not declared what that means; or no key
-            that tells a row, and bad records are not tolerated. Contains the record's place.
     """
     if source.skips_tombstones:
         return [record for record in sample if record.value is not None]

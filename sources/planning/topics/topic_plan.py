@@ -277,10 +277,6 @@ def is_continued(source: KafkaSource, log: KafkaLog, following: KafkaLog | None)
 
     Returns:
         True, too, if no source follows.
-
-    Raises:
-        InputError: Only some topics are the same; or the broker refuses.
-        UnavailableError: The broker does not answer.
     """
     if following is None:
         return True

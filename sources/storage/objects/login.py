@@ -76,10 +76,6 @@ class Login:
         """Return key, secret and token, renewed if they are about to expire; None without a login.
 
         boto3 calls it for each request that it signs.
-
-        Raises:
-            BotoCoreError: They can't be found, or not be renewed.
-            ClientError: The service that renews them refuses.
         """
         with self._lock:
             if (stamp := _stamp()) != self._stamp:
@@ -124,11 +120,7 @@ def environment_login() -> tuple[tuple[str, str], ...]:
 
 
 def login_session(login: Login) -> Any:
-    """Return a session of botocore whose clients have a login, and look again when it expires.
-
-    Args:
-        login: The login.
-    """
+    """Return a session of botocore whose clients have a login, and look again when it expires."""
     session = botocore.session.Session()
     session.register_component("credential_provider", _Provider(login))
 

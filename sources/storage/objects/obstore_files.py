@@ -168,10 +168,6 @@ def connect(path: str) -> AzureStore | GCSStore:
 
     Args:
         path: ``abfss://container@account.dfs.core.windows.net/key`` or ``gs://bucket/key``.
-
-    Raises:
-        InputError: The path names no container of an account, and no bucket; or a variable of the
-            environment has a value that can't be used.
     """
     base, _ = split(path)
     if not _ADDRESS.fullmatch(base):
@@ -217,10 +213,6 @@ def head(path: str, what: str = "examined") -> ObjectMeta | None:
     Args:
         path: The object.
         what: What could not be done if the store refuses, for the message.
-
-    Raises:
-        UnavailableError: The store does not answer, or can't serve the request at the moment.
-        InputError: The store refuses, for example without permission.
     """
     _, key = split(path)
     if not key:
@@ -234,12 +226,7 @@ def head(path: str, what: str = "examined") -> ObjectMeta | None:
 
 
 def is_folder(path: str) -> bool:
-    """Return whether Azure marks an object as a folder; False if there is no such object.
-
-    Raises:
-        UnavailableError: The store does not answer, or can't serve the request at the moment.
-        InputError: The store refuses, for example without permission.
-    """
+    """Return whether Azure marks an object as a folder; False if there is no such object."""
     _, key = split(path)
     try:
         return _FOLDER_MARK in obstore.get(connect(path), key).attributes

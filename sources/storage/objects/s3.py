@@ -224,10 +224,6 @@ def login_keys(settings: S3Settings, path: str, what: str) -> Any:
         settings: Address of the store.
         path: File or folder that they are for.
         what: What can't be done with it without them, for the message.
-
-    Raises:
-        UnavailableError: They have expired, and can't be renewed at the moment.
-        InputError: They can't be found.
     """
     try:
         return current_login().get_frozen_credentials()
@@ -289,10 +285,6 @@ def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, A
 
     Returns:
         boto3's answer to ``head_object``; None if there is no such object.
-
-    Raises:
-        UnavailableError: The store does not answer, or can't serve the request at the moment.
-        InputError: The store refuses, for example without permission.
     """
     bucket, key = split(path)
     client = connect(settings)
@@ -364,9 +356,6 @@ def _ask_again(
 
     Returns:
         Seconds until the next attempt; None if this answer, or its absence, counts.
-
-    Raises:
-        IncompleteReadError: The last attempt was cut off, too.
     """
     if response is None:
         is_due = _is_outage(caught_exception)

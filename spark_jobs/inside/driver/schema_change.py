@@ -42,19 +42,9 @@ def follow_columns_of(
 ) -> PipelineContext | None:
     """Follow the columns that a query failed at, if that is what it failed at, and declared.
 
-    Args:
-        context: The pipeline and its state.
-        error: Failure of the query.
-        reporter: Gets a line with what was followed.
-
     Returns:
         The pipeline with these columns, with which the query has to be built again; None if the
         query failed for another reason, or columns are not followed.
-
-    Raises:
-        InputError: The columns can't be followed exactly; contains why, and what to declare.
-        UnavailableError: The database does not answer.
-        StateError: The state can't be written.
     """
     report, source = report_of(error), context.pipeline.sources[-1]
     is_followed = report.kind in (NewColumnsError.kind, WidenedColumnError.kind)
@@ -102,11 +92,7 @@ def _change(name: str, column: AddedColumn | str, report: ErrorReport) -> Follow
 def _added(
     context: PipelineContext, source: KafkaSource, table: DeclaredTable, report: ErrorReport
 ) -> dict[str, AddedColumn]:
-    """Return the columns of a change that nothing declares, as the database knows them.
-
-    Raises:
-        UnknownDefault: They can't be followed exactly.
-    """
+    """Return the columns of a change that nothing declares, as the database knows them."""
     known = [*source.value_columns, *table.added_types, *table.ignored_columns]
     names, connector = new_columns_of(report), str(report.fields.get("connector", ""))
     renamed = {name for each in table.renamed_columns.values() for name in all_names(each)}
@@ -125,11 +111,7 @@ def _added(
 def _widened(
     context: PipelineContext, source: KafkaSource, table: DeclaredTable, report: ErrorReport
 ) -> dict[str, str]:
-    """Return the wider types that the database has now: of all columns, so that one stop is enough.
-
-    Raises:
-        UnknownDefault: The column that the query failed at has none that can be followed.
-    """
+    """Return the wider types that the database has now, of all columns: one stop is enough."""
     name, fixed = str(report.fields["column"]), context.pipeline.fixed_columns
     options, declared = _options(context), source.value_columns
     now_types = access_to(options.dsn).find_types(options, table.table)

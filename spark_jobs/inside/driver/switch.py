@@ -20,11 +20,6 @@ from spark_jobs.launch.record import record_switch
 def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
     """Decide where a source starts (the hand-over), and record that this launch reads it now.
 
-    Args:
-        context: The pipeline and its state.
-        launch_id: Id of this driver's launch.
-        name: Name of the source that comes next.
-
     Returns:
         True if this driver may read the source. False if the hand-over or the record is refused:
         the reason is written to standard error, and the step that launches the source on its own

@@ -53,15 +53,6 @@ def run_unbounded(
 
     Returns:
         The job's exit status, 0.
-
-    Raises:
-        InputError: The transform does not fit, planned files changed, a new file can't be read, a
-            quarantine table can't be written, or columns of the captured table can't be followed.
-        UnavailableError: The captured database does not answer when it is asked about its columns.
-        SeamError: The start offsets, or records to be read next, are no longer in Kafka.
-        StateError: It is not this source's turn, the checkpoint or target belongs to another
-            generation, or a later launch has replaced this one.
-        StreamingQueryException: The query failed in Spark.
     """
     while not stop.is_set():
         query = declare_query(context, source, prepared)

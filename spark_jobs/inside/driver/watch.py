@@ -32,14 +32,7 @@ _SOON_S = 0.1
 def start(
     spark: SparkSession, query: QueryDeclaration, reporter: Reporter, report: QueryReporter
 ) -> RunningQuery:
-    """Build a query and start it; pass on what people should be warned about.
-
-    Raises:
-        InputError: The transform does not fit, or planned files changed.
-        SeamError: The start offsets, or records to be read next, are no longer in Kafka.
-        StateError: The checkpoint or the target belongs to another generation, or a changed
-            transform does not fit them.
-    """
+    """Build a query and start it; pass on what people should be warned about."""
     built = build_query(spark, query)
     report.started(built.stream)
     for warning in built.warnings:
@@ -56,9 +49,6 @@ def collect_bad_records(context: PipelineContext, reporter: Reporter) -> Collect
 
     Returns:
         The collectors of all sources, for use while the query runs.
-
-    Raises:
-        InputError: A quarantine table can't be written.
     """
     collectors = Collectors(context.pipeline, context.generation)
     reporter.bad_records(collectors.collect())
@@ -84,13 +74,6 @@ def watch(
         bad_records: Collectors of the bad records that tasks stage.
         stop: Event that stops the query.
         is_over: Called before each look; True stops the query.
-
-    Raises:
-        StateError: A later launch was recorded meanwhile: this driver was taken for dead; or its
-            lease could not be renewed. Or the target was changed by others, or taken away.
-        InputError: A quarantine table can't be written; or something was done to the captured
-            table that no change reports.
-        StreamingQueryException: The query failed.
     """
     query = running.spark_query
     captures = any(
@@ -167,11 +150,6 @@ def look_up_older(
             it has none.
         reporter: Gets a line with the number of rows that history holds.
         error: Failure of the query.
-
-    Raises:
-        StreamingQueryException: The query failed for another reason than such a row.
-        InputError: A planned file is missing or was rewritten.
-        SeamError: Kafka has deleted records of history.
     """
     if seam is None or report_of(error).kind != OlderThanKeysError.kind:
         raise error

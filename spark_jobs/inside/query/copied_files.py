@@ -69,11 +69,7 @@ class CopiedHistory:
 
 
 def copied_history(query: QueryDeclaration) -> CopiedHistory | None:
-    """Return the history that a query reads, if its files may be copied; else None.
-
-    Args:
-        query: Declaration of the query.
-    """
+    """Return the history that a query reads, if its files may be copied; else None."""
     loaded, place, source = query.context.loaded, query.place, query.source
     if not (
         loaded.pipeline.sink.copy_files

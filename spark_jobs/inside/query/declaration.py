@@ -181,9 +181,6 @@ def place_of(
     Returns:
         The place; and the source as it is read from its plan, or None if its turn has not come or
         it is a topic that is followed without end.
-
-    Raises:
-        StateError: The range or the start of a topic whose turn has come was not decided.
     """
     source = context.pipeline.sources[turn.index]
     if isinstance(source, KafkaSource):

@@ -134,11 +134,7 @@ def leave_out(
 
 
 def with_broken(rows: DataFrame, rules: RowRules) -> DataFrame:
-    """Return rows with the name of the first rule that each breaks, or null, for this module.
-
-    Raises:
-        InputError: Spark can't evaluate a rule.
-    """
+    """Return rows with the name of the first rule that each breaks, or null, for this module."""
     try:
         return rows.select("*", F.expr(rules.spark_sql).alias(_BROKEN))
     except AnalysisException:

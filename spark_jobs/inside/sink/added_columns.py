@@ -91,11 +91,6 @@ def follow_columns(
         generation: State of the generation that owns the target; it keeps the record.
         added: Type and default of each column that the source got later, by name.
         ignored: Columns of the source that are left out by declaration.
-
-    Raises:
-        StateError: The target has a column of that name already; rows that were written while the
-            column was left out lack its values; or its type or default was changed after changes
-            were merged.
     """
     log = generation.read(_NAME, ColumnsLog) or ColumnsLog(followed={}, left_out={})
     begun, there = table.version(), {field.name for field in table.schema().fields}

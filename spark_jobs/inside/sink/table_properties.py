@@ -57,11 +57,6 @@ def missing_properties(sink: Sink, columns: StructType, found: Mapping[str, str]
     """Return the properties that an existing target lacks.
 
     Those are declared ones, and the statistics that a MERGE without Spark needs.
-
-    Args:
-        sink: The declaration.
-        columns: The columns of the table.
-        found: The properties that it has.
     """
     wanted = dict(sink.properties)
     if sink.mode == "merge" and STATISTICS not in found:

@@ -62,10 +62,6 @@ def ask(command: list[str], seconds: float = TIMEOUT_S) -> Answer:
 
     Returns:
         What it printed, and its exit status; an exit status other than 0 raises nothing.
-
-    Raises:
-        InputError: The program is not installed.
-        UnavailableError: It did not end in time: the cluster does not answer.
     """
     try:
         run = subprocess.run(

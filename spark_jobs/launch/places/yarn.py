@@ -92,11 +92,7 @@ class YarnLauncher:
         return "\n".join(answer.output.splitlines()[-lines:]) if answer.status == 0 else ""
 
     def _find(self, launch: Launch) -> str | None:
-        """Return the id of the launch's application: ``spark-submit`` printed it, or by its tag.
-
-        Raises:
-            UnavailableError: The resource manager does not answer.
-        """
+        """Return the id of the launch's application: ``spark-submit`` printed it, or by its tag."""
         if self._submit_log.exists():
             printed = _SUBMITTED.search(self._submit_log.read_text(errors="replace"))
             if printed is not None:
@@ -119,10 +115,6 @@ class YarnLauncher:
 
 def read_status(application: str, answer: Answer) -> Status:
     """Return the state of a driver from the answer of ``yarn application -status``.
-
-    Args:
-        application: Id of the application.
-        answer: Answer of the command.
 
     Returns:
         The state; ``unknown`` if the command failed or reports no state; ``ended`` if YARN does not

@@ -24,9 +24,6 @@ def cloud_conf(urls: Iterable[str]) -> dict[str, str]:
 
     The login is the one that obstore takes from the same variables. Without one of them, nothing is
     returned for a store: ``spark.conf`` of the pipeline may declare another way.
-
-    Args:
-        urls: Paths and URLs of any storage.
     """
     named = list(urls)
     accounts = {

@@ -24,9 +24,6 @@ def write_code_archive(folders: Sequence[Path], archive: Path) -> Path:
 
     Returns:
         The file, for ``spark-submit --py-files``.
-
-    Raises:
-        InputError: The modules are larger than 64 MiB together.
     """
     taken: set[str] = set()
     size = 0

@@ -375,11 +375,7 @@ def _packages(sets: list[str]) -> dict[str, str]:
 
 
 def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
-    """Refuse a launch whose driver would read other values from the pipeline's file.
-
-    Raises:
-        InputError: A variable is not passed to the driver.
-    """
+    """Refuse a launch whose driver would read other values from the pipeline's file."""
     prefixes = _variables(place)
     conf = loaded.pipeline.spark.conf
     for name in variables_used(loaded.path) if place.is_cluster else []:

@@ -192,10 +192,6 @@ def examine(side: TargetSide) -> Examined:
 
     Returns:
         What was found, with changes by others, which are not refused here.
-
-    Raises:
-        StateError: As :func:`require_belonging`, but for changes by others.
-        InputError: The target can't be read.
     """
     for _ in range(_LOOKS):
         record = read_target_record(side.generation)

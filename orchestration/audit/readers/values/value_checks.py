@@ -58,12 +58,7 @@ def _family(kind: pa.DataType) -> str:
 
 
 def _inexact(text: str, kind: pa.DataType) -> str:
-    """Return an SQL condition that DuckDB can't convert a text to a type, or would round it.
-
-    Args:
-        text: SQL of a text in the right form.
-        kind: Type to convert to.
-    """
+    """Return an SQL condition that DuckDB can't convert a text to a type, or would round it."""
     if pa.types.is_timestamp(kind):
         text = with_minutes(text)
     cast = f"TRY_CAST(trim({text}) AS {duckdb_type(kind)})"

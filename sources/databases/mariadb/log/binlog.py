@@ -80,9 +80,6 @@ def _log_of(options: SnapshotOptions, config: Mapping[str, Any]) -> Connection[C
 
     After a failover that is another one than the declared; if it can't be asked from here, the
     declared one is.
-
-    Raises:
-        HybridError: The server does not answer, or refuses the login.
     """
     address = parse_address(options.dsn)
     if options.dsn.startswith("mysql:"):
@@ -101,9 +98,6 @@ def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
 
     Returns:
         As :func:`ask_log`.
-
-    Raises:
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     if read.file is None:
         return Slot("missing")

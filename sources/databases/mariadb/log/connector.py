@@ -134,10 +134,6 @@ def require_heartbeats(url: str) -> None:
 
     Args:
         url: URL of the connector, ``http://host:8083/connectors/<name>``.
-
-    Raises:
-        InputError: The connector has no heartbeats, or Kafka Connect does not know it.
-        UnavailableError: Kafka Connect does not answer.
     """
     if not has_heartbeats(read_config(url)):
         message = (
@@ -153,10 +149,6 @@ def require_heartbeats(url: str) -> None:
 
 
 def has_heartbeats(config: Mapping[str, Any]) -> bool:
-    """Return whether a connector reports how far it is while no captured table changes, too.
-
-    Args:
-        config: Its configuration.
-    """
+    """Return whether a connector reports how far it is while no captured table changes, too."""
     found = str(config.get(_HEARTBEAT) or "").strip()
     return found.isdigit() and int(found) > 0

@@ -74,11 +74,7 @@ def mark_log(options: SnapshotOptions) -> Mark:
 
 
 def _mark_mysql(connection: Connection[Cursor], version: str, at: datetime) -> Mark:
-    """Return the end of MySQL's binary log, which is the end of a transaction.
-
-    Raises:
-        pymysql.MySQLError: The server refuses, or the connection ended.
-    """
+    """Return the end of MySQL's binary log, which is the end of a transaction."""
     [(name, end, *_)] = ask(connection, mysql_status(version))
     file, offset = file_number(str(name)), int(end)
     return Mark(file_position(file, offset), f"{name}:{offset}", mysql_place(file, offset), at)

@@ -30,9 +30,6 @@ def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
     Returns:
         The state, ``lost`` if the server has removed what the connector needs, or has begun a new
         log. Or, as text, why it is not known: it is a replica that is behind.
-
-    Raises:
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     if read.file is None:
         return Slot("missing")
@@ -66,10 +63,5 @@ def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
 
 
 def mysql_place(file: int, offset: int) -> int:
-    """Return one number for a position in MySQL's binary log; a later one has a higher number.
-
-    Args:
-        file: Number of the file.
-        offset: Position in the file.
-    """
+    """Return one number for a position in MySQL's binary log; a later one has a higher number."""
     return file * _FILE_BYTES + offset

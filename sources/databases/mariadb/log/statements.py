@@ -120,11 +120,7 @@ class Alteration:
         return self._implicit(column, added) if is_not_null else None
 
     def _default(self, default: exp.Expression, column: Column) -> Value | None:
-        """Return a literal default as the column holds it.
-
-        Raises:
-            UnknownDefault: It is none, or of a type whose values may look otherwise.
-        """
+        """Return a literal default as the column holds it."""
         literal, sign = (default.this, "-") if isinstance(default, exp.Neg) else (default, "")
         if isinstance(default, exp.Null):
             return None
@@ -145,9 +141,6 @@ class Alteration:
         """Return what a NOT NULL column without a default holds.
 
         https://mariadb.com/kb/en/alter-table/#add-column
-
-        Raises:
-            UnknownDefault: It has no common form in snapshot and changes.
         """
         if column.kind == "enum" and added.kind is not None and added.kind.expressions:
             return str(added.kind.expressions[0].this)

@@ -45,11 +45,6 @@ def begin(
 
     Returns:
         The snapshots, the one with the earliest position first.
-
-    Raises:
-        InputError: The server has GTIDs of several domains; or its user lacks a right, or can't
-            lock commits.
-        pymysql.MySQLError: The server refuses, or a connection ended.
     """
     made = [opened.enter_context(connect_raw(address)) for _ in range(count)]
     if is_mariadb(variables):

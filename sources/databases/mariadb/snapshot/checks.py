@@ -73,10 +73,6 @@ def check_log(
         connection: Open connection to the database.
         table: The table.
         variables: Those of :func:`server_variables`.
-
-    Raises:
-        InputError: Names the setting, its value, and what to set.
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     check_settings(connection, table, variables)
     if ask_with_right(connection, "XA RECOVER", table, "XA_RECOVER_ADMIN"):
@@ -180,17 +176,8 @@ def read_columns(
 ) -> tuple[dict[str, Column], list[str]]:
     """Refuse a table whose columns are not those that are declared, or can't be captured.
 
-    Args:
-        connection: Open connection to the database.
-        table: The table.
-        key: Columns of its key.
-
     Returns:
         The table's columns by name; and warnings, as sentences.
-
-    Raises:
-        InputError: Names the column, and the type to declare.
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     rows = ask(
         connection,

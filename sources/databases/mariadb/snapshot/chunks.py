@@ -29,9 +29,6 @@ def divide(connection: Connection[Cursor], table: CapturedTable, key: Column) ->
         connection: Connection of :func:`connect_raw`, in the transaction of a snapshot.
         table: The table.
         key: First column of its primary key.
-
-    Raises:
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     if key.kind not in _NUMBERS | _TEXTS | _BYTES:
         return Division(None, [])
@@ -53,12 +50,7 @@ def divide(connection: Connection[Cursor], table: CapturedTable, key: Column) ->
 
 
 def where(division: Division, chunk: int) -> str:
-    """Return the SQL condition of the rows of one chunk.
-
-    Args:
-        division: Division of the table.
-        chunk: Number of the chunk, from 0.
-    """
+    """Return the SQL condition of the rows of one chunk."""
     if division.key is None:
         return "TRUE"
     name, kind = division.key

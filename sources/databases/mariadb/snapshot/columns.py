@@ -81,9 +81,6 @@ def require_type(column: Column, declared: pa.DataType) -> None:
     Args:
         column: The column.
         declared: Its type in the ``schema``.
-
-    Raises:
-        Misfit: Names the column, its type, and the type to declare.
     """
     fitting = _fitting(column)
     if not fitting:
@@ -157,9 +154,6 @@ def typed(column: Column, declared: pa.Field, values: pa.Array) -> pa.Array:
         column: The column in the database.
         declared: Its name and type in the ``schema``.
         values: Binary values, the text of each.
-
-    Raises:
-        Misfit: A value does not have the type, or Debezium would report another one.
     """
     if pa.types.is_binary(declared.type):
         return values
@@ -258,12 +252,7 @@ def _micros(texts: pa.Array) -> pa.Array:
 
 
 def _without_zeros(column: Column, texts: pa.Array) -> pa.Array:
-    """Replace zero dates, as 0000-00-00 or 2024-00-15, by null, as Debezium does.
-
-    Raises:
-        Misfit: Debezium would report 1970-01-01, as it does where a column can't be null, and for
-            every ``timestamp``.
-    """
+    """Replace zero dates, as 0000-00-00 or 2024-00-15, by null, as Debezium does."""
     # Only month and day are two digits after a hyphen; an array of nulls has no type to compare.
     zeros = pc.fill_null(pc.match_substring(texts, "-00"), False)
     if not pc.any(zeros).as_py():

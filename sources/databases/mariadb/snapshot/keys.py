@@ -35,17 +35,8 @@ def key_of(connection: Connection[Cursor], table: str) -> list[str]:
 def require_key(connection: Connection[Cursor], table: CapturedTable) -> list[str]:
     """Refuse a table whose events have no key, or a unique key by which rows are not merged.
 
-    Args:
-        connection: Open connection to the database.
-        table: The table.
-
     Returns:
         The columns of its key, in their order.
-
-    Raises:
-        InputError: It has neither a primary key nor a unique key without nulls; or no primary key,
-            and ``sink.key`` is not the unique key of the events.
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     keys = _keys(connection, table.name)
     if not keys:

@@ -49,11 +49,6 @@ def read_lock(table: CapturedTable, address: Address) -> Iterator[Connection[Cur
 
     Yields:
         The connection that holds the lock.
-
-    Raises:
-        InputError: Statements of others did not let it be had, so that trying later may help: names
-            the one that has run longest; or the user lacks the right.
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     with connect(address, table.source) as connection:
         ask(connection, f"SET SESSION lock_wait_timeout = {_WAIT_S}")

@@ -31,10 +31,6 @@ def check_replica(
         table: The table, for messages.
         variables: The server's variables.
         is_mariadb: Whether it is MariaDB, which remembers in a variable what it has replicated.
-
-    Raises:
-        InputError: It is such a replica; or the user lacks the right to ask.
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     name = next((each for each in LOGGING if each in variables), "")
     if variables.get(name) != "OFF":

@@ -44,11 +44,6 @@ def require_same_server(
         connection: Open connection to the database of the snapshot.
         table: The table; its options may name the connector.
         variables: The server's variables.
-
-    Raises:
-        InputError: They are two servers; or Kafka Connect does not know the connector.
-        UnavailableError: Kafka Connect does not answer.
-        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     if is_mariadb(variables) or (url := table.options.connector) is None:
         return

@@ -23,11 +23,7 @@ def quoted(name: str) -> str:
 
 
 def json_expression(name: str) -> str:
-    """Return the SQL of a JSON column of MySQL, whose text :func:`canonical_texts` converts.
-
-    Args:
-        name: Name of the column.
-    """
+    """Return the SQL of a JSON column of MySQL, whose text :func:`canonical_texts` converts."""
     text = f"CAST({quoted(name)} AS CHAR CHARACTER SET utf8mb4)"
     # Dates, times, bytes and long decimals do not come back from a text.
     return f"IF({quoted(name)} = CAST({text} AS JSON), {text}, CONCAT('{_MARK}', {text}))"
@@ -39,10 +35,6 @@ def canonical_texts(name: str, texts: pa.Array) -> pa.Array:
     Args:
         name: Name of the column.
         texts: What :func:`json_expression` returned.
-
-    Raises:
-        Misfit: A document has a time or bytes that are no text to MySQL, which Debezium writes in
-            another form.
     """
     found = []
     for text in texts.to_pylist():
@@ -65,9 +57,6 @@ def require_short_characters(name: str, kind: str, texts: pa.Array) -> None:
         name: Name of the column.
         kind: Its type, ``enum`` or ``set``.
         texts: Its values.
-
-    Raises:
-        Misfit: A value has a character of four bytes, for which Debezium writes a question mark.
     """
     long = pc.filter(texts, pc.match_substring_regex(texts, _OF_FOUR_BYTES))
     if len(long):

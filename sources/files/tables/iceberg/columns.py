@@ -60,9 +60,6 @@ def require_readable(source: FileSource, schema: Schema, unknown: Mapping[str, s
         source: Declaration of the source, whose ``schema`` may leave the column out.
         schema: Columns of the snapshot, of types that PyIceberg knows.
         unknown: Types of the others, by their names.
-
-    Raises:
-        InputError: Names the column and its type.
     """
     for name, kind in unknown.items():
         if not source.columns or name in source.columns:
@@ -85,12 +82,7 @@ def children(field: NestedField) -> Sequence[NestedField]:
 
 
 def all_fields(fields: Iterable[NestedField], above: str = "") -> Iterator[tuple[str, NestedField]]:
-    """Yield columns and all fields inside them, with their full names.
-
-    Args:
-        fields: The columns.
-        above: What the names begin with.
-    """
+    """Yield columns and all fields inside them, with their full names."""
     for field in fields:
         name = f"{above}{field.name}"
         yield name, field

@@ -64,18 +64,6 @@ def partition_values(
     """Return the columns whose values only the manifests have, and these values of each file.
 
     Files whose manifests do not count the values of a column in question are opened.
-
-    Args:
-        source: Declaration of the source.
-        scan: Scan of the snapshot.
-        schema: The columns to read.
-        tasks: Its data files.
-        stores: Storages of the pipeline.
-
-    Raises:
-        InputError: A file has no field ids; lacks a column that has an initial default; or lacks
-            one whose value in its partition can't be told to Spark, or that others hold without
-            such a value. Or a file can't be read.
     """
     specs = scan.table_metadata.specs()
     constants = [_constants(specs[task.file.spec_id], task.file.partition) for task in tasks]

@@ -33,17 +33,7 @@ class Metadata(NamedTuple):
 
 
 def read_metadata(place: str, files: StoredFiles) -> Metadata:
-    """Read a metadata file, whether it is packed or not.
-
-    Args:
-        place: Path of the file.
-        files: Access to it.
-
-    Raises:
-        OSError: The file can't be read.
-        ValueError: It is no JSON, or not the metadata of a table.
-        pyiceberg.exceptions.ValidationError: Likewise.
-    """
+    """Read a metadata file, whether it is packed or not."""
     with files.new_input(place).open() as file:
         content = bytes(file.read())
     found = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)

@@ -22,12 +22,7 @@ from sources.files.tables.iceberg.columns import all_fields, children
 
 
 def are_renamed(scan: DataScan, schema: Schema) -> bool:
-    """Return whether one of the columns to read had another name in an older schema.
-
-    Args:
-        scan: Scan of the snapshot.
-        schema: The columns to read.
-    """
+    """Return whether one of the columns to read had another name in an older schema."""
     names: dict[int, set[str]] = defaultdict(set)
     for each in scan.table_metadata.schemas:
         for _, field in all_fields(each.fields):
@@ -39,10 +34,6 @@ def former_dates(scan: DataScan, schema: Schema) -> dict[int, str]:
     """Return the columns that are times now and were dates in an older schema: names by field id.
 
     Spark's reader does not make times of the dates in older files.
-
-    Args:
-        scan: Scan of the snapshot.
-        schema: The columns to read.
     """
     older = [field for each in scan.table_metadata.schemas for _, field in all_fields(each.fields)]
     dates = {field.field_id for field in older if isinstance(field.field_type, DateType)}

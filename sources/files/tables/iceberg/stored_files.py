@@ -37,11 +37,7 @@ class StoredFiles(FileIO):
         return _StoredFile(location, self._stores)
 
     def new_output(self, location: str) -> OutputFile:
-        """Refuse to write.
-
-        Raises:
-            NotImplementedError: Always.
-        """
+        """Refuse to write."""
         raise NotImplementedError(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:

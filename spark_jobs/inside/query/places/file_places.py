@@ -43,12 +43,7 @@ def reached_in_plan(planned: Planned, committed: Any) -> Reached:
 
 
 def direct_files(spark: SparkSession, planned: PlannedSource) -> DirectStream | None:
-    """Return the stream of planned files for tasks to write; None if Spark has to see the rows.
-
-    Args:
-        spark: The Spark session.
-        planned: The files.
-    """
+    """Return the stream of planned files for tasks to write; None if Spark has to see the rows."""
     return DirectStream(partial(planned.written, spark)) if planned.can_be_written else None
 
 

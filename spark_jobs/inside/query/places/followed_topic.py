@@ -175,9 +175,6 @@ def is_small_at_first(source: KafkaSource, rate: RateLimit, log: KafkaLog, start
         rate: Its rate limit.
         log: The topic's log.
         start: Start offset of each partition; -2 for its beginning.
-
-    Raises:
-        UnavailableError: The broker does not answer.
     """
     if source.max_offsets_per_batch <= FIRST_OFFSETS or rate.offsets is not None:
         return False

@@ -42,21 +42,12 @@ def find_kept(place: Folder, name: str) -> KeptRows | None:
     Args:
         place: A folder of the state.
         name: Name, such as ``keys``.
-
-    Raises:
-        StateError: The document is damaged.
     """
     return place.read(f"{name}.json", KeptRows)
 
 
 def write_rows(place: Folder, name: str, rows: DataFrame) -> KeptRows:
-    """Write rows as one file of Parquet into a new folder; nothing finds them until :func:`adopt`.
-
-    Args:
-        place: A folder of the state.
-        name: First part of the new folder's name.
-        rows: The rows.
-    """
+    """Write rows as one Parquet file into a new folder; nothing finds them until :func:`adopt`."""
     folder = f"{name}-{uuid.uuid4().hex}"
     counted = Observation()
     seen = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
@@ -74,9 +65,6 @@ def adopt(place: Folder, name: str, written: KeptRows) -> KeptRows:
 
     Returns:
         The rows that are found there now; if these are others, ``written`` is deleted.
-
-    Raises:
-        StateError: The state can't be written.
     """
     kept = place.put_if_absent(f"{name}.json", written)
     if kept != written:

@@ -40,11 +40,7 @@ class UserTransform(Protocol):
     """A transform that is ready to be applied."""
 
     def __call__(self, rows: DataFrame) -> Any:
-        """Return what the transform makes of rows; a DataFrame, unless the user's code is wrong.
-
-        Raises:
-            Exception: Whatever the user's code raises.
-        """
+        """Return what the transform makes of rows; a DataFrame, unless the user's code is wrong."""
 
     def digest(self) -> str:
         """Return a digest of the code of the transform."""
@@ -105,13 +101,7 @@ class QueryCall:
     text: str
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """Return the result of the query over rows.
-
-        Raises:
-            InputError: The query does not read ``input``, or the watermark is on a column that
-                does not exist.
-            PySparkException: The text is not one query, or Spark can't analyze it.
-        """
+        """Return the result of the query over rows."""
         self._require_query(rows.sparkSession)
         given = self._with_watermark(rows)
         with _naming:

@@ -60,9 +60,6 @@ def window_lengths(node: Any, number: int) -> WindowLengths:
     Args:
         node: Node of the plan that has the column; the windows are computed there or below.
         number: The column's number.
-
-    Raises:
-        NoWindowsError: It has no windows, or they are computed in a way that is not known here.
     """
     while node is not None:
         kind = kind_of(node)

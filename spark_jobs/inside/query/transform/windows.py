@@ -47,10 +47,6 @@ def event_windows(rows: DataFrame, given: DataFrame, event_time: str) -> EventWi
         rows: DataFrame that the transform returned; it is stateful.
         given: DataFrame that it was called with.
         event_time: Name of the event-time column in ``given``.
-
-    Raises:
-        NoWindowsError: It keeps other state, or windows from which the rows of a range can't be
-            told; says why.
     """
     try:
         return _event_windows(rows, given, event_time)

@@ -26,12 +26,7 @@ def other_names(source: FileSource) -> list[str]:
 
 
 def other_columns(source: FileSource, read: pa.Schema) -> pa.Schema:
-    """Return the columns of the log for other names, each with the type of its column.
-
-    Args:
-        source: Declaration of the source.
-        read: Planned columns of the files.
-    """
+    """Return the columns of the log for other names, each with the type of its column."""
     drift = source.schema_drift
     renamed = {} if drift is None else drift.renamed
     return pa.schema([(old, read.field(new).type) for old, new in renamed.items()])
@@ -45,12 +40,7 @@ def lacking_columns(source: FileSource) -> pa.Schema:
 
 
 def lacking_values(source: FileSource, layouts: Sequence[Layout]) -> list[dict[str, str | None]]:
-    """Return for each layout the values of :func:`lacking_columns`, as a Delta log has them.
-
-    Args:
-        source: Declaration of the source.
-        layouts: Layouts of a listing.
-    """
+    """Return for each layout the values of :func:`lacking_columns`, as a Delta log has them."""
     drift = source.schema_drift
     names = [] if drift is None else drift.defaults
     missing = [{of.column for of in layout.differences if of.missing} for layout in layouts]
@@ -67,9 +57,6 @@ def as_one(
         source: Declaration of the source, with ``schema_drift``.
         read: Planned columns of the files, partition columns included.
         kept: Names of further columns of the log that are kept, in front.
-
-    Raises:
-        InputError: A default is not a value of its column's type.
     """
     drift = source.schema_drift
     assert drift is not None

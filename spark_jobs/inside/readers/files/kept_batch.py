@@ -22,13 +22,6 @@ def by_plan(source: FileSource, generation: Generation) -> FileSource:
     """Return the declaration of a planned source with the limits that its plan log is grouped by.
 
     Parquet is returned as it is: each file is an entry, so its limits apply at once.
-
-    Args:
-        source: The declaration as it is now.
-        generation: State of the generation that planned it.
-
-    Raises:
-        StateError: The document is damaged, or of another version.
     """
     if source.is_read_by_spark or (kept := generation.read(_name(source), KeptBatch)) is None:
         return source
@@ -36,11 +29,7 @@ def by_plan(source: FileSource, generation: Generation) -> FileSource:
 
 
 def keep_batch(source: FileSource, generation: Generation) -> None:
-    """Record the limits that a source's plan log is grouped by, before its first version exists.
-
-    Raises:
-        StateError: The state can't be written.
-    """
+    """Record the limits that a source's plan log is grouped by, before its first version exists."""
     if not source.is_read_by_spark:
         generation.put_if_absent(_name(source), KeptBatch(batch=source.batch))
 

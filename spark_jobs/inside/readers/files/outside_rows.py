@@ -60,10 +60,6 @@ def stage_outside(
         listing: Number of the listing, from 0; its splits; and its document.
         columns: Names of the columns that the content of a row has.
         stores: Storages that the files may be in.
-
-    Raises:
-        InputError: The policy is ``fail`` by now; or a file can't be read.
-        StateError: The state folder can't be written.
     """
     number, splits, found = listing
     times = found.times

@@ -35,10 +35,6 @@ def stage_broken(
         columns: The rows' own columns.
         folder: Folder of the micro-batch that they are staged for.
         number: Number of the listing, from 0.
-
-    Raises:
-        InputError: Spark can't evaluate a rule.
-        StateError: The state folder can't be written.
     """
     prefix = f"rules-{number}-"
     for name in folder.names(f"{prefix}*"):

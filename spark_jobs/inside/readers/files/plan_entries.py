@@ -62,14 +62,7 @@ class PlannedPart:
         return Batch(most("length"), int((ends - starts).max()), rows)
 
     def splits_of(self, rank: int) -> tuple[int, int]:
-        """Return the index of a log entry's first split, and the index after its last one.
-
-        Args:
-            rank: Index of the entry in this part, from 0.
-
-        Raises:
-            IndexError: The part has no such entry.
-        """
+        """Return the index of a log entry's first split, and the index after its last one."""
         return int(self.ends[rank - 1]) if rank else 0, int(self.ends[rank])
 
 

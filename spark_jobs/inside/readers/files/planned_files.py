@@ -440,11 +440,7 @@ class PlannedSource:
 
 
 def _require_readable(source: FileSource, parts: Sequence[FoundFiles]) -> None:
-    """Refuse files that Spark's own reader does not take, if the plan has let it read the others.
-
-    Raises:
-        InputError: Names the file.
-    """
+    """Refuse files that Spark's own reader does not take, if it was to read the others."""
     file = next((part.parsed for part in parts if part.parsed is not None), None)
     if file is None or not source.is_read_by_spark:
         return

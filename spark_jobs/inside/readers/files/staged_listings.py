@@ -34,9 +34,6 @@ def folder_to_stage(generation: Generation, source: str, what: str) -> Folder | 
         generation: State of the generation.
         source: Name of the source.
         what: Which rows of which listing, such as ``outside-0``.
-
-    Raises:
-        StateError: The state folder can't be read or written.
     """
     committed = offset_log.last_committed(generation.checkpoint)
     done = -1 if committed is None else committed

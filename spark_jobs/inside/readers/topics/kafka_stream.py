@@ -76,15 +76,7 @@ def read_topics(
 
 
 def client_options(source: KafkaSource) -> dict[str, str]:
-    """Return the options of Spark's Kafka source for its client, with secrets in plain text.
-
-    Args:
-        source: The declaration.
-
-    Raises:
-        InputError: A file of ``security`` can't be used.
-        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
-    """
+    """Return the options of Spark's Kafka source for its client, with secrets in plain text."""
     return {
         **{f"kafka.{name}": value for name, value in source.properties.of_java.items()},
         **spark_settings(source.security),

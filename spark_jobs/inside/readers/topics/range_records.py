@@ -96,20 +96,13 @@ def range_reader(source: KafkaSource) -> Step:
     Its input are rows of splits (topic, partition, first offset, offset after the last), its output
     rows like those of Spark's own Kafka source. A range of which records were deleted fails the
     task with a :class:`SeamError` that names topic, partition and offset.
-
-    Args:
-        source: The declaration.
     """
     fetch, columns = fetcher(source), columns_of(source)
     return reporting(lambda batches: (each.batch(columns) for each in fetch(batches)))
 
 
 def fetcher(source: KafkaSource) -> Callable[[Iterator[pa.RecordBatch]], Iterator[Fetched]]:
-    """Return what :func:`range_reader` does, for tasks that need only some columns of a record.
-
-    Args:
-        source: The declaration.
-    """
+    """Return what :func:`range_reader` does, for tasks that need only some columns of a record."""
     # Only the driver's machine knows the address of a local broker.
     servers = resolve_bootstrap(source.bootstrap_servers)
     located = source.model_copy(update={"bootstrap_servers": servers})

@@ -31,9 +31,6 @@ def append_once(
         generation: Generation that owns the target.
         batch_id: Number of the micro-batch.
         files: Makes the files; called only if the micro-batch is not in the table.
-
-    Raises:
-        CommitFailedError: Another process has written this micro-batch.
     """
     query_id = str(offset_log.query_id(generation.checkpoint))
     table = open_table(target)

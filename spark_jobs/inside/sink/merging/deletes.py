@@ -50,10 +50,6 @@ def comparable(rows: DataFrame, name: str) -> Column:
     Spark hands a timestamp to Python in the driver's local time, in which an hour comes twice when
     daylight saving time ends.
 
-    Args:
-        rows: The rows.
-        name: Name of the column.
-
     Returns:
         Microseconds since 1970 in UTC for a timestamp, else the column itself.
     """

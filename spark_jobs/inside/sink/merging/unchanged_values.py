@@ -90,9 +90,6 @@ def require_key(rows: DataFrame, sink: Sink, count: int, target: Folder) -> None
         sink: The declaration of the sink.
         count: How many of them :func:`lacks_key` counted.
         target: The table's folder.
-
-    Raises:
-        InputError: There is one.
     """
     if not count:
         return

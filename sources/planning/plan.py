@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from sources.common.database_snapshot import BinlogSnapshot
-from sources.common.positions import Record, iso, now_ms
+from sources.common.positions import Record, iso, now_ms, to_ms
 from sources.common.schema import check_event_time, parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.file_source import FileSource
 from sources.errors import StateError
 from sources.files.listing.split_table import FileListing
 from sources.files.listing.splits import list_source
@@ -212,7 +213,8 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     files: list[FilePlan] = []
     for source in pipeline.bounded_files:
         alike = [listings[part.source].splits for part in plans_alike(pipeline, source, files)]
-        part, hints = plan_files(loaded, source, listings[source.name], alike)
+        otherwise_ms = _end_of_part_ms(loaded, source)
+        part, hints = plan_files(loaded, source, listings[source.name], alike, otherwise_ms)
         warnings += [*hints, *_reaching_back(source.name, part.event_min_ms, files)]
         copied = plan_copies(loaded, source, listings[source.name])
         files.append(part.model_copy(update={"copied": copied}))
@@ -239,6 +241,18 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         folder=folder,
     )
     return plan, listings
+
+
+def _end_of_part_ms(loaded: LoadedPipeline, source: FileSource) -> int | None:
+    """Return the last event time (ms) of a source of a range that is recomputed, or of a trial.
+
+    Rows of it may be between those that were sampled, or nowhere, and no topic starts where the
+    source ends. None for a pipeline as people declare it.
+    """
+    until = source.time_range.until
+    if until is None or loaded.kept is None or loaded.kept.generation is not None:
+        return None
+    return None if loaded.pipeline.topics else to_ms(until) - 1
 
 
 def _about_stores(loaded: LoadedPipeline) -> list[str]:

@@ -22,7 +22,7 @@ from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
-from tests.e2e.case import BEGIN, Case, live_of
+from tests.e2e.case import BEGIN, Case, as_json, live_of
 from tests.e2e.in_session import run_history, run_live
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -178,6 +178,31 @@ def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
         told = output_of(launch(loaded, instance, **hour, dry_run=False))
         assert (told["rows replaced"], told["rows written"]) == (60, 0)
     assert seen(tmp_path) == {n: n / 2 for n in ids if not 360 <= n < 600}
+
+
+def test_a_range_is_recomputed_whose_rows_no_sample_of_the_files_has_and_one_without_rows(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    (tmp_path / "in").mkdir(exist_ok=True)
+    # 5 MB: of JSON only the first and the last MiB are looked at.
+    lines = [json.dumps({**json.loads(as_json(n)), "pad": "x" * 5_000}) for n in range(1000)]
+    (tmp_path / "in" / "all.json").write_text("\n".join(lines) + "\n")
+    case.produce(range(1000, 1100))
+    columns = {"id": "bigint", "at": "timestamp", "v": "double"}
+    files = {"path": "in/*.json", "format": "json", "schema": columns}
+
+    def of_json(document: dict[str, Any]) -> None:
+        document["sources"][0] |= files
+
+    loaded = case.pipeline(of_json)
+    run_history(spark, loaded)
+    keep_definition(loaded, loaded.require_generation())
+    status, answer = call(loaded, 480, 490)
+    assert (status, answer["removed"], answer["written"]) == (0, 10, 10), answer
+    status, answer = call(loaded, -60, -50)
+    assert (status, answer["removed"], answer["written"]) == (0, 0, 0), answer
+    assert seen(tmp_path) == {n: n / 2 for n in range(1000)}
 
 
 def test_what_can_not_be_made_anew_on_its_own_is_refused(

@@ -395,7 +395,7 @@ def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit, by: str =
         after[name] = limit.in_words
 
 
-def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop") -> list[str]:
+def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = "") -> list[str]:
     """End every active Spark run of a generation, and cancel the request for its live run.
 
     The live run is then neither requested nor paused, so the supervision does not restart it. Also
@@ -405,6 +405,7 @@ def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop") -> list[str
         loaded: The pipeline, as declared by the file that the generation runs by.
         by: Who asked for it; empty if unknown.
         action: What the log of actions calls it.
+        why: Is shown with the stopped live run; empty for nothing.
 
     Returns:
         Names of the sources whose run was ended; empty if none ran or nothing was planned.
@@ -425,7 +426,7 @@ def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop") -> list[str
     before = {"live run": in_words(wanted)}
     with recorded(loaded.state, action, by, name, before, is_required=False) as after:
         if wanted is not None and is_wanted:
-            request(generation, wanted.source, is_requested=False, by=by)
+            request(generation, wanted.source, is_requested=False, by=by, why=why)
             after["live run"] = "stopped"
         beat = read_heartbeat(generation, names[-1])
         ended = [name for name in names if process.stop(generation, name)]

@@ -24,7 +24,7 @@ class RequestedState(Record):
         is_requested: Whether it is to run.
         at_ms: When this was requested, in ms since 1970.
         is_paused: Whether people paused it, so that it is shown as paused until they resume it.
-        why: The reason that people gave; empty if none.
+        why: The reason that people gave, or that the run was drained; empty if none.
         by: Who asked for it; empty if unknown, as in documents that were written without it.
     """
 
@@ -104,7 +104,9 @@ def read_requested(generation: Folder) -> RequestedState | None:
     return generation.read(_REQUESTED, RequestedState)
 
 
-def request(generation: Folder, source: str, *, is_requested: bool, by: str = "") -> None:
+def request(
+    generation: Folder, source: str, *, is_requested: bool, by: str = "", why: str = ""
+) -> None:
     """Record that people want the live run to run, or not to, from now on; this ends a pause.
 
     Args:
@@ -112,11 +114,14 @@ def request(generation: Folder, source: str, *, is_requested: bool, by: str = ""
         source: Name of the source that the live run reads.
         is_requested: Whether it is to run.
         by: Who asked for it; empty if unknown.
+        why: The reason to show; empty for none.
 
     Raises:
         StateError: The state can't be written.
     """
-    requested = RequestedState(source=source, is_requested=is_requested, at_ms=now_ms(), by=by)
+    requested = RequestedState(
+        source=source, is_requested=is_requested, at_ms=now_ms(), by=by, why=why
+    )
     write_requested(generation, requested)
 
 

@@ -10,6 +10,7 @@ import dagster as dg
 
 from orchestration.defs.jobs.generation import finish_form
 from orchestration.defs.keys import (
+    APPROVAL,
     APPROVED,
     DECLARATION_TAG,
     GENERATION_TAG,
@@ -174,7 +175,9 @@ def _after_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> lis
     name = loaded.pipeline.name
     waited = instance.get_runs(
         filters=dg.RunsFilter(
-            job_name=name, tags={PAUSED_TAG: APPROVED, GENERATION_TAG: generation.name}
+            # Runs of earlier versions have the name of the check.
+            job_name=name,
+            tags={PAUSED_TAG: [APPROVAL, APPROVED], GENERATION_TAG: generation.name},
         ),
         limit=1,
     )

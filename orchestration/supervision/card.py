@@ -211,8 +211,26 @@ def _generations(loaded: LoadedPipeline, found: Status) -> str:
     kept = f", kept for a rollback: {before[-1].generation}" if before else ""
     if (candidate := waiting(loaded)) is None:
         return f"serving {found.serving}, candidate none{kept}"
-    state = "computing" if found.live is None else found.live.health
-    return f"serving {found.serving}, candidate {candidate} ({state}){kept}"
+    return f"serving {found.serving}, candidate {candidate} ({_of_candidate(found)}){kept}"
+
+
+def _of_candidate(found: Status) -> str:
+    """Return in a word or two how far a candidate is: of one that nobody runs nothing is computed.
+
+    Args:
+        found: Its status.
+    """
+    if found.live is not None:
+        return found.live.health
+    if found.waits_for_approval:
+        return "waiting for approval"
+    states = [each.state for each in found.sources]
+    if all(each == "finished" for each in states):
+        return "computed"
+    begun = [each for each in states if each not in ("finished", "waiting")]
+    if not begun:
+        return "interrupted" if "finished" in states else "not started"
+    return "computing" if begun[-1] in ("starting", "running") else begun[-1]
 
 
 def _since(loaded: LoadedPipeline, found: Status) -> list[str]:

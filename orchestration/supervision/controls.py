@@ -29,6 +29,8 @@ from spark_jobs.launch.record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 
 _POLL_S = 0.5
+DRAINED = "drained: all input that was there by then is committed"
+"""Reason of a live run that was drained; a stopped one has none."""
 
 
 def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
@@ -187,7 +189,7 @@ def drain(
             )
             raise RunError(message, hint, source=source.name)
         time.sleep(_POLL_S)
-    operations.stop(loaded, by.strip(), action="drain")
+    operations.stop(loaded, by.strip(), action="drain", why=DRAINED)
 
 
 def _ended(generation: Generation, name: str, left: int | None) -> RunError:

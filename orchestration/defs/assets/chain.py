@@ -25,6 +25,7 @@ from orchestration.defs.assets.table import look
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.jobs.waiting_drivers import driver_of_plan, driver_of_step
 from orchestration.defs.keys import (
+    APPROVAL,
     APPROVED,
     DECLARATION_TAG,
     GENERATION_TAG,
@@ -186,15 +187,27 @@ def _plan(
             return
         check = metadata.approval(fresh, given)
         if given is not None:
+            _note_approval(context, fresh, generation.name, given.by)
             yield dg.MaterializeResult(metadata=shown, check_results=[check])
             return
         context.log_event(dg.AssetMaterialization(key, metadata=shown))
         if _is_requested(context, live_key(loaded)):
-            note_on_run(context, {PAUSED_TAG: APPROVED})
+            note_on_run(context, {PAUSED_TAG: APPROVAL})
             context.log.warning(check.description)
         yield check
 
     return plan
+
+
+def _note_approval(
+    context: dg.AssetExecutionContext, loaded: LoadedPipeline, generation: str, by: str
+) -> None:
+    """Say on the Dagster runs that ended to wait for an approval that they no longer wait."""
+    waited = dg.RunsFilter(
+        job_name=loaded.pipeline.name, tags={PAUSED_TAG: APPROVAL, GENERATION_TAG: generation}
+    )
+    for run in context.instance.get_runs(waited):
+        context.instance.add_run_tags(run.run_id, {PAUSED_TAG: f"nothing: approved by {by}"})
 
 
 def _bounded(

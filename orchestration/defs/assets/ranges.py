@@ -15,7 +15,13 @@ from orchestration.defs.checks.table import report_table
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.form import job_of
 from orchestration.defs.jobs.schedules import schedule
-from orchestration.defs.keys import GENERATION_TAG, POOL, backfill_name, note_on_run
+from orchestration.defs.keys import (
+    GENERATION_TAG,
+    POOL,
+    RESULT_TAG,
+    backfill_name,
+    note_on_run,
+)
 from orchestration.defs.show import generation_metadata
 from orchestration.defs.show.failures import failures
 from orchestration.defs.show.ways import say_in
@@ -35,6 +41,11 @@ WHEN_UPDATED = (
 )
 """Condition that an asset upstream was updated since the range was recomputed, whichever range it
 is; ``eager`` would look at the latest one only, and would launch one because it is missing."""
+
+
+HAS_ROWS = "has_rows"
+"""Name of the check that warns of ranges that are marked as filled, although nothing is in them."""
+_NO_ROWS, _DRY_RUN = "no rows in the range", "dry run: nothing was written"
 
 
 class RangeConfig(dg.Config):
@@ -92,12 +103,28 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
         ),
         # Each partition is reported with its own number of rows.
         output_required=False,
+        check_specs=[
+            dg.AssetCheckSpec(
+                HAS_ROWS,
+                asset=ranges_key(loaded),
+                description="Each range of the last run has rows. One that has none is marked as "
+                "filled, too, as there is nothing to recompute.",
+            )
+        ],
     )
-    def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
+    def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.AssetCheckResult]:
         with failures(loaded):
-            for event in _recomputed(context, load_pipeline(loaded.path), ranges):
+            events = list(_recomputed(context, load_pipeline(loaded.path), ranges))
+            for event in events:
                 context.log_event(event)
-        yield from ()
+        empty = [
+            str(event.partition)
+            for event in events
+            if (rows := event.metadata.get("dagster/row_count")) is not None and rows.value == 0
+        ]
+        if len(empty) == len(events):
+            note_on_run(context, {RESULT_TAG: _NO_ROWS})
+        yield generation_metadata.rows_in_ranges(HAS_ROWS, len(events), empty)
 
     schedules = [
         schedule(loaded, each, ranges_, partial(_last_ranges, loaded, ranges, each.last))
@@ -158,6 +185,7 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
             fresh = load_pipeline(loaded.path)
             since, until = range_of(fresh, config)
             if config.dry_run:
+                note_on_run(context, {RESULT_TAG: _DRY_RUN})
                 found = look(fresh, since, until)
                 rows = rows_by_range(fresh, {"range": (since, until)}).get("range")
                 context.add_output_metadata(generation_metadata.looked(found, rows))
@@ -172,9 +200,9 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
             done = backfill(fresh, since, until, _run_id(context.run), say, by)
             context.add_output_metadata(generation_metadata.replaced(done))
             if done.is_empty:
+                note_on_run(context, {RESULT_TAG: _NO_ROWS})
                 context.log.warning(done.text)
-            else:
-                report_table(context, fresh, done.text)
+            report_table(context, fresh, done.text)
 
     return backfill_range
 

@@ -10,7 +10,11 @@ from orchestration.audit.compare_generations import GenerationComparison
 from orchestration.defs.show.metadata import Metadata, table
 from orchestration.display import second, size
 from orchestration.generations.ranges import RangeLook, RangeResult
+from sources.common.counting import counted
 from sources.common.positions import to_ms
+
+_SHOWN = 10
+"""Most ranges that a sentence names."""
 
 
 def comparison(found: GenerationComparison) -> Metadata:
@@ -90,6 +94,30 @@ def _range(found: RangeLook | RangeResult) -> Metadata:
         "since": f"{second(to_ms(found.scope.since))} UTC",
         "until": f"{second(to_ms(found.scope.until))} UTC",
     }
+
+
+def rows_in_ranges(name: str, ranges: int, empty: Sequence[str]) -> dg.AssetCheckResult:
+    """Return the result of the check that ranges of the table have rows; it only warns.
+
+    Args:
+        name: Name of the check.
+        ranges: Number of ranges that a run was about.
+        empty: Those of which the table has no row.
+    """
+    told = f"{counted(ranges, 'range has', 'ranges have')} rows."
+    if empty:
+        shown = ", ".join(empty[:_SHOWN]) + (", …" if empty[_SHOWN:] else "")
+        told = (
+            f"The table has no rows in {counted(len(empty), 'range')} of {ranges:,}: {shown}. If "
+            "there should be some, look whether their files are there, and materialize them again."
+        )
+    return dg.AssetCheckResult(
+        check_name=name,
+        passed=not empty,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=told,
+        metadata={"ranges": ranges, "ranges without rows": len(empty)},
+    )
 
 
 def filled(generation: str, by: str, rows: int | None) -> Metadata:

@@ -26,8 +26,10 @@ from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.ledger import read_ledger
+from sources.planning.approval import find_approval
 from sources.serving import read_serving
 from sources.state.action_log import read_actions
+from sources.state.generation import Generation
 from spark_jobs.launch.record import last_launch_id
 from spark_jobs.run_state.heartbeat import read_heartbeat
 
@@ -116,7 +118,7 @@ def reports(
     serving = read_serving(loaded).generation
     beats = [read_heartbeat(generation, source.name) for source in loaded.pipeline.sources]
     seen = [
-        [generation.name, serving, last_launch_id(generation)],
+        [generation.name, serving, last_launch_id(generation), _waits(loaded, generation)],
         [None if beat is None else beat.state for beat in beats],
         healths,
         *([each.passed, each.is_pending] for each in findings),
@@ -196,6 +198,11 @@ def _ranges(
         return [], cursor.ranges_ms
     found = filled_ranges(loaded, read_serving(loaded).generation, instance)
     return found, cursor.ranges_ms if len(found) == MOST_MARKED else at_ms
+
+
+def _waits(loaded: LoadedPipeline, generation: Generation) -> bool:
+    """Return whether the newest plan waits for an approval, as a new plan does again."""
+    return loaded.pipeline.approve and find_approval(generation) is None
 
 
 def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:

@@ -18,6 +18,7 @@ from orchestration.cli.main import app
 from orchestration.defs.assets.chain import pipeline_assets
 from orchestration.defs.jobs.control import control_job
 from orchestration.defs.keys import plan_key
+from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, StateError
@@ -26,7 +27,7 @@ from sources.planning.approval import approve, find_approval
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 from tests.e2e.case import Case
-from tests.orchestration.supervision.live_case import LiveCase
+from tests.orchestration.supervision.live_case import LiveCase, sensor_of
 
 
 @pytest.fixture
@@ -216,6 +217,63 @@ class Jobs:
         assert event.dagster_event is not None
         evaluation = event.dagster_event.asset_check_evaluation_data
         return evaluation.passed, evaluation.description or ""
+
+
+def test_a_run_that_waits_says_so_in_lists_of_runs_until_the_plan_is_approved(
+    loaded: LoadedPipeline,
+) -> None:
+    job = pipeline_definitions(loaded).resolve_job_def("events")
+    plan = [plan_key(loaded)]
+    with dg.DagsterInstance.ephemeral() as instance:
+        first = job.execute_in_process(instance=instance)
+
+        def waits_for() -> str | None:
+            run = instance.get_run_by_id(first.run_id)
+            return None if run is None else run.tags.get("hybrid/waits_for")
+
+        assert (first.success, waits_for()) == (True, "approval")
+        # A preview of the plan waits for nothing.
+        preview = job.execute_in_process(instance=instance, asset_selection=plan)
+        run = instance.get_run_by_id(preview.run_id)
+        assert run is not None
+        assert "hybrid/waits_for" not in run.tags
+        assert waits_for() == "approval"
+        approve(loaded, "Ada")
+        assert job.execute_in_process(instance=instance, asset_selection=plan).success
+        assert waits_for() == "nothing: approved by Ada"
+
+
+def healthy(loaded: LoadedPipeline, cursor: str | None) -> tuple[str | None, str | None]:
+    """What the sensor says of the table's health at its next look, and what it remembers."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        found = sensor_of(loaded)(dg.build_sensor_context(instance=instance, cursor=cursor))
+    assert isinstance(found, dg.SensorResult | dg.SkipReason)
+    if isinstance(found, dg.SkipReason):
+        return None, cursor
+    told = [
+        f"{event.severity.value} {event.description}"
+        for event in found.asset_events
+        if isinstance(event, dg.AssetCheckEvaluation) and not event.passed
+    ]
+    return (told[0] if told else None), found.cursor
+
+
+def test_the_table_is_amber_while_a_plan_waits_also_a_later_one(loaded: LoadedPipeline) -> None:
+    operations.plan(loaded)
+    told, cursor = healthy(loaded, None)
+    assert told is not None
+    assert told.startswith("WARN Waiting for approval · open the job `events_control`")
+    approve(loaded, "Ada")
+    told, cursor = healthy(loaded, cursor)
+    assert told is not None
+    assert told.startswith("WARN Planned")
+    generation = loaded.require_generation()
+    made = generation.read("plan.json", Plan)
+    assert made is not None
+    generation.replace("plan.json", made.model_copy(update={"warnings": ["another one"]}))
+    told, _ = healthy(loaded, cursor)
+    assert told is not None
+    assert told.startswith("WARN Waiting for approval")
 
 
 def test_in_dagster_the_chain_stops_after_its_plan_until_a_form_approves_it(

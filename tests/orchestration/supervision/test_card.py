@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from orchestration import operations
 from orchestration.progress.sparkline import sparkline
 from orchestration.progress.table_facts import TableFacts, table_facts
 from orchestration.supervision import controls
@@ -126,7 +127,38 @@ def test_a_candidate_is_named_beside_the_generation_that_serves(tmp_path: Path) 
     case = GenerationCase(tmp_path)
     case.run({1: 10})
     begin(case.loaded)
-    assert "serving g1, candidate g2 (computing)" in seen(case.loaded).text
+    assert "serving g1, candidate g2 (not started)" in seen(case.loaded).text
+    case.run({1: 11})
+    assert "serving g1, candidate g2 (computed)" in seen(case.loaded).text
+
+
+def test_a_candidate_says_what_keeps_it_from_being_computed(
+    tmp_path: Path,
+) -> None:
+    case = GenerationCase(tmp_path)
+    case.run({1: 10})
+    begin(case.loaded)
+    found = status(case.loaded)
+    waits = found.model_copy(update={"planned": True, "waits_for_approval": True})
+    assert "candidate g2 (waiting for approval)" in card(case.loaded, waits, None).text
+    for state, told in (("running", "computing"), ("dead", "dead"), ("failed", "failed")):
+        sources = [found.sources[0].model_copy(update={"state": state})]
+        seen_now = card(case.loaded, found.model_copy(update={"sources": sources}), None)
+        assert f"candidate g2 ({told})" in seen_now.text
+
+
+def test_a_run_that_was_drained_says_so_and_a_stopped_one_does_not(case: LiveCase) -> None:
+    case.ask_for_it()
+    case.launch("a")
+    with case.alive():
+        operations.stop(case.loaded, "Ada", why=controls.DRAINED)
+    assert (
+        "by Ada (drained: all input that was there by then is committed)"
+        in seen(case.loaded).reason
+    )
+    case.ask_for_it()
+    operations.stop(case.loaded, "Ada")
+    assert "drained" not in seen(case.loaded).reason
 
 
 def test_rows_that_were_deleted_do_not_count(tmp_path: Path, case: LiveCase) -> None:

@@ -15,8 +15,9 @@ from orchestration.defs.checks.audit import audit_evaluation
 from orchestration.defs.checks.compare import ACTION as COMPARE
 from orchestration.defs.checks.compare import compare
 from orchestration.defs.jobs import job_texts
+from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
-from orchestration.defs.jobs.control_form import control_schema, fields_of, read_form
+from orchestration.defs.jobs.control_form import ControlForm, fields_of
 from orchestration.defs.jobs.form import job_of
 from orchestration.defs.keys import (
     ACTION_TAG,
@@ -60,12 +61,13 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
 
     def control(context: dg.OpExecutionContext) -> None:
         with failures(loaded):
-            config = read_form(context.op_config, actions)
+            config = read_form(context.op_config, actions, ControlForm)
             note_on_run(context, {ACTION_TAG: config.action})
             actions[config.action].act(context, load_pipeline(loaded.path), config)
 
     text = job_texts.control(loaded, actions)
-    return job_of(loaded, control_name(loaded), control, text, control_schema(actions))
+    schema = action_schema(actions, "pause: {why: new brokers}")
+    return job_of(loaded, control_name(loaded), control, text, schema)
 
 
 def control_actions(loaded: LoadedPipeline) -> Mapping[str, Action]:

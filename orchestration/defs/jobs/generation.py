@@ -1,22 +1,24 @@
 """The job `<pipeline>_generation`: replace the whole table, by one form; and scheduled reruns."""
 
-from collections.abc import Callable, Mapping
-from enum import Enum
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
 
 from orchestration.attribution import acting_user
 from orchestration.audit.compare_generations import GenerationComparison, compare_generations
 from orchestration.defs.checks.table import COMPARED, report_table
 from orchestration.defs.jobs import job_texts
+from orchestration.defs.jobs.action_form import action_schema, read_form
+from orchestration.defs.jobs.actions import Act, Action
 from orchestration.defs.jobs.form import job_of
+from orchestration.defs.jobs.generation_form import FIELDS, GenerationForm
 from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import (
     ACTION_TAG,
     GENERATION_TAG,
+    RESULT_TAG,
     generation_name,
     note_on_run,
     table_key,
@@ -36,68 +38,35 @@ _RERUN = "RERUN"
 _RERUNS = {ACTION_TAG: _RERUN}
 
 
-class GenerationAction(Enum):
-    """Choice of the launch form: what to do, in the usual order."""
-
-    NEW = "NEW"
-    RERUN = "RERUN"
-    COMPARE = "COMPARE"
-    PROMOTE = "PROMOTE"
-    ROLLBACK = "ROLLBACK"
-    DISCARD = "DISCARD"
-    FINISH = "FINISH"
-    ABORT = "ABORT"
-
-
-class Promote(Enum):
-    """Choice of the launch form: whether a rerun is promoted without a person."""
-
-    CHECKS = "checks"
-    NEVER = "never"
-
-
-class GenerationForm(dg.Config):
-    """Launch form of the job for generations."""
-
-    # What changes nothing is the default.
-    action: GenerationAction = Field(
-        default=GenerationAction.COMPARE,
-        description=job_texts.actions_in_words(each.name for each in GenerationAction),
-    )
-    by: str = Field(default="", description="Your name, which is kept with what you do.")
-    promote: Promote = Field(
-        default=Promote.CHECKS,
-        description="RERUN: CHECKS promotes once it has caught up, is healthy and has enough rows, "
-        "as the command `rerun` does; NEVER leaves the promotion to a person.",
-    )
-    rows_at_least: float = Field(
-        default=0.99,
-        description="RERUN: fewest rows, as a fraction of those of the serving generation.",
-    )
-
-
-Act = Callable[[dg.OpExecutionContext, LoadedPipeline, GenerationForm], None]
-
-
 def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     """Return the job that begins, compares, promotes, rolls back and discards generations."""
+    actions = generation_actions()
 
-    def generation(context: dg.OpExecutionContext, config: GenerationForm) -> None:
-        action = config.action.name
-        note_on_run(context, {ACTION_TAG: action})
+    def generation(context: dg.OpExecutionContext) -> None:
         with failures(loaded):
+            form = read_form(context.op_config, actions, GenerationForm)
+            note_on_run(context, {ACTION_TAG: form.action})
             fresh = load_pipeline(loaded.path)
             if (candidate := waiting(fresh)) is not None:
                 note_on_run(context, {GENERATION_TAG: candidate})
-            _ACTS[config.action](context, fresh, config)
+            actions[form.action].act(context, fresh, form)
 
-    text = job_texts.generation(loaded, [each.name for each in GenerationAction])
-    return job_of(loaded, generation_name(loaded), generation, text)
+    text = job_texts.generation(loaded, actions)
+    schema = action_schema(actions, "rerun: {promote: NEVER}")
+    return job_of(loaded, generation_name(loaded), generation, text, schema)
+
+
+def generation_actions() -> Mapping[str, Action]:
+    """Return the actions of the job for generations by name; what changes nothing is the first."""
+    return {
+        name: Action(act, job_texts.GENERATIONS[name], FIELDS.get(name, {}))
+        for name, act in _ACTS.items()
+    }
 
 
 def finish_form(loaded: LoadedPipeline) -> dict[str, Any]:
     """Return the run config with which the supervision completes an interrupted promotion."""
-    return _form(loaded, {"action": GenerationAction.FINISH.name})
+    return _form(loaded, {"action": "FINISH"})
 
 
 def rerun_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
@@ -199,17 +168,19 @@ def _discard(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: Gener
 def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
     def compared(found: GenerationComparison) -> None:
         _report_comparison(context, loaded, found)
-        if form.promote is Promote.NEVER:
+        if form.promote == "NEVER":
             context.log.info(generation_metadata.next_step(found))
 
     served = rerun(
         loaded,
         compared=compared,
-        promote=form.promote is Promote.CHECKS,
+        promote=form.promote == "CHECKS",
         rows_at_least=form.rows_at_least,
         by=acting_user(context.run.tags, form.by),
         say=say_in(context, loaded),
     )
+    if form.promote == "NEVER":
+        note_on_run(context, {RESULT_TAG: "computed, not promoted"})
     _switched(context, loaded, served)
 
 
@@ -222,13 +193,13 @@ def _switched(context: dg.OpExecutionContext, loaded: LoadedPipeline, serving: S
     report_table(context, loaded, f"Readers see generation {serving.generation}.{back}")
 
 
-_ACTS: dict[GenerationAction, Act] = {
-    GenerationAction.NEW: _new,
-    GenerationAction.RERUN: _rerun,
-    GenerationAction.COMPARE: _compare,
-    GenerationAction.PROMOTE: _promote,
-    GenerationAction.ROLLBACK: _roll_back,
-    GenerationAction.DISCARD: _discard,
-    GenerationAction.FINISH: _finish,
-    GenerationAction.ABORT: _abort,
+_ACTS: dict[str, Act] = {
+    "COMPARE": _compare,
+    "NEW": _new,
+    _RERUN: _rerun,
+    "PROMOTE": _promote,
+    "ROLLBACK": _roll_back,
+    "DISCARD": _discard,
+    "FINISH": _finish,
+    "ABORT": _abort,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from orchestration.defs.jobs.actions import Action
 from sources.config.loader import LoadedPipeline
@@ -24,7 +24,7 @@ CONTROLS = {
     "APPROVE": "approves the plan; a chain that waits for this goes on",
 }
 """What each action of the core does to a pipeline's runs."""
-_GENERATIONS = {
+GENERATIONS = {
     "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
     "pipeline's file as it is now; the job with the pipeline's name computes it",
     "RERUN": "computes a candidate, compares it, and lets readers see it if checks hold; with "
@@ -36,6 +36,7 @@ _GENERATIONS = {
     "FINISH": "completes a promotion or rollback that was interrupted",
     "ABORT": "gives up a promotion or rollback before its commit",
 }
+"""What each action of the job for generations does."""
 
 
 def build(loaded: LoadedPipeline) -> str:
@@ -83,20 +84,10 @@ def control(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
         f"Shows and controls the runs of a pipeline that was started. The job `{name}` starts it. "
         "Choose the `action` in the Launchpad, with the fields of that action only:"
     )
-    texts = {name: action.text for name, action in actions.items()}
-    return f"{first}\n\n{_list(texts, actions)}"
+    return f"{first}\n\n{_list(actions)}"
 
 
-def actions_in_words(actions: Iterable[str]) -> str:
-    """Return what each action of a form does in one line, for the form's field.
-
-    Args:
-        actions: Actions of the job for generations.
-    """
-    return " ".join(f"{each} {_GENERATIONS[each]}." for each in actions)
-
-
-def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
+def generation(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
     """Return the description of the job for generations.
 
     Args:
@@ -109,9 +100,9 @@ def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
         "computation of the table, a *candidate* one that readers do not see yet. The usual order: "
         "`RERUN`, which "
         "computes a candidate and compares it; `PROMOTE`; and `ROLLBACK` to go back. Choose the "
-        "`action` in the Launchpad:"
+        "`action` in the Launchpad, with the fields of that action only:"
     )
-    return f"{first}\n\n{_list(_GENERATIONS, actions)}"
+    return f"{first}\n\n{_list(actions)}"
 
 
 def backfill(loaded: LoadedPipeline) -> str:
@@ -124,8 +115,8 @@ def backfill(loaded: LoadedPipeline) -> str:
     )
 
 
-def _list(texts: dict[str, str], actions: Iterable[str]) -> str:
-    return "\n".join(f"- `{each}` {texts[each]}." for each in actions)
+def _list(actions: Mapping[str, Action]) -> str:
+    return "\n".join(f"- `{name}` {action.text}." for name, action in actions.items())
 
 
 def _source(loaded: LoadedPipeline, name: str) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Action
 from orchestration.defs.jobs.control import control_actions, control_job
-from orchestration.defs.jobs.control_form import control_schema, read_form
+from orchestration.defs.jobs.control_form import ControlForm
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from tests.orchestration.supervision.live_case import LiveCase
@@ -55,7 +56,7 @@ def asked(job: dg.JobDefinition, actions: Mapping[str, Action], **form: Any) -> 
     """What is done, after Dagster has checked the form and filled in its defaults."""
     given = dg.validate_run_config(job, {"ops": {"do_events_control": {"config": form}}})
     config: dict[str, Any] = given["ops"]["do_events_control"]["config"]
-    return read_form(config, actions).model_dump(exclude_defaults=True)
+    return read_form(config, actions, ControlForm).model_dump(exclude_defaults=True)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_an_action_with_its_fields_and_the_text_with_fields_beside_it_ask_for_th
 def test_without_an_action_it_only_shows_how_the_pipeline_is(
     job: dg.JobDefinition, actions: Mapping[str, Action]
 ) -> None:
-    assert read_form({"action": {"status": {}}}, actions).action == "STATUS"
+    assert read_form({"action": {"status": {}}}, actions, ControlForm).action == "STATUS"
     assert asked(job, actions) == {}
 
 
@@ -132,7 +133,7 @@ def test_what_is_written_wrong_beside_a_text_is_refused_by_name(
 def test_only_an_approval_asks_for_a_name(tmp_path: Path) -> None:
     loaded = LiveCase(tmp_path).loaded
     approved = replace(loaded, pipeline=loaded.pipeline.model_copy(update={"approve": True}))
-    schema: Any = control_schema(control_actions(approved))
+    schema: Any = action_schema(control_actions(approved), "")
     actions = schema.fields["action"].config_type.non_scalar_type.fields
     with_name = [name for name, each in actions.items() if "by" in each.config_type.fields]
     assert with_name == ["approve"]

@@ -13,7 +13,9 @@ from pydantic import ValidationError
 
 from orchestration.audit.compare_generations import GenerationComparison
 from orchestration.audit.report import AuditExample
-from orchestration.defs.jobs.generation import GenerationForm, Promote
+from orchestration.defs.jobs.action_form import read_form
+from orchestration.defs.jobs.generation import generation_actions
+from orchestration.defs.jobs.generation_form import GenerationForm
 from orchestration.defs.show import generation_metadata
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.table.reruns import Rerun
@@ -270,8 +272,73 @@ def test_a_schedule_says_whether_readers_get_the_new_table_by_itself(
     assert told in (schedule(case).description or "")
 
 
+def asked(case: GenerationCase, form: dict[str, Any]) -> dict[str, Any]:
+    """What is done, after Dagster has checked the form and filled in its defaults."""
+    job = pipeline_definitions(case.loaded).resolve_job_def("events_generation")
+    given = dg.validate_run_config(job, {"ops": {"do_events_generation": {"config": form}}})
+    config = given["ops"]["do_events_generation"]["config"]
+    return read_form(config, generation_actions(), GenerationForm).model_dump()
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ({"compare": {}}, {"action": "COMPARE"}),
+        ({"new": {"by": "Ada"}}, {"action": "NEW", "by": "Ada"}),
+        (
+            {"rerun": {"promote": "NEVER", "rows_at_least": 0.5}},
+            {"action": "RERUN", "promote": "NEVER", "rows_at_least": 0.5},
+        ),
+        ({"promote": {"by": "Ada"}}, {"action": "PROMOTE", "by": "Ada"}),
+    ],
+)
+def test_an_action_with_its_fields_and_the_text_with_fields_beside_it_ask_for_the_same(
+    tmp_path: Path, typed: dict[str, Any], written: dict[str, Any]
+) -> None:
+    case = GenerationCase(tmp_path)
+    assert asked(case, {"action": typed}) == asked(case, written)
+    assert asked(case, {})["action"] == "COMPARE", "what changes nothing"
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"new": {"promote": "NEVER"}},
+        {"rerun": {"promote": "SOMETIMES"}},
+        {"compare": {"by": "Ada"}},
+        {"new": {}, "rerun": {}},
+    ],
+)
+def test_fields_of_other_actions_are_refused_before_the_launch(
+    tmp_path: Path, action: dict[str, Any]
+) -> None:
+    with pytest.raises(dg.DagsterInvalidConfigError):
+        asked(GenerationCase(tmp_path), {"action": action})
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ({"action": "RERUNS"}, "`RERUNS` is no action"),
+        ({"action": "RERUN", "promote": "SOMETIMES"}, "Field `promote` of the launch form"),
+        ({"action": "RERUN", "rows": 1}, "Field `rows` of the launch form"),
+    ],
+)
+def test_what_is_written_wrong_beside_a_text_is_refused_by_name(
+    tmp_path: Path, form: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InputError, match=told):
+        asked(GenerationCase(tmp_path), form)
+
+
+def asked_rerun(form: dict[str, Any]) -> tuple[str, float]:
+    found = read_form(form, generation_actions(), GenerationForm)
+    return found.promote, found.rows_at_least
+
+
 def test_a_rerun_by_hand_promotes_as_one_by_the_clock_and_the_command_do() -> None:
-    assert Promote(GenerationForm().promote) is Promote.CHECKS
+    assert asked_rerun({"action": {"rerun": {}}}) == ("CHECKS", 0.99)
+    assert asked_rerun({"action": "RERUN"}) == ("CHECKS", 0.99)
     assert Rerun.model_validate(NIGHTLY).promote == "checks"
 
 

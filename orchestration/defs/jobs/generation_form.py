@@ -1,0 +1,46 @@
+"""The launch form of the job for generations: the fields of its actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import dagster as dg
+
+from orchestration.defs.jobs.action_form import ActionForm, text_field
+
+_PROMOTE = dg.Enum("promote", [dg.EnumValue("CHECKS"), dg.EnumValue("NEVER")])
+_BY = {"by": text_field("Your name, which is kept with what you do.")}
+FIELDS: Mapping[str, Mapping[str, dg.Field]] = {
+    "RERUN": {
+        "promote": dg.Field(
+            _PROMOTE,
+            default_value="CHECKS",
+            description="CHECKS promotes once it has caught up, is healthy and has enough rows, "
+            "as the command `rerun` does; NEVER leaves the promotion to a person.",
+        ),
+        "rows_at_least": dg.Field(
+            float,
+            default_value=0.99,
+            description="Fewest rows, as a fraction of those of the serving generation.",
+        ),
+        **_BY,
+    },
+    **dict.fromkeys(("NEW", "PROMOTE", "ROLLBACK", "DISCARD", "ABORT"), _BY),
+}
+"""Fields of the actions that have some."""
+
+
+class GenerationForm(ActionForm):
+    """What the filled-in form of the job for generations asks for.
+
+    Attributes:
+        by: Name of the person; empty if only Dagster knows it.
+        promote: Whether a rerun is promoted once its checks hold, or never without a person.
+        rows_at_least: Fewest rows of a rerun, as a fraction of those of the serving generation.
+    """
+
+    action: str = "COMPARE"
+    by: str = ""
+    promote: Literal["CHECKS", "NEVER"] = "CHECKS"
+    rows_at_least: float = 0.99

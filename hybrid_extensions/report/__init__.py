@@ -8,4 +8,8 @@ the page shows what plan, ledger, state and status contain already.
 
 from sources.extensions import Extension
 
-EXTENSION = Extension("report", commands="hybrid_extensions.report.cli:app")
+EXTENSION = Extension(
+    "report",
+    commands="hybrid_extensions.report.cli:app",
+    actions="hybrid_extensions.report.dagster:actions",
+)

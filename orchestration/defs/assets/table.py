@@ -36,6 +36,8 @@ from sources.state.generation import read_generation
 
 CODE = "dagster/code_references"
 _LAST_ACTION = "last action"
+REPORT = "report"
+"""Metadata entry with the page that an action wrote about the pipeline."""
 
 
 def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
@@ -126,20 +128,21 @@ def last_action(what: str) -> Metadata:
 
 
 def kept_action(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> Metadata:
-    """Return the metadata of the last action, as the page shows it now; empty if there is none.
+    """Return the metadata of the last action and of the last report, as the page shows them now.
 
-    Pages show the last materialization only, so each later event has to repeat it.
+    Pages show the last materialization only, so each later event has to repeat them.
     """
     key = table_key(loaded)
     records = [
         *instance.fetch_materializations(key, limit=1).records,
         *instance.fetch_observations(key, limit=1).records,
     ]
-    for record in sorted(records, key=lambda each: each.timestamp, reverse=True):
+    kept: Metadata = {}
+    for record in sorted(records, key=lambda each: each.timestamp):
         found = record.asset_materialization or record.event_log_entry.asset_observation
-        if found is not None and (kept := found.metadata.get(_LAST_ACTION)) is not None:
-            return {_LAST_ACTION: kept}
-    return {}
+        shown = {} if found is None else found.metadata
+        kept |= {name: shown[name] for name in (_LAST_ACTION, REPORT) if name in shown}
+    return kept
 
 
 def last_day(seen: Card) -> Metadata:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import dagster as dg
 
 from orchestration.audit.compare_generations import compare_generations
-from orchestration.defs.assets.table import last_action, last_day, look, now, table_metadata
+from orchestration.defs.assets.table import (
+    kept_action,
+    last_action,
+    last_day,
+    look,
+    now,
+    table_metadata,
+)
 from orchestration.defs.checks.audit import audit_evaluation, audited_check, last_audit
 from orchestration.defs.keys import generation_name, table_key
 from orchestration.defs.show import generation_metadata
@@ -89,6 +96,7 @@ def report_table(
     if facts is None:
         return
     shown = {
+        **kept_action(context.instance, loaded),
         **last_action(what),
         **now(seen),
         **last_day(seen),

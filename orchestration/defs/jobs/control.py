@@ -10,7 +10,7 @@ from orchestration.attribution import acting_user
 from orchestration.audit.kept_audit import keep_audit
 from orchestration.audit.run import audit
 from orchestration.defs.assets.chain import live_metadata
-from orchestration.defs.assets.table import last_action, last_day, look, now
+from orchestration.defs.assets.table import kept_action, last_action, last_day, look, now
 from orchestration.defs.checks.audit import audit_evaluation
 from orchestration.defs.checks.compare import ACTION as COMPARE
 from orchestration.defs.checks.compare import compare
@@ -118,7 +118,8 @@ def _audit(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     text = kept.text
     context.add_output_metadata(shown)
     # An observation: the table is as it was, and nothing downstream has to follow.
-    observed = {**last_action(f"AUDIT: {text}"), **shown}
+    before = kept_action(context.instance, loaded)
+    observed = {**before, **last_action(f"AUDIT: {text}"), **shown}
     context.log_event(dg.AssetObservation(table_key(loaded), description=text, metadata=observed))
     # A job without assets may evaluate no check itself.
     context.instance.report_runless_asset_event(audit_evaluation(loaded, kept, found))

@@ -1,0 +1,66 @@
+"""The action REPORT of the control job: the page is written, and linked from the table's page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
+
+from hybrid_extensions.report.collect import collect
+from hybrid_extensions.report.page import render, write
+from orchestration.defs.assets.table import REPORT, last_action
+from orchestration.defs.jobs.action_form import text_field
+from orchestration.defs.jobs.actions import Action
+from orchestration.defs.keys import table_key
+from orchestration.display import moment
+from sources.common.positions import now_ms
+from sources.config.loader import LoadedPipeline
+from sources.generations import acting_on
+
+_FILE = "report.html"
+
+
+def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
+    """Return the action REPORT of a pipeline's control job."""
+    del loaded
+    text = (
+        "writes one HTML page about plan, seam, audit, generations and status, to attach to a "
+        "ticket; the table's page links to it; changes nothing"
+    )
+    fields = {
+        "generation": text_field("Name of the generation, such as g2; else the one that serves.")
+    }
+    return {"REPORT": Action(write_report, text, fields)}
+
+
+def write_report(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    """Write the page into the state folder, and show where it is on the table's page.
+
+    Where Dagster keeps its logs on a disk, a copy is there, too: its web server hands out no other
+    files, and a browser follows no link from it to a disk.
+
+    Raises:
+        StateError: The state can't be read, or the page can't be written.
+        InputError: There is no such generation.
+    """
+    acting = acting_on(loaded, config.generation, as_kept=True)
+    page = render(collect(acting), acting)
+    loaded.state.replace_bytes(_FILE, page.encode())
+    place = loaded.state.location(_FILE)
+    shown = f"`{place}`"
+    logs = context.instance.compute_log_manager
+    if isinstance(logs, LocalComputeLogManager):
+        key = ["hybrid", loaded.pipeline.name, "report"]
+        copy = Path(logs.get_captured_local_path(key, "html"))
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        write(page, copy)
+        shown = f"[Download](/logs/{'/'.join(key)}/html), or open {shown}"
+    metadata = {REPORT: dg.MetadataValue.md(f"{shown}. As of {moment(now_ms())} UTC.")}
+    context.add_output_metadata(metadata)
+    text = f"The report is written: {place}"
+    observed = {**last_action(f"REPORT: {text}"), **metadata}
+    context.log_event(dg.AssetObservation(table_key(loaded), description=text, metadata=observed))
+    context.log.info(text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,12 +40,9 @@ class Sets(NamedTuple):
         _, _, parameters = test.rstrip("]").partition("[")
         if not set(self.parameters).isdisjoint(parameters.split("-")):
             return "nightly"
-        if any(covers(name, test) for names in self.nightly.values() for name in names):
+        if _is_in(self.nightly, test):
             return "nightly"
-        if not is_slow:
-            return None
-        is_promise = any(covers(name, test) for names in self.promises.values() for name in names)
-        return None if is_promise else "rest"
+        return None if not is_slow or _is_in(self.promises, test) else "rest"
 
     def names(self) -> list[str]:
         """All names of tests."""
@@ -56,7 +55,7 @@ class Sets(NamedTuple):
         Args:
             test: Node id of the test.
         """
-        return any(covers(name, test) for names in self.seconds.values() for name in names)
+        return _is_in(self.seconds, test)
 
 
 def read_sets() -> Sets:
@@ -64,14 +63,17 @@ def read_sets() -> Sets:
     return Sets(**tomllib.loads(_FILE.read_text()))
 
 
-def covers(name: str, test: str) -> bool:
-    """Whether a name, of a folder, a file, a function, or a test with its parameters, is of a test.
+def names_of(test: str) -> set[str]:
+    """Names that a list can have for a test: its folders, its file, its function, and itself.
 
     Args:
-        name: The beginning of a node id, up to one of its marks ``/``, ``::`` and ``[``.
-        test: Node id of the test.
+        test: Node id of the test, whose names end before its marks ``/``, ``::`` and ``[``.
     """
-    return test.startswith(name) and test[len(name) :][:1] in ("", "/", ":", "[")
+    return {test, *(test[: mark.start()] for mark in re.finditer(r"/|::|\[", test))}
+
+
+def _is_in(lists: dict[str, list[str]], test: str) -> bool:
+    return not names_of(test).isdisjoint(chain.from_iterable(lists.values()))
 
 
 COLLECTED = pytest.StashKey[list[pytest.Item]]()

@@ -55,16 +55,24 @@ def literals(file: Path) -> Iterator[str]:
 def told() -> dict[str, list[str]]:
     """Texts that name a command, by the module that has them."""
     files = [file for room in ROOMS for file in (ROOT / room).rglob("*.py")]
+    # Parsing takes long: only modules that name the program, behind which a line may end.
     found = {
         str(file.relative_to(ROOT)): [text for text in literals(file) if "`hybrid " in text]
         for file in files
+        if "`hybrid" in file.read_text()
     }
     return {file: texts for file, texts in found.items() if texts}
 
 
+@cache
+def commands() -> Any:
+    """All commands of the program."""
+    return typer.main.get_command(app)
+
+
 def parse(words: list[str]) -> None:
     """Parse a command line as the program does, without running it."""
-    command: Any = typer.main.get_command(app)
+    command = commands()
     while (found := getattr(command, "commands", {}).get(words[0] if words else "")) is not None:
         command, words = found, words[1:]
     assert not hasattr(command, "commands"), f"there is no command `{words[0]}`"
@@ -86,15 +94,12 @@ def test_each_remedy_of_a_message_is_a_command_line_that_the_program_takes() -> 
 
 
 def test_no_message_names_a_command_on_a_pipeline_without_the_pipeline() -> None:
-    command: Any = typer.main.get_command(app)
+    there = commands().commands
     on_a_pipeline = {
         name
         for name, each in [
-            *command.commands.items(),
-            *(
-                (f"generation {name}", each)
-                for name, each in command.commands["generation"].commands.items()
-            ),
+            *there.items(),
+            *((f"generation {name}", each) for name, each in there["generation"].commands.items()),
         ]
         if any(param.name == "pipeline" for param in each.params)
     }

@@ -185,9 +185,9 @@ def _project(spark: SparkSession, home: Path, servers: str) -> tuple[Path, DataS
     names = parse_schema(columns).names
     event_time = EventTimeCheck(loaded.pipeline.event_time)
     rows = parse_values(raw, source, columns, generation, event_time).select(*names)
-    target, declared = loaded.target, loaded.pipeline
-    guard = sink.prepare_table(declared.sink, target, rows, generation)
-    writer = sink.write_stream(rows, declared, target, generation, guard, reporting_batch)
+    target = loaded.target
+    guard = sink.prepare_table(loaded.pipeline.sink, target, rows, generation)
+    writer = sink.write_stream(rows, loaded, target, generation, guard, reporting_batch)
     return target.root, writer.option("checkpointLocation", generation.checkpoint.hadoop_path)
 
 

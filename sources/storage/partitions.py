@@ -77,12 +77,26 @@ def partition_of(folder: str, names: Sequence[str]) -> str:
 
     Returns:
         Text such as ``day=2024-01-01/hour=07``, in the order of ``names``, with values as they
-        stand in the path.
+        stand in the path; :func:`values_of` reads it.
 
     Raises:
-        InputError: The path has no value for one of the columns.
+        InputError: The path has no value for one of the columns, an empty one, or two.
     """
-    pairs = dict(part.split("=", 1) for part in folder.split("/") if "=" in part)
+    pairs: dict[str, str] = {}
+    for part in folder.split("/"):
+        name, is_pair, value = part.partition("=")
+        name = _unescaped(name)
+        if not is_pair or name not in names:
+            continue
+        if value == "" or pairs.setdefault(name, value) != value:
+            told = "an empty value" if value == "" else "two values"
+            message = f"Folder {folder} has {told} for the partition column `{name}`."
+            way = f"the folder, such as {name}={_NULL}" if value == "" else "one of the folders"
+            hint = (
+                f"Rename {way}; or remove `{name}` from `partitions`. Then plan again (`hybrid "
+                "plan P`)."
+            )
+            raise InputError(message, hint, file=folder, column=name, field="partitions")
     if absent := [name for name in names if name not in pairs]:
         message = f"Folder {folder} has no value for the partition column `{absent[0]}`."
         hint = (
@@ -90,7 +104,7 @@ def partition_of(folder: str, names: Sequence[str]) -> str:
             f"`{absent[0]}` from `partitions`."
         )
         raise InputError(message, hint, file=folder, column=absent[0], field="partitions")
-    return "/".join(f"{name}={pairs[name]}" for name in names)
+    return "/".join(f"{_escaped(name)}={pairs[name]}" for name in names)
 
 
 def partition_from(values: Mapping[str, object]) -> str:
@@ -102,7 +116,7 @@ def partition_from(values: Mapping[str, object]) -> str:
     Args:
         values: Values by column, in the order of the folders.
     """
-    return "/".join(f"{name}={_as_folder(value)}" for name, value in values.items())
+    return "/".join(f"{_escaped(name)}={_as_folder(value)}" for name, value in values.items())
 
 
 def _as_folder(value: object) -> str:
@@ -126,8 +140,25 @@ def values_of(partition: str) -> dict[str, str | None]:
     values = {}
     for part in partition.split("/") if partition else []:
         name, _, text = part.partition("=")
-        values[name] = None if text == _NULL else unquote(text)
+        values[_unescaped(name)] = None if text == _NULL else _unescaped(text)
     return values
+
+
+def _escaped(name: str) -> str:
+    """Return the name of a column with what would end it in a folder's path percent-encoded."""
+    return name.replace("%", "%25").replace("/", "%2F").replace("=", "%3D")
+
+
+def _unescaped(text: str) -> str:
+    """Return a part of a folder's name without percent escapes.
+
+    They stand for bytes of UTF-8, as Arrow and other tools write them. Where the bytes are no
+    UTF-8, each stands for one character, as Spark takes all of them.
+    """
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return unquote(text, "latin-1")
 
 
 def check_partitions(partitions: Sequence[str], columns: Mapping[str, str]) -> None:

@@ -5,9 +5,10 @@ Not by DuckDB's own partitioning by folders, which refuses files whose folders h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from sources.common.sql.sql_names import literal, quoted
 
@@ -25,9 +26,27 @@ def options(names: Collection[str]) -> str:
 
 
 def values_in(path: str, names: Iterable[str]) -> dict[str, str | None]:
-    """Return the texts of a file's partition columns, from folder names like ``day=2024-01-01``."""
-    pairs = dict(part.split("=", 1) for part in Path(path).parent.parts if "=" in part)
-    return {name: None if pairs[name] == _NULL else unquote(pairs[name]) for name in names}
+    """Return the texts of a file's partition columns, from folder names like ``day=2024-01-01``.
+
+    Args:
+        path: Path of the file.
+        names: Names of the columns.
+
+    Raises:
+        KeyError: The path has no value for one of them.
+    """
+    pairs = (part.split("=", 1) for part in Path(path).parent.parts if "=" in part)
+    texts = {_decoded(name): None if text == _NULL else _decoded(text) for name, text in pairs}
+    return {name: texts[name] for name in names}
+
+
+def _decoded(text: str) -> str:
+    """Return a text whose percent escapes are bytes of UTF-8, or else each a character."""
+    octets = unquote_to_bytes(text)
+    try:
+        return octets.decode()
+    except UnicodeDecodeError:
+        return re.sub("%([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), text)
 
 
 def with_values(reader: str, paths: Sequence[str], names: Sequence[str]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestration.audit.readers.folder_values import values_in
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.splits import list_splits
 from sources.storage.base import Children, LocalStorage
 from sources.storage.listing import find_files, parse_glob
-from sources.storage.partitions import FolderTime, partition_of, typed, values_of
+from sources.storage.partitions import (
+    FolderTime,
+    partition_from,
+    partition_of,
+    typed,
+    values_of,
+)
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.properties import examples
@@ -136,6 +145,33 @@ def test_partition_values_are_those_of_the_folder_names() -> None:
     folder = "/in/x=1/day=2024-01-01/c=a%2Fb/n=__HIVE_DEFAULT_PARTITION__"
     partition = partition_of(folder, ["day", "c", "n"])
     assert values_of(partition) == {"day": "2024-01-01", "c": "a/b", "n": None}
+
+
+def test_escapes_in_folder_names_are_bytes_of_utf8_or_else_characters() -> None:
+    texts = {"M%C3%BCnchen": "München", "%FF": "ÿ", "%FE": "þ", "ü%FF": "üÿ", "a+b%zz": "a+b%zz"}
+    for text, value in texts.items():
+        assert values_of(partition_of(f"/in/p={text}", ["p"])) == {"p": value}
+        assert values_in(f"/in/p={text}/a.csv", ["p"]) == {"p": value}
+    assert values_of(partition_of("/in/a%3Ab=1", ["a:b"])) == {"a:b": "1"}
+    assert values_in("/in/a%3Ab=1/a.csv", ["a:b"]) == {"a:b": "1"}
+    assert values_of(partition_from({"a=b/%41": "x"})) == {"a=b/%41": "x"}
+
+
+def test_values_in_folder_names_are_what_they_say() -> None:
+    assert typed("1.5", pa.decimal128(6, 2)).as_py() == Decimal("1.50")
+    assert typed("1", pa.bool_()).as_py() is True
+    assert typed("inf", pa.float64()).as_py() == math.inf
+
+
+@pytest.mark.parametrize(
+    ("folder", "told"), [("/in/p=", "an empty value"), ("/in/p=1/p=2", "two values")]
+)
+def test_a_folder_without_one_value_of_a_partition_column_is_refused(
+    folder: str, told: str
+) -> None:
+    with pytest.raises(InputError, match=f"has {told} for the partition column `p`"):
+        partition_of(folder, ["p"])
+    assert partition_of("/in/p=1/p=1", ["p"]) == "p=1"
 
 
 def hive(folder: Path, **days: list[int]) -> None:

@@ -59,6 +59,8 @@ class Extension:
             in place of it. Called in the driver.
         services: Services that run Spark drivers, a sequence of
             :class:`sources.config.managed_service.ManagedService`.
+        lakes: Kinds of lake tables that are read as history, a sequence of
+            :class:`sources.files.tables.lake.Lake`.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Extension:
     tables_definitions: str | None = None
     merging: str | None = None
     services: str | None = None
+    lakes: str | None = None
 
 
 @cache

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from glob import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -44,7 +44,9 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.table.rules import RowRules
 from sources.errors import InputError
+from sources.files.tables.lake import lake_of
 from sources.hybrid import Boundedness
+from sources.storage.stores import Stores
 from sources.storage.tables.delta import query_rows
 
 _NO_DATA = re.compile(r"\.|_[^=]*$|.*\._COPYING_$|\+tmp$")
@@ -98,9 +100,9 @@ class AuditFiles:
         folder = self._loaded.folder
         if source.format == "delta":
             return sorted(self._table(source).file_uris())
-        if source.format == "iceberg":
-            files = (task.file.file_path for task in self._snapshot(source).plan_files())
-            return sorted(self._copies.local_path(_path_of(path)) for path in files)
+        if source.is_table:
+            files = lake_of(source).data_files(source, *self._place_of(source))
+            return sorted(map(self._copies.local_path, files))
         patterns = [self._copies.local_pattern(pattern) for pattern in source.patterns]
         paths = {str(file) for pattern in patterns for file in _matching_files(pattern, folder)}
         if not paths and source.boundedness is Boundedness.BOUNDED:
@@ -143,16 +145,16 @@ class AuditFiles:
         partition_types = source.partitions
         self._tables += 1
         name = f"{source.name}.{self._tables}"
-        is_lake = source.format in ("delta", "iceberg")
+        is_lake = source.is_table
         values = {} if is_lake else {path: values_in(path, partition_types) for path in paths}
         if source.format in ("avro", "orc"):
             reader = own_rows(connection, source, values, name, self._loaded.pipeline.stores)
         elif source.format == "delta" and not _is_plain(delta := self._table(source)):
             reader = f"audit.{quoted(name)}"
             _load_delta(connection, source, delta, reader)
-        elif source.format == "iceberg":
+        elif is_lake and source.format != "delta":
             reader = f"audit.{quoted(name)}"
-            batches = self._snapshot(source).to_arrow_batch_reader()
+            batches = lake_of(source).rows(source, *self._place_of(source))
             parts = (pa.Table.from_batches([batch]) for batch in batches)
             _load_table(connection, batches.schema, parts, reader)
         elif source.format == "parquet" and (source.schema_drift is not None or differ(paths)):
@@ -189,12 +191,9 @@ class AuditFiles:
         path = self._loaded.locate(self._copies.local_pattern(source.patterns[0]))
         return DeltaTable(path, version=source.version)
 
-    def _snapshot(self, source: FileSource) -> Any:
-        """Open the snapshot of an Iceberg table's source, which PyIceberg then reads by itself."""
-        from sources.files.tables.iceberg.table import open_snapshot  # noqa: PLC0415 - few need it
-
-        path = self._loaded.locate(source.patterns[0])
-        return open_snapshot(source, path, self._loaded.pipeline.stores)
+    def _place_of(self, source: FileSource) -> tuple[str, Stores]:
+        """Return where a table is; its own library reads it, at the declared version."""
+        return self._loaded.locate(source.patterns[0]), self._loaded.pipeline.stores
 
     def _time_range(self, source: FileSource) -> str:
         """Return an SQL WHERE clause for a source's declared range of event time, or no text.
@@ -293,9 +292,3 @@ def _load_table(
     create_empty_table(connection, name, columns)
     for part in parts:
         insert_arrow(connection, name, part)
-
-
-def _path_of(location: str) -> str:
-    from sources.files.tables.iceberg.stored_files import path_of  # noqa: PLC0415 - few need it
-
-    return path_of(location)

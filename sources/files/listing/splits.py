@@ -6,7 +6,7 @@ enumerator).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import overload
 
@@ -39,7 +39,8 @@ from sources.files.listing.split_table import (
     settled,
 )
 from sources.files.tables.delta_table import list_table
-from sources.files.tables.table_files import TableFiles, require_declared, require_names
+from sources.files.tables.lake import lake_of
+from sources.files.tables.table_files import require_declared, require_names
 from sources.files.tables.table_times import times_within
 from sources.files.time_range import in_range, in_range_by_folder, time_limits, within_limits
 from sources.formats.event_times import (
@@ -357,21 +358,12 @@ def _event_column(source: FileSource, event_time: str) -> EventColumn:
     return event
 
 
-def _tables(source: FileSource) -> Callable[[FileSource, str, EventColumn, Stores], TableFiles]:
-    """Return what lists a table of the source's format."""
-    if source.format == "delta":
-        return list_table
-    # PyIceberg takes half a second to import.
-    from sources.files.tables.iceberg.listing import list_iceberg  # noqa: PLC0415
-
-    return list_iceberg
-
-
 def _list_table(loaded: LoadedPipeline, source: FileSource, limits: TimeLimits) -> FileListing:
     """Return the splits of a version of a table."""
     pipeline = loaded.pipeline
     event = _event_column(source, pipeline.event_time.column)
-    table = _tables(source)(source, loaded.locate(source.patterns[0]), event, pipeline.stores)
+    list_files = list_table if source.format == "delta" else lake_of(source).list_table
+    table = list_files(source, loaded.locate(source.patterns[0]), event, pipeline.stores)
     files = table_of(table.files)
     files = files.append_column("partition", pa.array(table.partitions, pa.string()))
     files = files.append_column("deleted", pa.array(table.deleted, pa.binary()))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sources.config.loader import LoadedPipeline
 from sources.config.requirements import require_extras
-from sources.config.source.file_source import FileSource
 from sources.errors import InputError, error_of
+from sources.files.tables.lake import lake_of
 from sources.planning.files.table_places import (
     PlacesAnswer,
     PlacesRequest,
@@ -35,7 +33,9 @@ def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline
     if not named:
         return loaded
     require_extras(loaded.pipeline, loaded.sections)
-    loaded = with_places(loaded, _metadata_files(named))
+    lakes = {name: each for name, each in named.items() if each.format != "delta"}
+    found = {name: lake_of(each).find_place(each) for name, each in lakes.items()}
+    loaded = with_places(loaded, found)
     tables = {name: str(source.table) for name, source in named.items() if source.format == "delta"}
     if not tables:
         return loaded
@@ -54,15 +54,3 @@ def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline
     placed = with_places(loaded, answer.places)
     require_extras(placed.pipeline, placed.sections)
     return placed
-
-
-def _metadata_files(named: Mapping[str, FileSource]) -> dict[str, str]:
-    """Return the metadata file of each Iceberg table."""
-    tables = {name: source for name, source in named.items() if source.format == "iceberg"}
-    if not tables:
-        return {}
-    # PyIceberg takes half a second to import.
-    from sources.files.tables.iceberg.stored_files import path_of  # noqa: PLC0415
-    from sources.files.tables.iceberg.table import metadata_file_of  # noqa: PLC0415
-
-    return {name: path_of(metadata_file_of(source)) for name, source in tables.items()}

@@ -22,7 +22,8 @@ from sources.files.listing import sampled_splits as files
 from sources.planning.plan import make_plan, require_plan
 from tests.e2e.case import Case, as_json, moment, wrong
 from tests.e2e.in_session import run_chain, run_history
-from tests.sources.files.tables.iceberg.tables import catalog, delete_rows
+from tests.extensions import whole
+from tests.hybrid_extensions.iceberg.tables import catalog, delete_rows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -227,6 +228,7 @@ def test_a_delta_table_is_read_without_its_deleted_rows_and_by_the_names_of_its_
     assert (report.expected, wrong(report)) == (len({*left, *range(850, 1200)}), {})
 
 
+@whole
 def test_an_iceberg_table_is_read_without_its_deleted_rows_and_by_its_field_ids(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

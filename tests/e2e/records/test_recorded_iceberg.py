@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.e2e.records.table_reading import Rows, read_table
-from tests.sources.files.tables.iceberg.recorded.place import recorded, unpack
+from tests.extensions import whole
+from tests.hybrid_extensions.iceberg.recorded.place import recorded, unpack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, whole]
 
 RECORDED = recorded()
 REFUSED = {"v2/uuid", "v3/variant"}

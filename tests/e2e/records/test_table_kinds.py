@@ -38,7 +38,8 @@ from pyspark.sql import SparkSession
 
 from sources.errors import InputError
 from tests.e2e.records.table_reading import Rows, plain, read_table
-from tests.sources.files.tables.iceberg.tables import add_file, catalog, delete_rows
+from tests.extensions import whole
+from tests.hybrid_extensions.iceberg.tables import add_file, catalog, delete_rows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -149,6 +150,7 @@ def only_in_manifests(kind: IcebergType, *values: Any) -> Callable[[Path], Table
     return make
 
 
+@whole
 @pytest.mark.parametrize(
     "make",
     [

@@ -26,8 +26,8 @@ from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.split_table import FileListing
 from sources.files.listing.splits import list_source
+from tests.hybrid_extensions.iceberg.tables import catalog, delete_rows
 from tests.properties import examples
-from tests.sources.files.tables.iceberg.tables import catalog, delete_rows
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 BEGIN_US = int(BEGIN.timestamp()) * 1_000_000
@@ -153,7 +153,7 @@ LOOK_UP = """
 import sys
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.tables.iceberg.table import metadata_file_of
+from hybrid_extensions.iceberg.table import metadata_file_of
 source = {"type": "files", "name": "history", "format": "iceberg", "table": sys.argv[1]}
 try:
     print(metadata_file_of(FileSource.model_validate(source)))

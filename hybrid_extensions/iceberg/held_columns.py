@@ -24,12 +24,12 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from hybrid_extensions.iceberg.columns import all_fields
+from hybrid_extensions.iceberg.renamed_columns import are_renamed, former_dates, misread_column
+from hybrid_extensions.iceberg.stored_files import path_of
 from sources.common.field_ids import field_id
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.tables.iceberg.columns import all_fields
-from sources.files.tables.iceberg.renamed_columns import are_renamed, former_dates, misread_column
-from sources.files.tables.iceberg.stored_files import path_of
 from sources.formats.parquet.footer import read_footer
 from sources.storage.partitions import partition_from
 from sources.storage.stores import Stores

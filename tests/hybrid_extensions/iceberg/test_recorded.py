@@ -15,7 +15,7 @@ from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.split_table import FileListing
 from sources.files.listing.splits import list_source
-from tests.sources.files.tables.iceberg.recorded.place import Recorded, recorded, unpack
+from tests.hybrid_extensions.iceberg.recorded.place import Recorded, recorded, unpack
 
 RECORDED = recorded()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -16,9 +16,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan
 from pyiceberg.types import DateType, ListType, MapType, NestedField
 
+from hybrid_extensions.iceberg.columns import all_fields, children
 from sources.common.field_ids import field_id
 from sources.common.schema import normalize_schema
-from sources.files.tables.iceberg.columns import all_fields, children
 
 
 def are_renamed(scan: DataScan, schema: Schema) -> bool:

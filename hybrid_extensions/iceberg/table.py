@@ -15,9 +15,9 @@ with needs_extra("lake", "`format: iceberg`"):
     from pyiceberg.exceptions import ValidationError
     from pyiceberg.table import DataScan, StaticTable
 
-    from sources.files.tables.iceberg.columns import require_readable
-    from sources.files.tables.iceberg.metadata import ENDINGS, Metadata, read_metadata
-    from sources.files.tables.iceberg.stored_files import StoredFiles
+    from hybrid_extensions.iceberg.columns import require_readable
+    from hybrid_extensions.iceberg.metadata import ENDINGS, Metadata, read_metadata
+    from hybrid_extensions.iceberg.stored_files import StoredFiles
 
 _UNREADABLE = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, ValidationError)
 

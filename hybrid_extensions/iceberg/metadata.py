@@ -10,7 +10,7 @@ from pydantic import ValidationError as NotAField
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import NestedField
 
-from sources.files.tables.iceberg.stored_files import StoredFiles
+from hybrid_extensions.iceberg.stored_files import StoredFiles
 
 _GZIP = b"\x1f\x8b"
 ENDINGS = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")

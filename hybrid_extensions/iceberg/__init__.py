@@ -3,3 +3,7 @@
 Tables are planned by PyIceberg, which needs the extra ``lake``
 (https://iceberg.apache.org/spec/, https://py.iceberg.apache.org/).
 """
+
+from sources.extensions import Extension
+
+EXTENSION = Extension("iceberg", lakes="hybrid_extensions.iceberg.lake:LAKES")

@@ -18,14 +18,14 @@ from pyiceberg.table import DataScan, FileScanTask
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
+from hybrid_extensions.iceberg.columns import mapped_columns
+from hybrid_extensions.iceberg.held_columns import partition_values
+from hybrid_extensions.iceberg.stored_files import StoredFiles, path_of
+from hybrid_extensions.iceberg.table import open_snapshot
 from sources.common.schema import normalize_schema
 from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
 from sources.errors import HybridError, InputError
-from sources.files.tables.iceberg.columns import mapped_columns
-from sources.files.tables.iceberg.held_columns import partition_values
-from sources.files.tables.iceberg.stored_files import StoredFiles, path_of
-from sources.files.tables.iceberg.table import open_snapshot
 from sources.files.tables.table_files import TableFiles
 from sources.files.tables.table_times import FilesOfVersion
 from sources.formats.deleted_rows import deletion_vector

@@ -34,8 +34,8 @@ from pyiceberg.types import (
 
 from sources.common.schema import names_and_types
 from sources.storage.partitions import values_of
-from tests.sources.files.tables.iceberg.tables import add_file, catalog, change_metadata
-from tests.sources.files.tables.iceberg.test_listing import BEGIN_US, listed, made, refusal, rows
+from tests.hybrid_extensions.iceberg.tables import add_file, catalog, change_metadata
+from tests.hybrid_extensions.iceberg.test_listing import BEGIN_US, listed, made, refusal, rows
 
 KEYS = (NestedField(1, "id", LongType()), NestedField(2, "at", TimestamptzType()))
 NO_BOUNDS = {"write.metadata.metrics.default": "none"}

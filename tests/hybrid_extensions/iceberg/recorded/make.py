@@ -1,4 +1,4 @@
-"""Make the recorded tables: ``python -m tests.sources.files.tables.iceberg.recorded.make``.
+"""Make the recorded tables: ``python -m tests.hybrid_extensions.iceberg.recorded.make``.
 
 In an environment with Spark 4.1, as ``make install SPARK=4.1 VENV=…`` makes it, and with Iceberg's
 runtime for it on the class path: its Maven coordinates are below.
@@ -17,8 +17,8 @@ from typing import Any
 import fastavro
 from pyspark.sql import SparkSession
 
-from tests.sources.files.tables.iceberg.recorded.place import ARCHIVE, PLACE
-from tests.sources.files.tables.iceberg.recorded.statements import (
+from tests.hybrid_extensions.iceberg.recorded.place import ARCHIVE, PLACE
+from tests.hybrid_extensions.iceberg.recorded.statements import (
     FIRST,
     SECOND,
     TABLES,

@@ -1,0 +1,64 @@
+"""Kinds of tables in a lake that extensions read, each by a library of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from sources.common.sql.select import EventColumn
+from sources.config.source.file_source import FileSource
+from sources.errors import InputError
+from sources.extensions import contributions
+from sources.files.tables.table_files import TableFiles
+from sources.storage.stores import Stores
+
+
+class Lake(Protocol):
+    """Tables of one kind.
+
+    Each method raises :class:`InputError` if the table, or the package that reads it, is not there,
+    and :class:`UnavailableError` if a store does not answer.
+
+    Attributes:
+        format: The ``format`` of sources with such tables.
+    """
+
+    format: str
+
+    def list_table(
+        self, source: FileSource, path: str, event: EventColumn, stores: Stores
+    ) -> TableFiles:
+        """Return the data files of the declared version, with what the table's log says of them.
+
+        Args:
+            source: Declaration of the source.
+            path: The table's place, absolute.
+            event: The column with the event time.
+            stores: Storages of the pipeline.
+        """
+
+    def find_place(self, source: FileSource) -> str:
+        """Return the place of a table that is declared by its name."""
+
+    def data_files(self, source: FileSource, path: str, stores: Stores) -> Iterator[str]:
+        """Yield the paths of the data files of the declared version, for the audit."""
+
+    def rows(self, source: FileSource, path: str, stores: Stores) -> pa.RecordBatchReader:
+        """Return the rows of the declared version as the library reads them, for the audit."""
+
+
+def lake_of(source: FileSource) -> Lake:
+    """Return what reads the table of a source.
+
+    Raises:
+        InputError: No installed extension does.
+    """
+    lakes: list[Lake] = [each for some in contributions("lakes") for each in some]
+    for lake in lakes:
+        if lake.format == source.format:
+            return lake
+    message = f"Source `{source.name}`: no installed extension reads `format: {source.format}`."
+    hint = "Restore the extension in `hybrid_extensions`, or declare the table's files instead."
+    raise InputError(message, hint, source=source.name, field="format", value=source.format)

@@ -1,10 +1,10 @@
-"""What is asked of a database, whatever its kind; each kind has one object that answers."""
+"""What is asked of a database, whatever its kind; each kind has one value that answers."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.config.source.kafka_source import KafkaSource
@@ -22,111 +22,48 @@ from sources.databases.slot import Slot
 from sources.decoding.changes.added_columns import AddedColumn
 
 
-class Access(ABC):
-    """Access to databases of a kind.
+@dataclass(frozen=True)
+class Access:
+    """Access to databases of a kind: functions that ask one.
 
-    Unless it is said otherwise, a method raises InputError if the database refuses the login or a
-    permission, and UnavailableError if it does not answer.
-    """
+    ``options`` and ``dsn`` say how the database is reached. Unless it is said otherwise, a function
+    raises InputError if the database refuses the login or a permission, and UnavailableError if it
+    does not answer.
 
-    @abstractmethod
-    def open_table(self, table: CapturedTable) -> AbstractContextManager[OpenTable]:
-        """Connect to the database of a table, and check that its changes can be followed.
-
-        Args:
-            table: The table, and how its database is reached.
-
-        Returns:
-            A context manager with the table; the connections end with it. It raises the errors,
+    Attributes:
+        open_table: Connects to the database of a table, and checks that its changes can be
+            followed: a context manager with the table, whose connections end with it. Raises
             InputError also if the table does not fit, and QueryError if a query failed or a
             connection was lost, in the body, too.
-        """
+        export: Takes a snapshot of a database that its tables can share, which is reached by one of
+            them: a context manager with the snapshot, which lasts as long. Raises what
+            ``open_table`` does.
+        find_tables: Returns the tables of a database whose names, ``schema.table`` or
+            ``database.table``, are wanted, with the columns and keys that a pipeline declares.
+        mark_log: Returns a position in a database's log that divides all transactions. Each change
+            that is in a topic by then is from before it. Raises InputError also if the database
+            can't give such a position.
+        ask_slot: Returns the place of the connector in the log, or why it is not known. Raises no
+            error.
+        find_added_columns: Returns type of columns that a table got later, and the default that
+            older rows hold. Raises UnknownDefault if what they hold can't be known; other errors
+            also of the broker.
+        find_types: Returns the Spark SQL types that a table's columns have now, by name.
+        look_at_table: Returns what a look at a captured table sees, or why it sees nothing: of a
+            table, the topic of its changes, the names of its captured columns, what the last look
+            saw, with the time of this one, and what the table's snapshot contains. Raises
+            HybridError if the database or the broker does not answer, or refuses.
+        server_of: Returns ``host:port`` of a database, for messages; without user and password.
+    """
 
-    @abstractmethod
-    def export(self, table: CapturedTable) -> AbstractContextManager[Exported]:
-        """Take a snapshot of a database that its tables can share.
-
-        Args:
-            table: One of the tables, by which the database is reached.
-
-        Returns:
-            A context manager with the snapshot, which lasts as long; it raises what
-            :meth:`open_table` raises.
-        """
-
-    @abstractmethod
-    def find_tables(self, dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTable]:
-        """Return the tables of a database with the columns and keys that a pipeline declares.
-
-        Args:
-            dsn: How the database is reached, as ``snapshot.dsn``.
-            is_wanted: Decides by the table's name, ``schema.table`` or ``database.table``.
-        """
-
-    @abstractmethod
-    def mark_log(self, options: SnapshotOptions) -> Mark:
-        """Return a position in a database's log that divides all transactions.
-
-        Each change that is in a topic when this is called is from before it.
-
-        Args:
-            options: The declared snapshot, which says how the database is reached.
-
-        Raises:
-            InputError: As above, or it can't give such a position.
-        """
-
-    @abstractmethod
-    def ask_slot(self, options: SnapshotOptions) -> Slot | str:
-        """Return the place of the connector in the log, or why it is not known. Raises no error.
-
-        Args:
-            options: The declared snapshot, with slot or connector.
-        """
-
-    @abstractmethod
-    def find_added_columns(self, new: NewColumns) -> dict[str, AddedColumn]:
-        """Return type of columns that a table got later, and the default that older rows hold.
-
-        Args:
-            new: The columns, their table, and how its database is reached.
-
-        Raises:
-            UnknownDefault: What rows from before hold can't be known.
-            InputError, UnavailableError: As above, also of the broker.
-        """
-
-    @abstractmethod
-    def find_types(self, options: SnapshotOptions, table: str) -> dict[str, str]:
-        """Return the Spark SQL types that a table's columns have now, by name.
-
-        Args:
-            options: How the database is reached.
-            table: Name of the table.
-        """
-
-    @abstractmethod
-    def look_at_table(
-        self,
-        table: CapturedTable,
-        topic: KafkaSource,
-        names: Names,
-        before: TableWatch,
-        snapshot: DatabaseSnapshot,
-    ) -> TableWatch:
-        """Return what a look at a captured table sees, or why it sees nothing.
-
-        Args:
-            table: The table, and how its database is reached.
-            topic: The topic of its changes.
-            names: Names of its captured columns.
-            before: What the last look saw; its time is that of this one.
-            snapshot: What the snapshot of the table contains.
-
-        Raises:
-            HybridError: The database or the broker does not answer, or refuses.
-        """
-
-    @abstractmethod
-    def server_of(self, dsn: str) -> str:
-        """Return ``host:port`` of a database, for messages; without user and password."""
+    open_table: Callable[[CapturedTable], AbstractContextManager[OpenTable]]
+    export: Callable[[CapturedTable], AbstractContextManager[Exported]]
+    find_tables: Callable[[str, Callable[[str], bool]], list[DatabaseTable]]
+    mark_log: Callable[[SnapshotOptions], Mark]
+    ask_slot: Callable[[SnapshotOptions], Slot | str]
+    find_added_columns: Callable[[NewColumns], dict[str, AddedColumn]]
+    find_types: Callable[[SnapshotOptions, str], dict[str, str]]
+    look_at_table: Callable[
+        [CapturedTable, KafkaSource, Names, TableWatch, DatabaseSnapshot], TableWatch
+    ]
+    server_of: Callable[[str], str]

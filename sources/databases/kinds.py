@@ -1,4 +1,4 @@
-"""Kinds of databases: which object gives access to a declared one."""
+"""Kinds of databases: which value gives access to a declared one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def access_to(dsn: str) -> Access:
     # Each kind needs an extra of its own, so that only one of them may be there.
     if kind_of(dsn) is BINLOG:
         with needs_extra(BINLOG.name, "A `snapshot` of MariaDB or MySQL"):
-            from sources.databases.mariadb.access import BinlogAccess  # noqa: PLC0415
-        return BinlogAccess()
+            from sources.databases.mariadb.access import BINLOG_ACCESS  # noqa: PLC0415
+        return BINLOG_ACCESS
     with needs_extra(POSTGRES.name, "A `snapshot` of PostgreSQL"):
-        from sources.databases.postgres.access import PostgresAccess  # noqa: PLC0415
-    return PostgresAccess()
+        from sources.databases.postgres.access import POSTGRES_ACCESS  # noqa: PLC0415
+    return POSTGRES_ACCESS

@@ -6,7 +6,7 @@ catalog. Statements that run with ``sql_log_bin=0`` are in no log.
 
 from __future__ import annotations
 
-from sources.common.database_snapshot import BinlogSnapshot
+from sources.common.database_snapshot import BinlogSnapshot, DatabaseSnapshot
 from sources.common.table_definition import BinlogDefinition
 from sources.config.source.kafka_source import KafkaSource
 from sources.databases.altered_table import (
@@ -41,7 +41,7 @@ def look_at_table(
     topic: KafkaSource,
     names: Names,
     before: TableWatch,
-    snapshot: BinlogSnapshot,
+    snapshot: DatabaseSnapshot,
 ) -> TableWatch:
     """Return what a look at a table sees.
 
@@ -52,6 +52,7 @@ def look_at_table(
         before: What the last look saw, or its snapshot; with the time of this one.
         snapshot: Position of its snapshot.
     """
+    assert isinstance(snapshot, BinlogSnapshot)  # it was taken of this kind of database
     seen, unknown = _look_at_statements(table, topic, names, before, snapshot)
     if seen.altered is None:
         try:

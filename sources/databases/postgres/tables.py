@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sources.common.optional import needs_extra
@@ -74,6 +75,13 @@ def connect_to(dsn: str) -> psycopg.Connection[Any]:
             "to the password."
         )
         raise InputError(message, hint, server=server_of(dsn)) from None
+
+
+def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTable]:
+    """Return the tables of a database with the columns and keys that a pipeline declares."""
+    with connect_to(dsn) as connection:
+        names = filter(is_wanted, list_tables(connection))
+        return [describe_table(connection, name) for name in names]
 
 
 def list_tables(connection: psycopg.Connection[Any]) -> list[str]:

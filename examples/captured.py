@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from examples.shop import connect, execute
+from hybrid_extensions.mariadb.log.connector import ReadUpTo, ask_connector
+from hybrid_extensions.mariadb.snapshot.begin import file_number
 from hybrid_extensions.servers.connect import LocalConnect, binlog_config, debezium_config
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb, add_client_to_path
 from hybrid_extensions.servers.databases.mysql import LocalMySql
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.servers.process import Service
-from sources.databases.mariadb.log.connector import ReadUpTo, ask_connector
-from sources.databases.mariadb.snapshot.begin import file_number
 from sources.errors import RunError
 
 NAME = "shop"

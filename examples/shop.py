@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import psycopg
 import pymysql
 
+from hybrid_extensions.mariadb.server import connect as connect_binlog
+from hybrid_extensions.mariadb.server import parse_address
 from sources.config.database_kind import POSTGRES, kind_of
-from sources.databases.mariadb.server import connect as connect_binlog
-from sources.databases.mariadb.server import parse_address
 from sources.errors import UnavailableError
 
 NAMES = ("orders", "lines", "stock", "kinds")

@@ -61,6 +61,8 @@ class Extension:
             :class:`sources.config.managed_service.ManagedService`.
         lakes: Kinds of lake tables that are read as history, a sequence of
             :class:`sources.files.tables.lake.Lake`.
+        databases: Kinds of databases whose tables are captured, a sequence of
+            :class:`sources.databases.kinds.DatabaseParts`.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Extension:
     merging: str | None = None
     services: str | None = None
     lakes: str | None = None
+    databases: str | None = None
 
 
 @cache

@@ -9,6 +9,7 @@ import json
 import re
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -152,3 +153,14 @@ def _reason(trace: str) -> str:
     short = name.rpartition(".")[2]
     whole = f"{short}: {text}" if text else short
     return in_short(whole)
+
+
+def server_id_of(connector: str) -> int:
+    """Return a number for a connector that is distinct from other readers of the same binary log.
+
+    A server and its replicas, whose numbers are small by custom, have others.
+
+    Args:
+        connector: Name of the connector.
+    """
+    return 10_000 + zlib.crc32(connector.encode()) % 1_000_000

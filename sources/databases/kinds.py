@@ -1,10 +1,40 @@
-"""Kinds of databases: which value gives access to a declared one."""
+"""What extensions have for each kind of database, found by how the database is reached."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any
+
 from sources.common.optional import needs_extra
-from sources.config.database_kind import BINLOG, POSTGRES, kind_of
+from sources.config.database_kind import DatabaseKind, kind_of
 from sources.databases.access import Access
+from sources.errors import InputError
+from sources.extensions import contributions
+
+
+@dataclass(frozen=True)
+class DatabaseParts:
+    """What an extension has for a kind of database, each by the name of an object.
+
+    A name is ``module:object``, or that of a module. It is imported when somebody asks for it, as
+    each kind needs an extra of its own.
+
+    Attributes:
+        kind: The kind.
+        title: Its name in messages.
+        access: An :class:`~sources.databases.access.Access`.
+        starter: What ``hybrid init`` has to know of it, an
+            :class:`orchestration.cli.starter.capture.CapturedKind`.
+        compared_rows: What reads its rows for ``hybrid compare``, an
+            :class:`orchestration.audit.database.compared_sides.DatabaseRows`.
+    """
+
+    kind: DatabaseKind
+    title: str
+    access: str
+    starter: str
+    compared_rows: str
 
 
 def access_to(dsn: str) -> Access:
@@ -14,13 +44,28 @@ def access_to(dsn: str) -> Access:
         dsn: How the database is reached, as ``snapshot.dsn``.
 
     Raises:
-        InputError: The extra of this kind of database is not installed.
+        InputError: As :func:`part_for`.
     """
-    # Each kind needs an extra of its own, so that only one of them may be there.
-    if kind_of(dsn) is BINLOG:
-        with needs_extra(BINLOG.name, "A `snapshot` of MariaDB or MySQL"):
-            from sources.databases.mariadb.access import BINLOG_ACCESS  # noqa: PLC0415
-        return BINLOG_ACCESS
-    with needs_extra(POSTGRES.name, "A `snapshot` of PostgreSQL"):
-        from sources.databases.postgres.access import POSTGRES_ACCESS  # noqa: PLC0415
-    return POSTGRES_ACCESS
+    access: Access = part_for(dsn, "access")
+    return access
+
+
+def part_for(dsn: str, part: str) -> Any:
+    """Return what there is for the kind of database that a connection string leads to.
+
+    Args:
+        dsn: How the database is reached.
+        part: A field of :class:`DatabaseParts`.
+
+    Raises:
+        InputError: The extra of this kind of database, or its extension, is not installed.
+    """
+    kind = kind_of(dsn)
+    every: list[DatabaseParts] = [each for some in contributions("databases") for each in some]
+    for parts in every:
+        if parts.kind is kind:
+            with needs_extra(kind.name, f"A `snapshot` of {parts.title}"):
+                return resolve_name(getattr(parts, part))
+    message = f"No installed extension reads databases of the kind `{kind.name}`."
+    hint = "Restore the extension in `hybrid_extensions`, or correct `snapshot.dsn`."
+    raise InputError(message, hint, field="snapshot.dsn", value=kind.name)

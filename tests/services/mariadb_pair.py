@@ -8,10 +8,10 @@ from typing import Any
 
 from pymysql.cursors import DictCursor
 
+from hybrid_extensions.mariadb.log.gtid import Gtid, parse_gtids
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from hybrid_extensions.servers.databases.mysql_server import USER
 from hybrid_extensions.servers.process import HOST
-from sources.databases.mariadb.log.gtid import Gtid, parse_gtids
 from tests.services.processes import wait_for
 
 _SETTINGS = {"gtid-strict-mode": "ON", "innodb-flush-log-at-trx-commit": "1"}

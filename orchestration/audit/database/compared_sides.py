@@ -20,7 +20,7 @@ from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import duckdb_type, open_database
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, quoted
-from sources.config.database_kind import BINLOG, kind_of
+from sources.databases.kinds import part_for
 from sources.decoding.changes.mysql_json import canonical_json
 from sources.errors import InputError
 from sources.storage.folder import Folder
@@ -140,14 +140,8 @@ def compared_sides(
 
 def rows_of(dsn: str) -> DatabaseRows:
     """Return the code that reads rows of a kind of database."""
-    # Each kind needs an extra of its own, so that only one of them may be there.
-    if kind_of(dsn) is BINLOG:
-        from orchestration.audit.database import mariadb_rows  # noqa: PLC0415
-
-        return mariadb_rows
-    from orchestration.audit.database import postgres_rows  # noqa: PLC0415
-
-    return postgres_rows
+    rows: DatabaseRows = part_for(dsn, "compared_rows")
+    return rows
 
 
 def _create_target(

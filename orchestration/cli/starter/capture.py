@@ -14,10 +14,11 @@ from typing import NamedTuple
 import yaml
 
 from sources.common.fields import check_name
-from sources.config.database_kind import BINLOG, kind_of
+from sources.config.database_kind import kind_of
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table_names import pipeline_name, topic_part
 from sources.databases.captured_table import DatabaseTable, require_key
+from sources.databases.kinds import part_for
 from sources.errors import InputError
 
 _HEAD = "# Captures table {table}. All fields: docs/pipeline.md; how it works: docs/cdc.md.\n"
@@ -204,14 +205,8 @@ def next_steps(options: CaptureOptions, loaded: Sequence[LoadedPipeline]) -> str
 
 
 def _kind(options: CaptureOptions) -> CapturedKind:
-    # Each kind needs an extra of its own, so that only one of them may be there.
-    if kind_of(options.dsn) is BINLOG:
-        from orchestration.cli.starter.mariadb import MariaDb  # noqa: PLC0415
-
-        return MariaDb()
-    from orchestration.cli.starter.postgres import Postgres  # noqa: PLC0415
-
-    return Postgres()
+    kind: CapturedKind = part_for(options.dsn, "starter")
+    return kind
 
 
 def _pipeline_names(tables: Sequence[DatabaseTable]) -> list[str]:

@@ -13,13 +13,13 @@ from typing import Any
 import yaml
 from pymysql.err import IntegrityError, OperationalError
 
+from hybrid_extensions.mariadb.log.connector import ReadUpTo, ask_connector
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connect import binlog_config
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table_names import topic_part
-from sources.databases.mariadb.log.connector import ReadUpTo, ask_connector
 from tests.e2e.case import SMALL, TRANSFORMS
 from tests.services.processes import wait_for
 

@@ -17,8 +17,8 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.config.supervision import Restarts
 from sources.databases.slot import Slot
 from sources.state.action_log import read_actions
+from tests.hybrid_extensions.mariadb.test_connector import worker
 from tests.orchestration.supervision.live_case import LiveCase
-from tests.sources.databases.mariadb.test_connector import worker
 
 S = 1000
 RESTARTS = Restarts.model_validate({"limit": 2, "within": "10 min", "backoff": "10 s", "growth": 2})

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hybrid_extensions.mariadb.server import connect, parse_address
 from sources.common.environment import is_set, variable
 from sources.config.loader import load_pipeline, variables_used
-from sources.databases.mariadb.server import connect, parse_address
 from sources.errors import InputError
 from tests.sources.config.test_loader import write
 

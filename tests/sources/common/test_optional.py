@@ -126,7 +126,7 @@ def test_a_slot_that_can_not_be_asked_for_says_which_package_it_needs(
 ) -> None:
     take_away(monkeypatch, "postgres")
     # Other tests may have imported what needs it.
-    for name in [name for name in sys.modules if name.startswith("sources.databases.postgres")]:
+    for name in [name for name in sys.modules if name.startswith("hybrid_extensions.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     answer = ask_slot(SnapshotOptions.model_validate(SNAPSHOT))
     assert isinstance(answer, str)

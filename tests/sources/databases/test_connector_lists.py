@@ -10,7 +10,7 @@ import pytest
 from sources.config.database_kind import BINLOG, POSTGRES, DatabaseKind
 from sources.databases.connector_lists import Capture, find_capture, publication_of
 from sources.databases.name_patterns import is_listed
-from tests.sources.databases.mariadb.test_connector import worker
+from tests.hybrid_extensions.mariadb.test_connector import worker
 
 ROUTED: Any = SimpleNamespace(topic="routed")
 

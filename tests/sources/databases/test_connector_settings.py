@@ -11,7 +11,7 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.connector_settings import find_misset, require_settings, settings_problem
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.errors import InputError, UnavailableError
-from tests.sources.databases.mariadb.test_connector import worker
+from tests.hybrid_extensions.mariadb.test_connector import worker
 
 FITS = {
     "enable.time.adjuster": "false",

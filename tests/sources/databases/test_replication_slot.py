@@ -14,7 +14,7 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import ask_slot, keep_gone, slot_gone
 from sources.databases.slot import Slot
 from sources.storage.folder import Folder
-from tests.sources.databases.mariadb.test_connector import FAILED, RUNNING, worker
+from tests.hybrid_extensions.mariadb.test_connector import FAILED, RUNNING, worker
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,22 @@
+"""Access to MariaDB and MySQL."""
+
+from hybrid_extensions.mariadb.added_columns import find_added_columns, find_types
+from hybrid_extensions.mariadb.log.binlog import ask_log
+from hybrid_extensions.mariadb.log.mark import mark_log
+from hybrid_extensions.mariadb.server import server_of
+from hybrid_extensions.mariadb.snapshot.table import export, open_table
+from hybrid_extensions.mariadb.table_look import look_at_table
+from hybrid_extensions.mariadb.tables import find_tables
+from sources.databases.access import Access
+
+BINLOG_ACCESS = Access(
+    open_table=open_table,
+    export=export,
+    find_tables=find_tables,
+    mark_log=mark_log,
+    ask_slot=ask_log,
+    find_added_columns=find_added_columns,
+    find_types=find_types,
+    look_at_table=look_at_table,
+    server_of=server_of,
+)

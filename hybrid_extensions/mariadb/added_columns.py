@@ -1,0 +1,184 @@
+"""What MariaDB and MySQL know of columns that a table got later: types, and what older rows hold.
+
+The server forgets what rows got when a column was added. The statement that added it is in the
+binary log, and the connector reports it in the topic of statements.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from hybrid_extensions.mariadb.log.schema_changes import SchemaChange, read_schema_changes
+from hybrid_extensions.mariadb.log.statements import Alteration
+from hybrid_extensions.mariadb.server import (
+    PASSWORD_VARIABLE,
+    connect,
+    is_lost,
+    parse_address,
+    text_of,
+)
+from hybrid_extensions.mariadb.tables import describe_columns, describe_table
+from sources.common.database_snapshot import BinlogSnapshot
+from sources.common.optional import needs_extra
+from sources.config.source.snapshot import SnapshotOptions
+from sources.databases.captured_table import NewColumns, UnknownDefault, added_column
+from sources.decoding.changes.added_columns import AddedColumn
+from sources.errors import InputError, UnavailableError
+
+with needs_extra("mariadb", "`on_schema_change: follow` with MariaDB or MySQL"):
+    from pymysql import Connection, MySQLError
+    from pymysql.cursors import Cursor
+
+# The statement is written to another topic than the change, which may be read first.
+_ARRIVES_S = 10.0
+_POLL_S = 0.5
+
+
+def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
+    """Return type of columns that a table got later, and the default that its older rows hold.
+
+    The default is exact or refused: it is a constant of the statement that added the column.
+
+    Args:
+        new: The columns, their table, and how its database is reached.
+    """
+    statements = _statements(new)
+    with _asking(new.options, new.table) as connection:
+        described = describe_table(connection, new.table)
+        columns = describe_columns(connection, new.table)
+    found = {}
+    for name in new.names:
+        kind = described.type_of(name)
+        default = Alteration(statements[name].statement).value_of(columns[name])
+        found[name] = added_column(name, kind, default)
+    return found
+
+
+def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
+    """Return the Spark SQL types that a table's columns have now, by name.
+
+    Args:
+        options: How the database is reached.
+        table: The table, ``database.table``.
+    """
+    with _asking(options, table) as connection:
+        return describe_table(connection, table).columns
+
+
+def _statements(new: NewColumns) -> dict[str, SchemaChange]:
+    """Return the statement that added each column, once the topic has it."""
+    if not isinstance(new.snapshot, BinlogSnapshot):
+        reason = "the position of the snapshot is not known"
+        raise UnknownDefault(reason)
+    deadline = time.monotonic() + _ARRIVES_S
+    while True:
+        changes = read_schema_changes(new.source, new.connector)
+        found = statements_of(changes, new.snapshot, new)
+        missing = [name for name in new.names if name not in found]
+        if not missing:
+            return found
+        if time.monotonic() > deadline:
+            reason = (
+                f"topic `{new.connector}` has no statement that added `{missing[0]}`: the "
+                "connector reports statements with `include.schema.changes=true`"
+            )
+            raise UnknownDefault(reason)
+        time.sleep(_POLL_S)
+
+
+def statements_of(
+    changes: Sequence[SchemaChange],
+    snapshot: BinlogSnapshot,
+    new: NewColumns,
+) -> dict[str, SchemaChange]:
+    """Return the statement that added each column after a snapshot, as far as there is one.
+
+    Args:
+        changes: All definitions of the table, and the statements that changed it.
+        snapshot: The snapshot.
+        new: The columns.
+    """
+    before = [change for change in changes if change.is_in(snapshot)]
+    if not before:
+        reason = (
+            "the topic of statements has no definition of the table from before the snapshot: its "
+            "older records were deleted (create the topic with `retention.ms=-1`), or the "
+            "connector did not report statements then"
+        )
+        raise UnknownDefault(reason)
+    there, found = {*before[-1].columns}, dict[str, SchemaChange]()
+    for change in (each for each in changes if not each.is_in(snapshot)):
+        came = {*change.columns} - there
+        _require_followed(change, came, there, {*new.names, *new.known} - {*new.renamed})
+        for name in came:
+            if name in found or name in before[-1].columns:
+                _refuse_other(name, new)
+            found[name] = change
+        there = {*change.columns}
+    for name in new.names:
+        if name in before[-1].columns:
+            reason = f"`{name}` is no column that was added: the table had it at the snapshot"
+            raise UnknownDefault(reason)
+    return {name: found[name] for name in new.names if name in found}
+
+
+def _require_followed(
+    change: SchemaChange, came: Collection[str], there: Collection[str], names: Collection[str]
+) -> None:
+    """Refuse a statement after which a column may hold what another one held before."""
+    alteration = Alteration(change.statement)
+    if change.is_read and came:
+        reason = (
+            "the connector read the table's definition from the server once more, so that the "
+            "statement that changed it is not known"
+        )
+        raise UnknownDefault(reason)
+    if change.is_read:
+        return
+    renamed, lower = alteration.renamed_to(), {name.lower() for name in names}
+    # A column that is dropped and added by one statement; IF NOT EXISTS does nothing then.
+    again = {
+        name
+        for name, column in alteration.added().items()
+        if name in {each.lower() for each in there} and not column.args.get("exists")
+    }
+    if alteration.may_rename or (renamed | again) & lower:
+        reason = (
+            f"after the statement `{change.statement}` a column may hold what another one held "
+            "under its name"
+        )
+        raise UnknownDefault(reason)
+
+
+def _refuse_other(name: str, new: NewColumns) -> None:
+    if name in new.names or name in new.known:
+        reason = (
+            f"a column `{name}` was dropped or renamed before this one was added, so that changes "
+            "may hold another column's values under the same name"
+        )
+        raise UnknownDefault(reason)
+
+
+@contextmanager
+def _asking(options: SnapshotOptions, table: str) -> Iterator[Connection[Cursor]]:
+    """Connect to a database for questions about one of its tables."""
+    address = parse_address(options.dsn)
+    with connect(address, "snapshot") as connection:
+        try:
+            yield connection
+        except MySQLError as error:
+            message = (
+                f"The database could not be asked for the columns of table `{table}`: "
+                f"{text_of(error)}."
+            )
+            if is_lost(error):
+                hint = "Start the database; the run is then started again."
+                raise UnavailableError(message, hint, server=address.server) from None
+            hint = (
+                f"Set the environment variable {PASSWORD_VARIABLE} to the password of "
+                "`snapshot.dsn` where runs are launched, and give its user SELECT on the table; "
+                "then run `hybrid resume P`."
+            )
+            raise InputError(message, hint, server=address.server, table=table) from None

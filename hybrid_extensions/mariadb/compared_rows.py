@@ -1,0 +1,183 @@
+"""Rows of a MariaDB or MySQL table as its own client prints them, for the comparison."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from hybrid_extensions.mariadb.server import (
+    PASSWORD_VARIABLE,
+    VERIFY_CA,
+    Address,
+    parse_address,
+)
+from orchestration.audit.sql import duckdb_type
+from sources.common.environment import variable
+from sources.common.schema import parse_type
+from sources.common.sql.sql_names import in_backticks, literal, quoted
+from sources.errors import InputError
+
+_CLIENTS = ("mariadb", "mysql")
+_SETTINGS = "SET time_zone = '+00:00', sql_mode = ''"
+
+
+def quote(name: str) -> str:
+    """Return a name as it is written in the database's SQL."""
+    return in_backticks(name)
+
+
+def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
+    """Return the value of a column so many rows further on, as text; None at the table's end.
+
+    Args:
+        dsn: Connection string of the database; the password is in MYSQL_PWD.
+        table: ``database.table``.
+        column: The column.
+        where: SQL condition of the rows that are walked over, in ascending order.
+        rows: Number of rows.
+    """
+    schema, _, name = table.partition(".")
+    query = (
+        f"SELECT {quote(column)} FROM {quote(schema)}.{quote(name)} WHERE {where} "
+        f"ORDER BY {quote(column)} LIMIT {rows}, 1"
+    )
+    with TemporaryDirectory(prefix="hybrid-compare-") as scratch:
+        file = Path(scratch) / "bound"
+        _run(parse_address(dsn), table, query, file)
+        return file.read_text().strip() or None
+
+
+def write_rows(
+    dsn: str, table: str, columns: Mapping[str, str], file: Path, where: str = "true"
+) -> str:
+    """Write rows of a table to a file with tabs; texts and bytes are hexadecimal.
+
+    Args:
+        dsn: Connection string of the database; the password is in MYSQL_PWD.
+        table: ``database.table``.
+        columns: Columns to write and their Spark SQL types.
+        file: The file.
+        where: SQL condition of the rows.
+
+    Returns:
+        DuckDB's query of these rows, as values of their types.
+    """
+    address = parse_address(dsn)
+    schema, _, name = table.partition(".")
+    kinds = _kinds(address, table, file)
+    expressions = [_written(column, kinds.get(column, "")) for column in columns]
+    query = f"SELECT {', '.join(expressions)} FROM {quote(schema)}.{quote(name)} WHERE {where}"
+    _run(address, table, query, file)
+    values = [
+        f"{_parsed(quoted(n), parse_type(kind), kinds.get(n, ''))} AS {quoted(n)}"
+        for n, kind in columns.items()
+    ]
+    texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in columns)
+    return (
+        f"SELECT {', '.join(values)} FROM read_csv({literal(str(file))}, header=false, "
+        "auto_detect=false, delim='\t', quote='', escape='', nullstr='NULL', "
+        f"max_line_size=67108864, columns={{{texts}}})"
+    )
+
+
+def _kinds(address: Address, table: str, file: Path) -> dict[str, str]:
+    """Return the database's type of each column of a table."""
+    schema, _, name = table.partition(".")
+    query = (
+        "SELECT HEX(column_name), data_type FROM information_schema.columns "
+        f"WHERE table_schema = x'{schema.encode().hex()}' AND table_name = x'{name.encode().hex()}'"
+    )
+    _run(address, table, query, file)
+    rows = [line.split("\t") for line in file.read_text().splitlines()]
+    return {bytes.fromhex(column).decode(): kind.lower() for column, kind in rows}
+
+
+def _written(column: str, kind: str) -> str:
+    """A column in the database's SQL as it is printed."""
+    name = quote(column)
+    if kind in ("float", "double"):
+        # Enough digits for each value to be itself again.
+        return f"CAST({name} AS DOUBLE)"
+    if kind in ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "year"):
+        return name
+    if kind in ("date", "datetime", "timestamp"):
+        # A zero date is null to Debezium.
+        return f"IF(MONTH({name}) = 0 OR DAYOFMONTH({name}) = 0, NULL, {name})"
+    if kind == "time":
+        return name
+    if kind == "bit":
+        return f"CAST({name} AS UNSIGNED)"
+    if kind in ("geometry", "point", "linestring", "polygon") or kind.startswith(("multi", "geom")):
+        # MySQL alone reads the comment: Debezium's longitude comes first in each reference system.
+        return f"HEX(ST_AsWKB({name} /*!80000 , 'axis-order=long-lat' */))"
+    if kind in ("binary", "varbinary") or kind.endswith("blob"):
+        return f"HEX({name})"
+    return f"HEX(CONVERT({name} USING utf8mb4))"
+
+
+def _parsed(name: str, declared: pa.DataType, kind: str) -> str:
+    """A column of the file in DuckDB's SQL, as a value of its declared type."""
+    if pa.types.is_binary(declared):
+        return f"unhex({name})"
+    if kind == "json":
+        return f"canonical_json(decode(unhex({name})))"
+    if pa.types.is_string(declared) and kind != "decimal":
+        return f"decode(unhex({name}))"
+    if kind == "time":
+        sign = f"CASE WHEN {name} LIKE '-%' THEN -1 ELSE 1 END"
+        parts = f"string_split(ltrim({name}, '-'), ':')"
+        seconds = f"CAST({parts}[3] AS DECIMAL(18,6))"
+        whole = f"(CAST({parts}[1] AS BIGINT) * 3600 + CAST({parts}[2] AS BIGINT) * 60)"
+        return f"CAST({sign} * ({whole} + {seconds}) * 1000000 AS {duckdb_type(declared)})"
+    return f"CAST({name} AS {duckdb_type(declared)})"
+
+
+def _run(address: Address, table: str, query: str, file: Path) -> None:
+    """Let the database's client write the rows of a query to a file."""
+    program = next((found for name in _CLIENTS if (found := shutil.which(name))), None)
+    if program is None:
+        message = f"Comparing with `{table}` needs the program `mariadb` or `mysql`; there is none."
+        hint = "Install MariaDB's or MySQL's client: the package mariadb-client of Debian."
+        raise InputError(message, hint, table=table)
+    command = [
+        *(program, "--no-defaults", "--batch", "--quick", "--skip-column-names", "--raw"),
+        *("--default-character-set=utf8mb4", f"--init-command={_SETTINGS}"),
+        *("--protocol=TCP", f"--host={address.host}", f"--port={address.port}"),
+        *(f"--user={address.user}", f"--execute={query}"),
+        *_tls(address, Path(program).name),
+    ]
+    with file.open("wb") as out:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            check=False,
+            # The password is in MYSQL_PWD, never on the command line.
+            env={**os.environ, PASSWORD_VARIABLE: variable(PASSWORD_VARIABLE) or ""},
+        )
+    if done.returncode:
+        said = " ".join(done.stderr.decode(errors="replace").split()).rstrip(".")
+        message = f"Table `{table}` of the database {address.server} can't be read: {said}."
+        hint = (
+            "Start the database if it is down; otherwise correct `snapshot.dsn` or the topic's "
+            "`table`, set MYSQL_PWD to the user's password, or grant SELECT on the table to the "
+            "user."
+        )
+        raise InputError(message, hint, table=table, field="snapshot.dsn")
+
+
+def _tls(address: Address, program: str) -> list[str]:
+    """Return the options of a client program by which it checks the server's certificate alike."""
+    if not address.tls:
+        return []
+    files = [f"--{name.replace('_', '-')}={path}" for name, path in address.tls.items()]
+    if program == "mysql":
+        return [*files, f"--ssl-mode={'VERIFY_IDENTITY' if address.checks_name else VERIFY_CA}"]
+    return [*files, f"--{'' if address.checks_name else 'disable-'}ssl-verify-server-cert"]

@@ -1,0 +1,117 @@
+"""A table in the catalog of MariaDB or MySQL, and which changes of it leave all values as they are.
+
+An ALTER TABLE that rewrites rows writes no changes of rows to the binary log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hybrid_extensions.mariadb.column_types import FOUR_BYTES, keeps_values, plain_type
+from hybrid_extensions.mariadb.server import ask
+from hybrid_extensions.mariadb.snapshot.keys import key_of
+from sources.common.optional import needs_extra
+from sources.common.table_definition import BinlogColumn, BinlogDefinition
+
+with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
+    from pymysql import Connection
+    from pymysql.cursors import Cursor
+
+_COLUMNS = (
+    "SELECT column_name, column_type, character_set_name, is_nullable, "
+    "extra REGEXP '(VIRTUAL|STORED|PERSISTENT) GENERATED' FROM information_schema.columns "
+    "WHERE table_schema = BINARY %s AND table_name = BINARY %s ORDER BY ordinal_position"
+)
+
+
+def read_definition(connection: Connection[Cursor], table: str) -> BinlogDefinition | None:
+    """Return what the catalog says of a table.
+
+    Args:
+        connection: Open connection to the server.
+        table: The table, ``database.table``.
+
+    Returns:
+        None if there is no such table, or its columns can't be read.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    schema, _, name = table.partition(".")
+    columns = {
+        str(column): BinlogColumn(
+            type=plain_type(str(kind)),
+            charset=str(charset or ""),
+            is_nullable=nullable == "YES",
+            is_generated=bool(generated),
+        )
+        for column, kind, charset, nullable, generated in ask(connection, _COLUMNS, schema, name)
+    }
+    if not columns:
+        return None
+    return BinlogDefinition(key=key_of(connection, table), columns=columns)
+
+
+def reported_definition(table: Mapping[str, Any]) -> BinlogDefinition:
+    """Return what a connector says of a table in the topic of statements.
+
+    Args:
+        table: The part ``table`` of one of the ``tableChanges``.
+    """
+    columns = {}
+    for column in table.get("columns") or []:
+        parameters = [column.get("length"), column.get("scale")]
+        listed = column.get("enumValues") or [each for each in parameters if each is not None]
+        kind = str(column["typeExpression"]).lower()
+        name, _, sign = kind.partition(" unsigned")
+        written = f"({','.join(map(str, listed))})" if listed else ""
+        unsigned = " unsigned" if "unsigned" in kind else ""
+        columns[str(column["name"])] = BinlogColumn(
+            type=plain_type(f"{name}{written}{unsigned}{sign}"),
+            charset=str(column.get("charsetName") or ""),
+            is_nullable=bool(column.get("optional")),
+            is_generated=bool(column.get("generated")),
+        )
+    key = [str(name) for name in table.get("primaryKeyColumnNames") or []]
+    return BinlogDefinition(key=key, columns=columns)
+
+
+def find_alteration(
+    before: BinlogDefinition, after: BinlogDefinition, names: Mapping[str, str]
+) -> str | None:
+    """Return what changed in a table that no change reports, as a predicate; None if nothing.
+
+    Columns that were added, dropped or renamed are not looked at: the changes show these.
+
+    Args:
+        before: The table before.
+        after: The table after.
+        names: Names of the captured columns before, and after.
+    """
+    if sorted(before.key) != sorted(after.key):
+        were = _listed(before.key)
+        return f"has another primary key now: {_listed(after.key)} instead of {were}"
+    for name, present in names.items():
+        if name not in before.columns or present not in after.columns:
+            continue
+        old, new = before.columns[name], after.columns[present]
+        if not keeps_values(old, new):
+            return (
+                f"has column `{present}` as {_described(new)} now, which was {_described(old)}: "
+                "the rows that were there may have other values"
+            )
+    return None
+
+
+def _described(column: BinlogColumn) -> str:
+    parts = [column.type]
+    if column.charset and column.charset not in FOUR_BYTES:
+        parts.append(f"of {column.charset}")
+    if column.is_generated:
+        parts.append("that is generated")
+    return f"{' '.join(parts)}{'' if column.is_nullable else ' NOT NULL'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"

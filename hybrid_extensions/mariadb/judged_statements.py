@@ -1,0 +1,111 @@
+"""What statements that a connector reports did to a captured table of MariaDB or MySQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hybrid_extensions.mariadb.definition import find_alteration
+from hybrid_extensions.mariadb.log.schema_changes import SchemaChange
+from hybrid_extensions.mariadb.log.statement_effects import effect_on, formulas, reused_names
+from sources.common.database_snapshot import BinlogSnapshot
+from sources.common.table_definition import BinlogDefinition
+from sources.databases.altered_table import Names, RequiredColumn
+from sources.databases.captured_table import UnknownDefault
+from sources.databases.kafka_connect import in_short
+
+
+class Judged(NamedTuple):
+    """What some statements did to a table.
+
+    Attributes:
+        stated: Its definition after them; None if that is not known.
+        altered: The first one that altered rows, with what it did, as a predicate; None if none.
+        required: Columns that became NOT NULL.
+    """
+
+    stated: BinlogDefinition | None
+    altered: tuple[SchemaChange, str] | None
+    required: list[RequiredColumn]
+
+
+def judge(
+    statements: Sequence[SchemaChange],
+    table: str,
+    names: Names,
+    snapshot: BinlogSnapshot,
+    stated: BinlogDefinition | None,
+) -> Judged:
+    """Return what some statements did to a table, up to the first one that altered rows.
+
+    Args:
+        statements: The statements, in order.
+        table: The table, ``database.table``.
+        names: Names of its captured columns.
+        snapshot: Position of its snapshot, which contains what earlier statements did.
+        stated: Its definition before; None if that is not known.
+    """
+    required = []
+    for change in statements:
+        if not is_in(change, snapshot):
+            what = None if change.is_read else _effect(change, table, names, stated)
+            if what is None and stated is not None and change.definition is not None:
+                both = names.in_both(stated.columns, change.definition.columns)
+                what = find_alteration(stated, change.definition, dict(both.values()))
+            if what is not None:
+                return Judged(change.definition, (change, what), [])
+            required += [
+                RequiredColumn(
+                    table=table,
+                    column=name,
+                    statement=in_short(change.statement) or None,
+                    since_ms=change.at_ms,
+                )
+                for name in newly_required(stated, change.definition, names)
+            ]
+        stated = change.definition or stated
+    return Judged(stated, None, required)
+
+
+def newly_required(
+    before: BinlogDefinition | None, after: BinlogDefinition | None, names: Names
+) -> list[str]:
+    """Return names in the ``schema`` of columns that became NOT NULL."""
+    if before is None or after is None:
+        return []
+    return [
+        name
+        for name, (old, new) in names.in_both(before.columns, after.columns).items()
+        if before.columns[old].is_nullable and not after.columns[new].is_nullable
+    ]
+
+
+def _effect(
+    change: SchemaChange, table: str, names: Names, stated: BinlogDefinition | None
+) -> str | None:
+    """Return what a statement did to a table by its kind and its text."""
+    if change.kind == "DROP":
+        return "was dropped"
+    if change.kind == "CREATE":
+        return "is another one now: it was created again"
+    if (what := effect_on(table, change.statement, change.database)) is not None:
+        return what
+    if change.kind != "ALTER" or change.definition is None:
+        return None
+    there = {*change.definition.columns}
+    came = set() if stated is None else there - {*stated.columns}
+    reused = {name for name in there if name.casefold() in reused_names(change.statement)}
+    for name in sorted((came | reused) & {*names.columns}):
+        return f"has another column named `{name}`: it was dropped and added, or renamed"
+    for name in sorted(there & {*names.columns}):
+        if name.casefold() in formulas(change.statement):
+            return f"has another formula for column `{name}`, so that rows have other values"
+    return None
+
+
+def is_in(change: SchemaChange, snapshot: BinlogSnapshot) -> bool:
+    """Return whether a snapshot was taken after a statement; by files if it has no number."""
+    try:
+        return change.is_in(snapshot)
+    except UnknownDefault:
+        return (change.file, change.offset) < (snapshot.file, snapshot.offset)

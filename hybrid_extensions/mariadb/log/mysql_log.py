@@ -1,0 +1,67 @@
+"""How much of MySQL's binary log a connector has not read, and whether the server still has it.
+
+Positions are those of one server: another one that took its place has other files.
+"""
+
+from __future__ import annotations
+
+from hybrid_extensions.mariadb.log.connector import ReadUpTo
+from hybrid_extensions.mariadb.server import ask
+from hybrid_extensions.mariadb.snapshot.begin import file_number
+from hybrid_extensions.mariadb.snapshot.checks import mysql_status
+from sources.common.optional import needs_extra
+from sources.databases.slot import Slot, State
+
+with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
+    from pymysql import Connection
+    from pymysql.cursors import Cursor
+
+# More bytes than a file of the log has, so that one number stands for file and position.
+_FILE_BYTES = 1 << 40
+
+
+def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
+    """Return whether MySQL's binary log still has what comes after a position, and how much.
+
+    Args:
+        connection: Open connection to the server.
+        read: Up to where the connector has read.
+
+    Returns:
+        The state, ``lost`` if the server has removed what the connector needs, or has begun a new
+        log. Or, as text, why it is not known: it is a replica that is behind.
+    """
+    if read.file is None:
+        return Slot("missing")
+    [(version, server)] = ask(connection, "SELECT @@version, @@server_uuid")
+    files = {
+        file_number(str(name)): int(size) for name, size, *_ in ask(connection, "SHOW BINARY LOGS")
+    }
+    [(last, end, *_)] = ask(connection, mysql_status(str(version)))
+    if read.gtid_set:
+        query = (
+            "SELECT GTID_SUBSET(@@global.gtid_purged, %s), "
+            "GTID_SUBTRACT(%s, @@global.gtid_executed)"
+        )
+        [(has_all, ahead)] = ask(connection, query, read.gtid_set, read.gtid_set)
+        if ahead and server not in str(ahead):
+            return (
+                f"the server's log does not have {ahead}, which the connector has read: it is a "
+                "replica that is behind, or was promoted without this transaction"
+            )
+        is_lost = bool(ahead) or not has_all
+    else:
+        is_lost = read.file not in files or read.offset > files[read.file]
+    if is_lost:
+        return Slot("lost", server=str(server))
+    log_end = mysql_place(file_number(str(last)), int(end))
+    confirmed = mysql_place(read.file, read.offset)
+    sizes = [size for number, size in files.items() if number >= read.file]
+    behind = max(sum(sizes) - read.offset, 1) if confirmed < log_end else 0
+    state: State = "active" if read.is_running else "idle"
+    return Slot(state, behind, behind, log_end, confirmed=confirmed, server=str(server))
+
+
+def mysql_place(file: int, offset: int) -> int:
+    """Return one number for a position in MySQL's binary log; a later one has a higher number."""
+    return file * _FILE_BYTES + offset

@@ -1,0 +1,274 @@
+"""How a MariaDB or MySQL server is reached: address, password, connections and their errors."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from sources.common.environment import variable
+from sources.common.optional import needs_extra
+from sources.config.database_kind import BINLOG
+from sources.databases.captured_table import QueryError
+from sources.errors import InputError, UnavailableError
+
+with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
+    import pymysql
+    from pymysql.constants import CR, ER
+    from pymysql.cursors import Cursor, SSCursor
+
+PASSWORD_VARIABLE = BINLOG.password
+"""Environment variable with the password, as MariaDB's own client has it."""
+_TIMEOUT_S = 10
+_DAY_S = 86_400
+# The server sends rows while a file is written, and holds a snapshot while others are read.
+_SETTINGS = (
+    "SET SESSION time_zone = '+00:00', sql_mode = '', transaction_isolation = 'REPEATABLE-READ', "
+    f"net_write_timeout = {_DAY_S}, wait_timeout = {_DAY_S}"
+)
+_OLD_NAME = _SETTINGS.replace("transaction_isolation", "tx_isolation")
+_LOST = {
+    CR.CR_CONNECTION_ERROR,
+    CR.CR_CONN_HOST_ERROR,
+    CR.CR_SERVER_GONE_ERROR,
+    CR.CR_SERVER_LOST,
+    ER.SERVER_SHUTDOWN,
+    ER.CON_COUNT_ERROR,
+    1927,  # ER_CONNECTION_KILLED
+}
+_TLS_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+VERIFY_CA = "VERIFY_CA"
+"""Value of ``ssl_mode`` by which the name in the server's certificate does not count."""
+_TLS_MODES = (VERIFY_CA, "VERIFY_IDENTITY")
+
+
+class Address(NamedTuple):
+    """Address of a database in a MariaDB or MySQL server, without a password.
+
+    Attributes:
+        host: Name or address of the server.
+        port: Its TCP port.
+        user: Name of the user.
+        database: Name of the database; empty for none.
+        tls: Files for TLS, by ``ssl_ca``, ``ssl_cert`` and ``ssl_key``.
+        checks_name: Whether the name in the server's certificate has to be that of the host, if
+            there are such files.
+    """
+
+    host: str
+    port: int
+    user: str
+    database: str
+    tls: Mapping[str, str]
+    checks_name: bool = True
+
+    @property
+    def server(self) -> str:
+        """``host:port``, for messages."""
+        return f"{self.host}:{self.port}"
+
+
+def parse_address(dsn: str) -> Address:
+    """Return the address that a connection string ``mariadb://user@host:port/database`` names.
+
+    Args:
+        dsn: The string, with the scheme ``mariadb`` or ``mysql``.
+
+    Raises:
+        InputError: It has no host or no user, or an option or a port that is not known.
+    """
+    try:
+        url = urlsplit(dsn)
+        port = url.port or 3306
+    except ValueError:
+        url, port = urlsplit(""), 0
+    tls = dict(parse_qsl(url.query))
+    mode = tls.pop("ssl_mode", _TLS_MODES[-1]).upper()
+    other = [*sorted(set(tls) - set(_TLS_FILES)), *({mode} - set(_TLS_MODES))]
+    if not url.hostname or not url.username or other:
+        what = f"the option `{other[0]}`, which is not known" if other else "no host or no user"
+        message = f"`snapshot.dsn` of MariaDB or MySQL has {what}, or is not an address."
+        hint = (
+            "Write `mariadb://user@host:3306/database`, with `?ssl_ca=<file>` for TLS; the options "
+            f"are {', '.join(_TLS_FILES)} and ssl_mode, which is {' or '.join(_TLS_MODES)}."
+        )
+        raise InputError(message, hint, field="snapshot.dsn")
+    database = unquote(url.path.strip("/"))
+    user = unquote(url.username)
+    return Address(url.hostname, port, user, database, tls, checks_name=mode != VERIFY_CA)
+
+
+def server_of(dsn: str) -> str:
+    """Return ``host:port`` of a connection string, for messages; without user and password.
+
+    Returns:
+        A phrase instead of the address if the connection string can't be parsed.
+    """
+    try:
+        return parse_address(dsn).server
+    except InputError:
+        return "of `snapshot.dsn`"
+
+
+def connect(address: Address, source: str) -> pymysql.Connection[Cursor]:
+    """Return a connection that commits each statement, with times in UTC.
+
+    Args:
+        address: The database.
+        source: Name of the file source, for messages.
+
+    Raises:
+        InputError: The server refuses the login or the database, its certificate is not one that
+            ``dsn`` accepts, or a package is missing by which a password is encrypted.
+        UnavailableError: The server does not answer.
+    """
+    for option, file in address.tls.items():
+        if not Path(file).is_file():
+            message = f"`{option}={file}` of `snapshot.dsn` is no file."
+            hint = f"Correct the path, or put the file there; it is looked for in {Path.cwd()}."
+            raise InputError(message, hint, source=source, file=file)
+    try:
+        return _connect(address)
+    except RuntimeError as error:
+        # By the package that pymysql[rsa] installs.
+        message = f"Connecting to the database {address.server} without TLS failed: {error}."
+        hint = (
+            "Install it where this command ran: `pip install 'hybrid-backfill[mariadb]'`; or let "
+            "the server offer TLS, over which the password is sent as it is."
+        )
+        raise InputError(
+            message, hint, source=source, server=address.server, extra="mariadb"
+        ) from None
+    except (pymysql.MySQLError, OSError) as error:
+        message = f"Connecting to the database {address.server} failed: {text_of(error)}."
+        if is_lost(error):
+            hint = (
+                "Start the server, or correct host and port in `snapshot.dsn`; then take the "
+                "snapshot again: `hybrid snapshot P`."
+            )
+            raise UnavailableError(message, hint, source=source, server=address.server) from None
+        hint = (
+            "Correct database and user in `snapshot.dsn`, or set the environment variable "
+            f"{PASSWORD_VARIABLE} to the password."
+        )
+        if _is_of_tls(error):
+            hint = (
+                "Name the file of the authority that signed the server's certificate in "
+                "`snapshot.dsn`, `?ssl_ca=<file>`. If the certificate has another name than the "
+                f"host, as those that MySQL makes itself, add `&ssl_mode={VERIFY_CA}`, which "
+                "accepts any name in a certificate of this authority."
+            )
+        raise InputError(message, hint, source=source, server=address.server) from None
+
+
+def needs_public_key(address: Address) -> bool:
+    """Return whether a client has to ask the server for the key that encrypts its password.
+
+    So it is with MySQL where the login is not over TLS.
+
+    Raises:
+        InputError, UnavailableError: As :func:`connect`.
+    """
+    with connect(address, "snapshot") as connection:
+        [(_, cipher)] = ask(connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+        [(version,)] = ask(connection, "SELECT version()")
+    return not cipher and "mariadb" not in str(version).lower()
+
+
+def ask(connection: pymysql.Connection[Cursor], query: str, *values: object) -> list[Any]:
+    """Return all rows of a query, as tuples.
+
+    Args:
+        connection: Where it is asked.
+        query: SQL, with ``%s`` for each value.
+        values: The values.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(query, values or None)
+        return list(cursor.fetchall())
+
+
+@contextmanager
+def query_errors() -> Iterator[None]:
+    """Raise the driver's errors in the body as a :class:`QueryError`."""
+    try:
+        yield
+    except (pymysql.MySQLError, OSError) as error:
+        raise QueryError(text_of(error), is_connection_lost=is_lost(error)) from None
+
+
+def raw_cursor(connection: pymysql.Connection[Cursor]) -> SSCursor:
+    """Return a cursor that does not keep its rows, on a connection of :func:`connect_raw`."""
+    return connection.cursor(SSCursor)
+
+
+def connect_raw(address: Address) -> pymysql.Connection[Cursor]:
+    """Return a connection whose queries return the bytes of values as the server sends them.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or does not answer.
+    """
+    return _connect(address, conv=dict(pymysql.converters.encoders), use_unicode=False)
+
+
+def is_lost(error: Exception) -> bool:
+    """Return whether a statement failed because the connection or the server is gone."""
+    if _is_of_tls(error):
+        return False
+    if isinstance(error, pymysql.MySQLError):
+        code = error.args[0] if error.args else None
+        # The driver has no number for what it finds out by itself, as a connection that is closed.
+        return isinstance(error, pymysql.InterfaceError) or code in _LOST
+    return isinstance(error, OSError)
+
+
+def text_of(error: Exception) -> str:
+    """Return what a driver's error says, in one line, without its number."""
+    said = error.args[-1] if error.args else error
+    return " ".join(str(said).split()).rstrip(".")
+
+
+def _connect(address: Address, **more: Any) -> pymysql.Connection[Cursor]:
+    connection = pymysql.connect(
+        host=address.host,
+        port=address.port,
+        user=address.user,
+        password=variable(PASSWORD_VARIABLE) or "",
+        database=address.database or None,
+        charset="utf8mb4",
+        autocommit=True,
+        connect_timeout=_TIMEOUT_S,
+        program_name="hybrid snapshot",
+        **_tls(address),
+        **more,
+    )
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(_SETTINGS)
+        except pymysql.MySQLError as error:
+            if error.args[0] != ER.UNKNOWN_SYSTEM_VARIABLE:
+                raise
+            # MariaDB before 11.1.
+            cursor.execute(_OLD_NAME)
+    return connection
+
+
+def _is_of_tls(error: Exception) -> bool:
+    """Return whether a server has no TLS, or a certificate that is not accepted."""
+    cause = getattr(error, "original_exception", error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return True
+    return isinstance(error, pymysql.MySQLError) and error.args[0] == CR.CR_SSL_CONNECTION_ERROR
+
+
+def _tls(address: Address) -> dict[str, Any]:
+    if not address.tls:
+        return {}
+    checks = {"ssl_verify_cert": True, "ssl_verify_identity": address.checks_name}
+    return {**address.tls, **checks}

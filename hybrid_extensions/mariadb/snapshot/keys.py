@@ -1,0 +1,79 @@
+"""Keys of tables: the columns that identify a row in Debezium's events."""
+
+from __future__ import annotations
+
+from hybrid_extensions.mariadb.server import ask
+from hybrid_extensions.mariadb.snapshot.texts import quoted
+from sources.common.optional import needs_extra
+from sources.databases.captured_table import CapturedTable
+from sources.errors import InputError
+
+with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
+    from pymysql import Connection
+    from pymysql.cursors import Cursor
+
+_PRIMARY = "PRIMARY"
+_AGAIN = "then take the snapshot again: `hybrid snapshot P`."
+
+
+def key_of(connection: Connection[Cursor], table: str) -> list[str]:
+    """Return the columns by which Debezium identifies rows of a table; empty without any.
+
+    They are those of the primary key; without one, of the first unique key, in the order of the
+    table's definition, whose columns are never null.
+
+    Args:
+        connection: Open connection to the server.
+        table: The table, ``database.table``.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    return next(iter(_keys(connection, table).values()), [])
+
+
+def require_key(connection: Connection[Cursor], table: CapturedTable) -> list[str]:
+    """Refuse a table whose events have no key, or a unique key by which rows are not merged.
+
+    Returns:
+        The columns of its key, in their order.
+    """
+    keys = _keys(connection, table.name)
+    if not keys:
+        message = (
+            f"Table `{table.name}` has no primary key, and no unique key whose columns are never "
+            "null: nothing tells which row was changed."
+        )
+        hint = f"Add a primary key to the table; {_AGAIN}"
+        raise InputError(message, hint, source=table.source, table=table.name)
+    name, key = next(iter(keys.items()))
+    if name != _PRIMARY and table.is_merged and {*table.sink.key} != {*key}:
+        message = (
+            f"Table `{table.name}` has no primary key; Debezium identifies its rows by the unique "
+            f"key `{name}`, and `sink.key` has other columns: {', '.join(table.sink.key)}."
+        )
+        hint = f"Declare `sink: {{key: [{', '.join(key)}]}}`, or add a primary key; {_AGAIN}"
+        raise InputError(
+            message, hint, source=table.source, table=table.name, field="sink.key", value=name
+        )
+    return key
+
+
+def _keys(connection: Connection[Cursor], table: str) -> dict[str, list[str]]:
+    """Return columns of unique keys that are never null, by name, in the order of the definition.
+
+    The primary key is the first of them.
+    """
+    schema, _, name = table.partition(".")
+    found: dict[str, list[str]] = {}
+    nullable = set()
+    # In the order of the definition, unlike information_schema.
+    rows = ask(connection, f"SHOW INDEX FROM {quoted(name)} FROM {quoted(schema)}")
+    for _, is_repeated, index, _, column, _, _, _, _, may_be_null, *_ in rows:
+        if is_repeated:
+            continue
+        found.setdefault(index, []).append(column)
+        # An expression has no column.
+        if may_be_null or column is None:
+            nullable.add(index)
+    return {index: columns for index, columns in found.items() if index not in nullable}

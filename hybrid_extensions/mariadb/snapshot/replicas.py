@@ -1,0 +1,53 @@
+"""Replicas: whether a server's own binary log has what it replicates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hybrid_extensions.mariadb.snapshot.rights import ask_with_right
+from sources.common.optional import needs_extra
+from sources.databases.captured_table import CapturedTable
+from sources.errors import InputError
+
+with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
+    from pymysql import Connection
+    from pymysql.cursors import Cursor
+
+LOGGING = ("log_replica_updates", "log_slave_updates")
+"""Variable that says so, by its names: that of MySQL since 8.0.26, and the one before it."""
+
+
+def check_replica(
+    connection: Connection[Cursor],
+    table: CapturedTable,
+    variables: Mapping[str, str],
+    *,
+    is_mariadb: bool,
+) -> None:
+    """Refuse a replica that does not log what it replicates.
+
+    Args:
+        connection: Open connection to the database.
+        table: The table, for messages.
+        variables: The server's variables.
+        is_mariadb: Whether it is MariaDB, which remembers in a variable what it has replicated.
+    """
+    name = next((each for each in LOGGING if each in variables), "")
+    if variables.get(name) != "OFF":
+        return
+    if is_mariadb:
+        is_replica = bool(variables.get("gtid_slave_pos"))
+    else:
+        word = "REPLICA" if name == LOGGING[0] else "SLAVE"
+        status = f"SHOW {word} STATUS"
+        is_replica = bool(ask_with_right(connection, status, table, "REPLICATION CLIENT"))
+    if is_replica:
+        message = (
+            f"The database server is a replica with `{name}=OFF`: its binary log lacks the changes "
+            "that it replicates."
+        )
+        hint = (
+            f"Set `{name}=ON` and restart it, or name its primary in `dsn`; then take the snapshot "
+            "again: `hybrid snapshot P`."
+        )
+        raise InputError(message, hint, source=table.source, table=table.name, value=name)

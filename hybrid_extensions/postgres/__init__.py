@@ -1,0 +1,9 @@
+"""PostgreSQL: snapshots of tables, positions in the log, replication slots, altered tables.
+
+Belongs here: whatever speaks PostgreSQL's SQL. Does not belong here: what all kinds of databases
+share, such as files and the manifest of a snapshot (`sources.databases`).
+"""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension("postgres", databases="hybrid_extensions.postgres.parts:PARTS")

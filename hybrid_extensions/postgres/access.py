@@ -1,0 +1,23 @@
+"""Access to PostgreSQL."""
+
+from hybrid_extensions.postgres.added_columns import find_added_columns, find_types
+from hybrid_extensions.postgres.mark import mark_log
+from hybrid_extensions.postgres.slot import ask_slot
+from hybrid_extensions.postgres.table import export, open_table
+from hybrid_extensions.postgres.table_look import look_at_table
+from hybrid_extensions.postgres.tables import find_tables
+from sources.databases.access import Access
+from sources.databases.libpq import server_of
+
+POSTGRES_ACCESS = Access(
+    open_table=open_table,
+    export=export,
+    find_tables=find_tables,
+    mark_log=mark_log,
+    ask_slot=ask_slot,
+    find_added_columns=find_added_columns,
+    find_types=find_types,
+    # The catalog alone decides.
+    look_at_table=lambda table, topic, names, before, _: look_at_table(table, topic, names, before),
+    server_of=server_of,
+)

@@ -1,0 +1,72 @@
+"""What a starter for tables of PostgreSQL has of its own: connector, checks, parts of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from psycopg.conninfo import conninfo_to_dict
+
+from hybrid_extensions.postgres.capture import require_capturable
+from hybrid_extensions.postgres.tables import connect_to, describe_table
+from orchestration.cli.starter.capture import CapturedKind, CaptureOptions
+from sources.config.table.sink import Sink
+from sources.databases.captured_table import DatabaseTable
+
+
+class Postgres(CapturedKind):
+    """PostgreSQL, whose connector reads a replication slot."""
+
+    include: Mapping[str, str] = {
+        "_position": "position",
+        "_lsn": "lsn",
+        "_transaction": "transaction",
+        "_committed_at": "committed_at",
+        "_deleted": "deleted",
+        "_unchanged": "unchanged",
+    }
+    changes: Mapping[str, str] = {"on_truncate": "follow"}
+    sink: Mapping[str, str] = {"unchanged": "_unchanged"}
+
+    def snapshot(self, options: CaptureOptions) -> dict[str, str]:
+        """Return the address, the slot, and the connector if Kafka Connect is known."""
+        return {"dsn": options.dsn, "slot": options.name, **options.connector}
+
+    def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
+        """Return the tables as they are, and what is not captured."""
+        warnings: list[str] = []
+        with connect_to(options.dsn) as connection:
+            tables = [describe_table(connection, each) for each in options.tables]
+            for table in tables:
+                if not table.is_partitioned:
+                    sink = {"path": "out", "mode": "merge", "key": table.key or ["?"]}
+                    warnings += require_capturable(
+                        connection,
+                        table.name,
+                        table.columns,
+                        Sink.model_validate(sink),
+                        truncates=False,
+                    )
+        return tables, warnings
+
+    def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
+        """Return what Debezium's connector needs besides the topics."""
+        where = conninfo_to_dict(options.dsn)
+        config = {
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "plugin.name": "pgoutput",
+            "database.hostname": str(where.get("host", "localhost")),
+            "database.port": str(where.get("port", 5432)),
+            "database.user": str(where.get("user", "")),
+            "database.dbname": str(where.get("dbname", "")),
+            "slot.name": options.name,
+            "publication.name": options.name,
+            "publication.autocreate.mode": "filtered",
+            "decimal.handling.mode": "string",
+            "status.update.interval.ms": "1000",
+        }
+        if any(table.is_partitioned for table in tables):
+            config["publish.via.partition.root"] = "true"
+        return config
+
+
+STARTER = Postgres()

@@ -1,0 +1,112 @@
+"""A look at a captured PostgreSQL table: whether its changes still show all that becomes of it."""
+
+from __future__ import annotations
+
+from hybrid_extensions.postgres.alteration import find_alteration
+from hybrid_extensions.postgres.capture import require_capturable
+from hybrid_extensions.postgres.checks import check_publication
+from hybrid_extensions.postgres.definition import RowsOf, read_definition
+from hybrid_extensions.postgres.publication import read_publication
+from sources.common.optional import needs_extra
+from sources.common.table_definition import PostgresDefinition
+from sources.config.source.kafka_source import KafkaSource
+from sources.databases.altered_table import (
+    AlteredTable,
+    Names,
+    TableWatch,
+    altered,
+    altered_by,
+)
+from sources.databases.captured_table import CapturedTable
+from sources.databases.connector_lists import Capture, find_capture
+from sources.errors import InputError
+
+with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
+    import psycopg
+
+_TIMEOUT_S = 5
+# One moment for all questions.
+_SETTINGS = (
+    f"-c statement_timeout={_TIMEOUT_S * 1000} -c default_transaction_read_only=on "
+    "-c default_transaction_isolation=repeatable\\ read"
+)
+
+
+def look_at_table(
+    table: CapturedTable, topic: KafkaSource, names: Names, before: TableWatch
+) -> TableWatch:
+    """Return what a look at a table sees. Raises no error of the database.
+
+    Args:
+        table: The table.
+        topic: The topic of its changes.
+        names: Names of its captured columns.
+        before: What the last look saw, or its snapshot; with the time of this one.
+    """
+    capture = find_capture(table, topic, before.prefix)
+    if capture.is_told:
+        before = before.model_copy(update={"prefix": capture.prefix})
+    try:
+        with psycopg.connect(
+            table.options.dsn,
+            connect_timeout=_TIMEOUT_S,
+            application_name="hybrid table",
+            options=_SETTINGS,
+        ) as connection:
+            now = read_definition(connection, table.name)
+            known = before.definition
+            found = None
+            if isinstance(known, PostgresDefinition):
+                both = names.in_both(known.columns, {} if now is None else now.columns)
+                what = find_alteration(known, now, dict(both.values()), RowsOf(connection))
+                if what is not None:
+                    is_redefined = now is not None and (
+                        now.key != known.key or now.columns != known.columns
+                    )
+                    found = altered(table.name, what, before.looked_ms, is_redefined=is_redefined)
+            if found is None and capture.problem is not None:
+                found = altered(table.name, capture.problem, before.looked_ms)
+            if found is None and now is not None:
+                found = _no_longer_captured(connection, table, capture, before.looked_ms)
+    except psycopg.Error as error:
+        return before.model_copy(update={"unknown": " ".join(str(error).split())})
+    return before.model_copy(
+        update={"definition": _kept(known, now, names), "altered": found, "unknown": None}
+    )
+
+
+def _no_longer_captured(
+    connection: psycopg.Connection, table: CapturedTable, capture: Capture, now_ms: int
+) -> AlteredTable | None:
+    """Return why changes of a table no longer arrive; None if they do."""
+    publication = capture.publication
+    if publication is None:
+        publication = read_publication(connection, table.options.log_reader)
+    try:
+        require_capturable(
+            connection,
+            table.name,
+            table.columns,
+            table.sink,
+            truncates=table.truncates,
+            publication=publication,
+        )
+        check_publication(connection, table, publication)
+    except InputError as error:
+        return altered_by(table.name, error, now_ms)
+    return None
+
+
+def _kept(
+    before: object, now: PostgresDefinition | None, names: Names
+) -> PostgresDefinition | None:
+    """Return what the next look goes by: columns that the table lacks as they were."""
+    if now is None or not isinstance(before, PostgresDefinition):
+        return now
+    there = names.found_in(now.columns)
+    lacking = {
+        old: before.columns[old]
+        for name, old in names.found_in(before.columns).items()
+        if name not in there
+    }
+    return now.model_copy(update={"columns": {**now.columns, **lacking}})

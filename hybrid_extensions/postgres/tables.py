@@ -1,0 +1,142 @@
+"""Columns and key of PostgreSQL tables, as a pipeline declares them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sources.common.optional import needs_extra
+from sources.databases.captured_table import DatabaseTable
+from sources.databases.libpq import answers, server_of
+from sources.errors import InputError, UnavailableError
+
+with needs_extra("postgres", "A pipeline that captures tables of PostgreSQL"):
+    import psycopg
+
+_TIMEOUT_S = 10
+# The type of a domain is the one that it is based on; an array's is its item's.
+_COLUMNS = (
+    "SELECT a.attname::text, a.attgenerated::text, "
+    "coalesce(nullif(t.typbasetype, 0), t.oid)::regtype::text, "
+    "CASE WHEN t.typbasetype <> 0 THEN t.typtypmod ELSE a.atttypmod END, t.typtype::text "
+    "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+    "WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+)
+_KEY = (
+    "SELECT a.attname::text FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k(number, place), "
+    "pg_attribute a WHERE i.indrelid = %s::regclass AND i.indisprimary "
+    "AND a.attrelid = i.indrelid AND a.attnum = k.number ORDER BY k.place"
+)
+_NAMES = (
+    "SELECT n.nspname::text, c.relname::text FROM pg_class c "
+    "JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p' "
+    "AND left(n.nspname, 3) <> 'pg_' AND n.nspname <> 'information_schema' ORDER BY 1, 2"
+)
+_TYPES = {
+    "smallint": "smallint",
+    "integer": "int",
+    "bigint": "bigint",
+    "real": "float",
+    "double precision": "double",
+    "boolean": "boolean",
+    "bytea": "binary",
+    "date": "date",
+    "timestamp without time zone": "timestamp",
+    "timestamp with time zone": "timestamp",
+    # Of these Debezium writes the text that PostgreSQL prints.
+    **dict.fromkeys(
+        ("text", "character varying", "character", "uuid", "json", "jsonb", "citext", "xml"),
+        "string",
+    ),
+}
+# In an array, Debezium's schema does not tell the unit of these.
+_NOT_IN_ARRAYS = ("timestamp without time zone",)
+
+
+def connect_to(dsn: str) -> psycopg.Connection[Any]:
+    """Connect to a database whose tables are to be captured.
+
+    Raises:
+        UnavailableError: The server does not answer.
+        InputError: It refuses the login.
+    """
+    try:
+        return psycopg.connect(
+            dsn, autocommit=True, connect_timeout=_TIMEOUT_S, application_name="hybrid init"
+        )
+    except psycopg.Error as error:
+        message = f"Connecting to the database failed: {' '.join(str(error).split())}."
+        if not answers(dsn):
+            hint = "Start the server, or correct host and port in `--postgres`."
+            raise UnavailableError(message, hint, server=server_of(dsn)) from None
+        hint = (
+            "Correct database and user in `--postgres`, or set the environment variable PGPASSWORD "
+            "to the password."
+        )
+        raise InputError(message, hint, server=server_of(dsn)) from None
+
+
+def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTable]:
+    """Return the tables of a database with the columns and keys that a pipeline declares."""
+    with connect_to(dsn) as connection:
+        names = filter(is_wanted, list_tables(connection))
+        return [describe_table(connection, name) for name in names]
+
+
+def list_tables(connection: psycopg.Connection[Any]) -> list[str]:
+    """Return the names of all tables of a database, ``schema.table``, without its own catalog."""
+    found = connection.execute(_NAMES).fetchall()
+    return [f"{schema}.{table}" for schema, table in found]
+
+
+def describe_table(connection: psycopg.Connection[Any], table: str) -> DatabaseTable:
+    """Return columns and key of a table.
+
+    Args:
+        connection: Open connection to the database.
+        table: ``schema.table``.
+
+    Raises:
+        InputError: There is no such table, or the name has no schema.
+        psycopg.Error: The server does not answer, or refuses.
+    """
+    schema, _, name = table.partition(".")
+    kind = connection.execute(
+        "SELECT c.relkind::text, c.oid::regclass::text FROM pg_class c JOIN pg_namespace n "
+        "ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+        [schema, name],
+    ).fetchone()
+    if kind is None:
+        message = f"There is no table `{table}` in the database."
+        hint = "Name it with its schema, such as `--tables public.orders`."
+        raise InputError(message, hint, table=table)
+    columns: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for column, generated, type_name, modifier, sort in connection.execute(_COLUMNS, [kind[1]]):
+        found = _spark_type(type_name, modifier, sort)
+        if generated:
+            left_out[column] = "it is generated, and not in the log of changes"
+        elif found is None:
+            left_out[column] = f"type {type_name} has no common form in snapshot and changes"
+        else:
+            columns[column] = found
+    key = [row[0] for row in connection.execute(_KEY, [kind[1]])]
+    return DatabaseTable(table, columns, key, left_out, kind[0] == "p")
+
+
+def _spark_type(name: str, modifier: int, sort: str) -> str | None:
+    """Return the Spark SQL type in which snapshot and changes have the same values; or None."""
+    if name.endswith("[]"):
+        item = name.removesuffix("[]")
+        found = None if item in _NOT_IN_ARRAYS else _spark_type(item, modifier, "b")
+        return None if found is None else f"array<{found}>"
+    if sort == "e":
+        return "string"
+    if name == "numeric":
+        digits, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
+        if modifier < 4:
+            # As text: any number of digits.
+            return "string"
+        return f"decimal({digits},{scale})" if scale <= digits <= 38 else "string"
+    return _TYPES.get(name)

@@ -63,6 +63,8 @@ class Extension:
             :class:`sources.files.tables.lake.Lake`.
         databases: Kinds of databases whose tables are captured, a sequence of
             :class:`sources.databases.kinds.DatabaseParts`.
+        stores: Kinds of stores of files, a sequence of
+            :class:`sources.storage.store_kind.StoreKind`.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Extension:
     services: str | None = None
     lakes: str | None = None
     databases: str | None = None
+    stores: str | None = None
 
 
 @cache

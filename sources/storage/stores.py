@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import groupby
+from pkgutil import resolve_name
 
 from sources.errors import InputError
+from sources.extensions import contributions
 from sources.storage.base import File, LocalStorage, Storage
 from sources.storage.documents import DocumentStore, LocalDocuments
 from sources.storage.folder import Folder
 from sources.storage.settings import HdfsSettings, S3Settings
-
-_CLOUDS = ("abfss", "gs")
-"""Schemes that are served by obstore."""
+from sources.storage.store_kind import StoreKind
 
 
 class Stores:
@@ -23,14 +23,22 @@ class Stores:
     Args:
         s3: Object store behind ``s3://``.
         hdfs: HDFS cluster behind ``hdfs://``.
+        kinds: Kinds of further stores; by default those of extensions.
     """
 
-    def __init__(self, s3: S3Settings, hdfs: HdfsSettings | None = None) -> None:
+    def __init__(
+        self,
+        s3: S3Settings,
+        hdfs: HdfsSettings | None = None,
+        kinds: Sequence[StoreKind] | None = None,
+    ) -> None:
         self._s3 = s3
         self._hdfs = hdfs or HdfsSettings()
+        self._given = kinds
+        self._made: dict[str, Storage] = {}
 
-    def __reduce__(self) -> tuple[type[Stores], tuple[S3Settings, HdfsSettings]]:
-        return Stores, (self._s3, self._hdfs)
+    def __reduce__(self) -> tuple[type[Stores], tuple[object, ...]]:
+        return Stores, (self._s3, self._hdfs, self._kinds)
 
     def of(self, path: str) -> Storage:
         """Return the storage of an absolute path.
@@ -45,20 +53,11 @@ class Stores:
         """
         if path.startswith("s3://"):
             return self._objects
-        if path.startswith("hdfs://"):
-            return self._blocks
-        scheme, mark, _ = path.partition("://")
-        if scheme in _CLOUDS:
-            return self._clouds
-        if mark:
-            message = f"`{path}`: the scheme {scheme} is not supported."
-            hint = (
-                "Declare a path on this machine, s3://bucket/key, hdfs://namenode/path, "
-                "abfss://container@account.dfs.core.windows.net/path, or gs://bucket/key; copy "
-                "the files to one of these if they are elsewhere."
-            )
-            raise InputError(message, hint, file=path)
-        return self._local
+        if (kind := self._kind_of(path)) is None:
+            return self._local
+        if kind.files not in self._made:
+            self._made[kind.files] = resolve_name(kind.files)(self._hdfs)
+        return self._made[kind.files]
 
     def folder(self, path: str) -> Folder:
         """Return the folder of an absolute path, in the store that the path names.
@@ -78,16 +77,32 @@ class Stores:
             from sources.storage.objects.s3_documents import S3Documents
 
             return S3Documents(self._s3)
-        if path.startswith("hdfs://"):
-            from sources.storage.hadoop.hdfs_documents import HdfsDocuments
+        if (kind := self._kind_of(path)) is None:
+            return LocalDocuments()
+        documents: DocumentStore = resolve_name(kind.documents)(
+            path.partition("://")[0], self._hdfs
+        )
+        return documents
 
-            return HdfsDocuments(self._hdfs)
+    def _kind_of(self, path: str) -> StoreKind | None:
+        """Return the kind of a further store; None for a path on this machine.
+
+        Raises:
+            InputError: The path's scheme is not supported.
+        """
         scheme, mark, _ = path.partition("://")
-        if mark:
-            from sources.storage.objects.obstore_documents import ObstoreDocuments
-
-            return ObstoreDocuments(scheme)
-        return LocalDocuments()
+        if not mark:
+            return None
+        for kind in self._kinds:
+            if scheme in kind.schemes:
+                return kind
+        message = f"`{path}`: the scheme {scheme} is not supported."
+        forms = ["s3://bucket/key", *(form for each in self._kinds for form in each.forms)]
+        hint = (
+            f"Declare a path on this machine, {', '.join(forms[:-1])} or {forms[-1]}; copy the "
+            "files to one of these if they are elsewhere."
+        )
+        raise InputError(message, hint, file=path)
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """Yield size, modification time and ETag of each file as it is now, in the given order.
@@ -144,13 +159,7 @@ class Stores:
         return S3Storage(self._s3)
 
     @cached_property
-    def _blocks(self) -> Storage:
-        from sources.storage.hadoop.hdfs import HdfsStorage
-
-        return HdfsStorage(self._hdfs)
-
-    @cached_property
-    def _clouds(self) -> Storage:
-        from sources.storage.objects.obstore_files import ObstoreStorage
-
-        return ObstoreStorage()
+    def _kinds(self) -> list[StoreKind]:
+        if self._given is not None:
+            return [*self._given]
+        return [each for some in contributions("stores") for each in some]

@@ -38,15 +38,11 @@ class Copies:
         scheme, _, rest = pattern.partition("://")
         authority, _, key = rest.partition("/")
         prefix = key[: match.start()] if (match := MAGIC.search(key)) else key
-        if scheme == "hdfs":
-            copies = self._folder / scheme / authority
-            self._copy_from_hdfs(authority, prefix, copies)
-        elif scheme == "s3":
-            copies = self._folder / scheme / authority
+        copies = self._folder / scheme / authority
+        if scheme == "s3":
             self._copy_from_s3(authority, prefix, copies)
         else:
-            copies = self._folder / scheme / authority
-            self._copy_from_cloud(f"{scheme}://{authority}/", prefix, copies)
+            self._copy_from_store(f"{scheme}://{authority}/", prefix, copies)
         return str(copies / key)
 
     def _copy_from_s3(self, bucket: str, prefix: str, copies: Path) -> None:
@@ -66,38 +62,8 @@ class Copies:
         except REFUSALS as error:
             raise refused(settings, f"s3://{bucket}/{prefix}*", "read", error) from None
 
-    def _copy_from_hdfs(self, namenode: str, prefix: str, copies: Path) -> None:
-        """Copy all files of an HDFS cluster whose path begins with a prefix.
-
-        Lists everything below the prefix's last complete folder; one that does not exist has no
-        files. Paths are without leading slash.
-        """
-        from sources.storage.hadoop.hdfs import connect, refused  # noqa: PLC0415
-
-        base = f"/{prefix.rpartition('/')[0]}"
-        try:
-            client = connect(namenode, self._pipeline.hdfs)
-            listing = list(client.list_status(base, recursive=True))
-        except FileNotFoundError:
-            return
-        except (OSError, RuntimeError) as error:
-            folder = f"hdfs://{namenode}{base}"
-            raise refused(folder, "listed", error) from None
-        for status in listing:
-            target = copies / status.path[1:]
-            if status.isdir or not status.path[1:].startswith(prefix) or target.exists():
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with target.open("wb") as out:
-                    for block in client.read(status.path).read_range_stream(0, status.length):
-                        out.write(block)
-            except (OSError, RuntimeError) as error:
-                path = f"hdfs://{namenode}{status.path}"
-                raise refused(path, "copied", error) from None
-
-    def _copy_from_cloud(self, root: str, prefix: str, copies: Path) -> None:
-        """Copy all objects of Azure or Google whose key begins with a prefix.
+    def _copy_from_store(self, root: str, prefix: str, copies: Path) -> None:
+        """Copy all files of another store whose path below its root begins with a prefix.
 
         Lists everything below the prefix's last complete folder.
         """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hdfs_native import WriteOptions
 
-from sources.storage.hadoop.hdfs import connect
+from hybrid_extensions.hdfs.files import connect
 from sources.storage.settings import HdfsSettings
 from tests.e2e.case import Case, as_json, run_through, wrong
 from tests.services.hdfs_server import write_conf

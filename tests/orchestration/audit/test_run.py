@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from hdfs_native import WriteOptions
 
+from hybrid_extensions.hdfs.files import connect
 from hybrid_extensions.servers.azurite import LocalAzurite
 from orchestration.audit.readers.files import AuditFiles
 from orchestration.audit.report import AuditExample
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.storage.hadoop.hdfs import connect
 from sources.storage.listing import find_files
 from sources.storage.settings import HdfsSettings, S3Settings
 from sources.storage.stores import Stores

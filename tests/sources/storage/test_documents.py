@@ -18,11 +18,10 @@ from hybrid_extensions.servers.azurite import LocalAzurite
 from sources.errors import InputError, UnavailableError
 from sources.storage.documents import Document, DocumentStore, LocalDocuments, copy_apart
 from sources.storage.folder import Folder
-from sources.storage.hadoop.hdfs_documents import HdfsDocuments
-from sources.storage.objects.obstore_documents import ObstoreDocuments
 from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.probe import require_writable
-from sources.storage.settings import HdfsSettings, S3Settings
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
 from tests.services.gcs_server import gcs_server
 from tests.services.s3_server import LOGIN, client, s3_server
 from tests.services.versitygw import Versitygw
@@ -87,12 +86,12 @@ def folder(
     if request.param == "Google":
         for name, value in request.getfixturevalue("google").items():
             monkeypatch.setenv(name, value)
-        return Folder(f"gs://lake/{uuid.uuid4().hex}", ObstoreDocuments("gs"))
+        return Stores(S3Settings()).folder(f"gs://lake/{uuid.uuid4().hex}")
     if request.param == "Azure":
         container = request.getfixturevalue("container")
-        return Folder(f"{container}/{uuid.uuid4().hex}", ObstoreDocuments("abfss"))
+        return Stores(S3Settings()).folder(f"{container}/{uuid.uuid4().hex}")
     namenode = request.getfixturevalue("namenode")
-    return Folder(f"hdfs://{namenode}/{uuid.uuid4().hex}", HdfsDocuments(HdfsSettings()))
+    return Stores(S3Settings()).folder(f"hdfs://{namenode}/{uuid.uuid4().hex}")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 from hdfs_native import Client, WriteOptions
 
+from hybrid_extensions.hdfs.files import connect
 from sources.common.schema import parse_schema
 from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
@@ -23,7 +24,6 @@ from sources.files.listing.splits import list_splits
 from sources.files.tables.delta_table import list_table
 from sources.formats.open import read_region
 from sources.formats.regions import Region
-from sources.storage.hadoop.hdfs import connect
 from sources.storage.listing import find_files
 from sources.storage.settings import HdfsSettings, S3Settings
 from sources.storage.stores import Stores

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 import obstore
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-from sources.errors import HybridError
-from sources.storage.documents import Document, Listed
-from sources.storage.objects.obstore_files import (
+from hybrid_extensions.clouds.files import (
     REFUSALS,
     ObstoreStorage,
     connect,
@@ -29,6 +27,9 @@ from sources.storage.objects.obstore_files import (
     refused,
     split,
 )
+from sources.errors import HybridError
+from sources.storage.documents import Document, Listed
+from sources.storage.settings import HdfsSettings
 
 if TYPE_CHECKING:
     from obstore import PutMode
@@ -262,3 +263,8 @@ class ObstoreDocuments:
 
     def _tag(self, found: Mapping[str, Any]) -> str:
         return str(found["version" if self._has_numbers else "e_tag"])
+
+
+def documents_of(scheme: str, _: HdfsSettings) -> ObstoreDocuments:
+    """Return the documents of a cloud, which is set up by the environment alone."""
+    return ObstoreDocuments(scheme)

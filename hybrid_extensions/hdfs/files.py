@@ -228,3 +228,8 @@ def refused(path: str, what: str, error: Exception) -> HybridError:
         "permission to read the path."
     )
     return InputError(message, hint, server=namenode, file=path)
+
+
+def files_of(settings: HdfsSettings) -> HdfsStorage:
+    """Return the storage of all clusters."""
+    return HdfsStorage(settings)

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from hybrid_extensions.clouds.files import connect, split
 from hybrid_extensions.servers.azurite import KEY, LocalAzurite
 from sources.errors import InputError, UnavailableError
 from sources.storage.base import Storage
 from sources.storage.folder import Folder
 from sources.storage.listing import find_files
-from sources.storage.objects.obstore_files import connect, split
 from sources.storage.probe import require_writable
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

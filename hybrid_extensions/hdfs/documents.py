@@ -13,9 +13,9 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from hybrid_extensions.hdfs.files import HdfsStorage, connect, refused, split
 from sources.errors import HybridError
 from sources.storage.documents import Document, Listed
-from sources.storage.hadoop.hdfs import HdfsStorage, connect, refused, split
 from sources.storage.settings import HdfsSettings
 
 if TYPE_CHECKING:
@@ -258,3 +258,8 @@ class HdfsDocuments:
         if namenode not in self._clients:
             self._clients[namenode] = connect(namenode, self._settings)
         return self._clients[namenode], plain
+
+
+def documents_of(_scheme: str, settings: HdfsSettings) -> HdfsDocuments:
+    """Return the documents of all clusters."""
+    return HdfsDocuments(settings)

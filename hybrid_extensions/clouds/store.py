@@ -1,0 +1,12 @@
+"""Azure and Google among the kinds of stores."""
+
+from sources.storage.store_kind import StoreKind
+
+STORES = [
+    StoreKind(
+        schemes=("abfss", "gs"),
+        forms=("abfss://container@account.dfs.core.windows.net/path", "gs://bucket/key"),
+        files="hybrid_extensions.clouds.files:files_of",
+        documents="hybrid_extensions.clouds.documents:documents_of",
+    )
+]

@@ -1,0 +1,5 @@
+"""HDFS: files, and documents of the state; needs the extra ``hdfs``."""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension("hdfs", stores="hybrid_extensions.hdfs.store:STORES")

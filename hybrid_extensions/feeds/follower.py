@@ -9,7 +9,6 @@ has besides it is removed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Literal, NamedTuple, Self
 
 import pyarrow as pa
@@ -65,12 +64,7 @@ class Follower:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the sink's connections; the next delivery opens them again."""
         if self._sink is not None:
             self._sink.close()

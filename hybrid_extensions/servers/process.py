@@ -15,7 +15,6 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Self
 
 from hybrid_extensions.servers import guard
@@ -48,12 +47,7 @@ class Service(ABC):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the server, also if the block raised an error."""
         self.stop()
 

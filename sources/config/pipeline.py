@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import timedelta
-from itertools import permutations
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from sources.common.expressions.translation import Proven, Unproven
-from sources.common.fields import Declared, Duration, Name
+from sources.common.fields import Declared, Duration
 from sources.common.positions import span_ms
-from sources.config.source.declared_source import DeclaredSource
+from sources.config.pipeline_checks import (
+    check_arrival,
+    check_follows_columns,
+    check_follows_truncates,
+    check_selects,
+    check_widened,
+)
 from sources.config.source.deletes_by_key import row_to_delete
 from sources.config.source.event_time import DeclaredEventTime
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
+from sources.config.source_chain import SourceChain
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
 from sources.config.table.about import About
@@ -27,18 +33,10 @@ from sources.config.table.rules import DeclaredRules, RowRules
 from sources.config.table.sample import Sample
 from sources.config.table.sink import Sink
 from sources.config.transform import DeclaredTransform, SqlTransform
-from sources.decoding.changes.added_columns import AddedColumn
-from sources.decoding.record_columns import EnvelopePart
 from sources.errors import InputError
-from sources.hybrid import Boundedness, HybridSource, HybridSourceBuilder
 from sources.storage.settings import HdfsSettings, S3Settings
 from sources.storage.stores import Stores
 
-AnySource = FileSource | KafkaSource
-"""Every kind of source there is; each one is a :class:`DeclaredSource`."""
-SourceSpec = Annotated[AnySource, Field(discriminator="type")]
-SOURCE_MODELS: Mapping[str, type[BaseModel]] = {"files": FileSource, "kafka": KafkaSource}
-"""The model that each value of a source's ``type`` stands for."""
 PersonName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 """Name of a person: not empty, without spaces around it."""
 
@@ -61,13 +59,10 @@ class Audit(Declared):
     tolerance: dict[str, Annotated[float, Field(gt=0, le=0.001)]] = Field(default_factory=dict)
 
 
-class Pipeline(Declared):
+class Pipeline(SourceChain):
     """A chain of sources, a transform and a sink.
 
     Attributes:
-        name: Name of the pipeline and of its asset group in Dagster: lower case letters, digits
-            and underscores.
-        sources: Sources in reading order. All but the last one are bounded (FLIP-150).
         event_time: Timestamp column with the time at which a row's event happened: its name, or
             its name with the times that count.
         key: Columns that identify an input row, the same ones in all sources.
@@ -106,8 +101,6 @@ class Pipeline(Declared):
 
     """
 
-    name: Name
-    sources: list[SourceSpec]
     event_time: DeclaredEventTime
     key: list[str] = Field(default_factory=list)
     allowed_lateness: Duration = timedelta(0)
@@ -164,10 +157,10 @@ class Pipeline(Declared):
             if (changes := source.changes) is None:
                 continue
             if changes.follows_truncates:
-                _check_follows_truncates(source, self.sink)
-            _check_widened(source, changes.widened_columns, self)
+                check_follows_truncates(source, self.sink)
+            check_widened(source, changes.widened_columns, self)
             if changes.follows_columns:
-                _check_follows_columns(source, self)
+                check_follows_columns(source, self)
             name = source.envelope_column("unchanged")
             if name is not None and self.sink.unchanged != name:
                 message = (
@@ -218,13 +211,13 @@ class Pipeline(Declared):
                 "delivered by their key. Declare `key: [<column>, …]`, or remove `seam_filter`."
             )
             raise ValueError(message)
-        _check_selects(chain)
+        check_selects(chain)
         self.row_rules.require_sql()
         for each in chain:
             each.check_quarantine(each.name, self.event_time, self.row_rules)
         for file_source in self.file_sources:
             if file_source.arrival is not None:
-                _check_arrival(file_source, self)
+                check_arrival(file_source, self)
         for before, source in zip([None, *chain], chain, strict=False):
             source.check_after(before)
         for source, after in zip(chain, [*chain[1:], None], strict=True):
@@ -318,121 +311,6 @@ class Pipeline(Declared):
         sources = [source.located(locate, self.hdfs.absolute) for source in self.sources]
         return self.model_copy(update={"sources": sources})
 
-    def hybrid_source(self) -> HybridSource[AnySource]:
-        """Return the chain of sources.
-
-        Raises:
-            InputError: It is empty, two sources share a name, or one before the last has no end.
-        """
-        builder: HybridSourceBuilder[AnySource] = HybridSource.builder()
-        for source in self.sources:
-            builder.add_source(source)
-        return builder.build()
-
-    def source(self, name: str) -> AnySource:
-        """Return the source of this name.
-
-        Raises:
-            InputError: The pipeline has no source of this name.
-        """
-        return self.sources[self.hybrid_source().index(name)]
-
-    def source_after(self, name: str) -> AnySource | None:
-        """Return the source right after the source of this name; None after the last one.
-
-        Raises:
-            InputError: The pipeline has no source of this name.
-        """
-        following = self.hybrid_source().index(name) + 1
-        return self.sources[following] if following < len(self.sources) else None
-
-    def source_before(self, name: str) -> AnySource:
-        """Return the source right before the source of this name, which must not be the first.
-
-        Raises:
-            InputError: The pipeline has no source of this name.
-        """
-        return self.sources[self.hybrid_source().index(name) - 1]
-
-    @property
-    def file_sources(self) -> list[FileSource]:
-        """All file sources in reading order; empty if there are none."""
-        return [source for source in self.sources if isinstance(source, FileSource)]
-
-    @property
-    def bounded_files(self) -> list[FileSource]:
-        """File sources without ``discovery_interval``, which have an end, in reading order."""
-        return [each for each in self.file_sources if each.boundedness is Boundedness.BOUNDED]
-
-    @property
-    def growing_folder(self) -> FileSource | None:
-        """The last source if it is a folder that is read without end; else None."""
-        last = self.sources[-1]
-        is_growing = last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-        return last if is_growing and isinstance(last, FileSource) else None
-
-    @property
-    def topics(self) -> list[KafkaSource]:
-        """All Kafka sources in reading order; empty if there are none."""
-        return [source for source in self.sources if isinstance(source, KafkaSource)]
-
-    def file_source(self, name: str) -> FileSource:
-        """Return the file source of this name.
-
-        Raises:
-            InputError: No source has this name, or it reads no files.
-        """
-        self.hybrid_source().index(name)
-        for source in self.file_sources:
-            if source.name == name:
-                return source
-        message = f"Source `{name}` reads topics, no files."
-        names = ", ".join(source.name for source in self.file_sources) or "none"
-        hint = f"Name a source of `type: files`; pipeline `{self.name}` has {names}."
-        raise InputError(message, hint, pipeline=self.name, source=name)
-
-    def topic_source(self, name: str) -> KafkaSource:
-        """Return the Kafka source of this name.
-
-        Raises:
-            InputError: No source has this name, or it reads no topic.
-        """
-        self.hybrid_source().index(name)
-        for source in self.topics:
-            if source.name == name:
-                return source
-        message = f"Source `{name}` reads files, no topic."
-        names = ", ".join(source.name for source in self.topics) or "none"
-        hint = f"Name a source of `type: kafka`; pipeline `{self.name}` has {names}."
-        raise InputError(message, hint, pipeline=self.name, source=name)
-
-    def topic_after(self, name: str) -> KafkaSource | None:
-        """Return the first Kafka source after the source of this name; None if there is none.
-
-        Raises:
-            InputError: The pipeline has no source of this name.
-        """
-        later = self.sources[self.hybrid_source().index(name) + 1 :]
-        return next((source for source in later if isinstance(source, KafkaSource)), None)
-
-    def next_topic(self, name: str) -> KafkaSource | None:
-        """Return the source right after the source of this name if it reads topics; else None.
-
-        Raises:
-            InputError: The pipeline has no source of this name.
-        """
-        after = self.source_after(name)
-        return after if isinstance(after, KafkaSource) else None
-
-    @property
-    def added_columns(self) -> dict[str, AddedColumn]:
-        """Columns that the last source's database table got after the generation had begun.
-
-        By name, as declared in ``added_columns``; empty if there are none.
-        """
-        changes = self.sources[-1].changes
-        return {} if changes is None else changes.added_columns
-
     @property
     def mirrored_topics(self) -> list[KafkaSource]:
         """Topics with a table's changes of which bad ones are left out, merged in their order.
@@ -444,134 +322,6 @@ class Pipeline(Declared):
         return [each for each in self.topics if each.changes and each.on_bad_record != "fail"]
 
     @property
-    def follows_truncates(self) -> bool:
-        """Whether a TRUNCATE of the captured table removes the target's older rows, as declared."""
-        return any(topic.changes and topic.changes.follows_truncates for topic in self.topics)
-
-    @property
-    def widened_columns(self) -> dict[str, str]:
-        """Wider types that the last source's database table has given columns, by name."""
-        changes = self.sources[-1].changes
-        return {} if changes is None else changes.widened_columns
-
-    @property
     def fixed_columns(self) -> set[str]:
         """Columns that identify or place rows, whose types can't change within a generation."""
         return {*self.key, *self.sink.key, *self.sink.partition_by}
-
-    def current(self, columns: Mapping[str, str]) -> dict[str, str]:
-        """Return columns as the last source has them now: with those that were added, widened.
-
-        Args:
-            columns: Names and Spark SQL types of the columns as the generation began.
-        """
-        changes = self.sources[-1].changes
-        return dict(columns) if changes is None else changes.current(columns)
-
-    @property
-    def follows_columns(self) -> bool:
-        """Whether columns that the captured table gets are added to the target, as declared."""
-        return any(topic.changes and topic.changes.follows_columns for topic in self.topics)
-
-    @property
-    def ignored_columns(self) -> list[str]:
-        """Columns of the last source's database table that are left out, as declared; or empty."""
-        changes = self.sources[-1].changes
-        return [] if changes is None else changes.ignored_columns
-
-
-def _check_arrival(source: FileSource, pipeline: Pipeline) -> None:
-    """Refuse an order of arrival where rows are left out one by one, or files may be added."""
-    rules = pipeline.row_rules.left_out.items()
-    left_out = [f"rules.{name}.on_violation: {how}" for name, how in rules]
-    if pipeline.event_time.outside in ("drop", "quarantine"):
-        left_out.append(f"event_time.outside: {pipeline.event_time.outside}")
-    if left_out:
-        message = (
-            f"source `{source.name}`: `order` by arrival can't be combined with `{left_out[0]}`: "
-            "a file is read once for each interval, and its bad rows would be counted each time. "
-            "Declare `fail` there, or remove `order`."
-        )
-        raise ValueError(message)
-    topic = pipeline.next_topic(source.name)
-    if topic is not None and topic.on_gap == "extend":
-        message = (
-            f"source `{source.name}`: `order` by arrival can't be combined with `on_gap: extend` "
-            f"of `{topic.name}`: files that are found later may hold rows that arrived earlier. "
-            "Declare `on_gap: fail` there, or remove `order`."
-        )
-        raise ValueError(message)
-
-
-def _check_follows_truncates(source: KafkaSource, sink: Sink) -> None:
-    """Refuse to follow a TRUNCATE into a target whose rows are not in the changes' order."""
-    parts: dict[str, EnvelopePart] = {"sequence": "position", "deleted": "deleted"}
-    wrong = [
-        f"`sink.{field}` to be the column that `include` fills with `{part}`"
-        for field, part in parts.items()
-        if (name := source.envelope_column(part)) is None or getattr(sink, field) != name
-    ]
-    if sink.mode != "merge":
-        wrong = ["`sink.mode: merge`, as appended rows are not removed"]
-    elif not sink.removes_rows:
-        wrong = ["`sink.deletes: hard`"]
-    if wrong:
-        message = (
-            f"`on_truncate: follow` of source `{source.name}` needs {wrong[0]}. Declare that, or "
-            "remove `on_truncate`: a TRUNCATE then stops the run."
-        )
-        raise ValueError(message)
-
-
-def _check_widened(source: KafkaSource, types: Mapping[str, str], pipeline: Pipeline) -> None:
-    """Refuse wider types of columns that identify or place rows, or before the last source."""
-    fixed = pipeline.fixed_columns
-    for name in types:
-        if name in fixed or source is not pipeline.sources[-1]:
-            what = (
-                f"column `{name}` is in `key` or `partition_by`, whose types are those of a "
-                "generation"
-                if name in fixed
-                else f"`{source.name}` is not the last source"
-            )
-            message = (
-                f"`widened_columns` of source `{source.name}`: {what}. Declare the new type in "
-                "`schema`, and begin a new generation with a new snapshot."
-            )
-            raise ValueError(message)
-
-
-def _check_follows_columns(source: KafkaSource, pipeline: Pipeline) -> None:
-    """Refuse to follow added columns where the database can't be asked, or rows are not merged."""
-    snapshots = [each.snapshot for each in pipeline.sources if each.snapshot is not None]
-    needed = None
-    if source is not pipeline.sources[-1]:
-        needed = "to be declared for the last source"
-    elif not snapshots:
-        needed = (
-            "a source with a `snapshot` before it: its `dsn` is how the database is asked for the "
-            "type and the default of a column that was added"
-        )
-    elif pipeline.sink.mode != "merge":
-        needed = "`sink.mode: merge`"
-    if needed is not None:
-        message = (
-            f"`on_schema_change: follow` of source `{source.name}` needs {needed}. Declare that, "
-            "or remove `on_schema_change`: a column that was added then stops the run, which names "
-            "what to declare."
-        )
-        raise ValueError(message)
-
-
-def _check_selects(sources: Sequence[DeclaredSource]) -> None:
-    """Refuse a ``select`` whose columns differ from another source's, where both are declared."""
-    named = [(source, names) for source in sources if (names := source.column_names)]
-    for (one, left), (other, right) in permutations(named, 2):
-        lacking = [name for name in right if name not in left]
-        if lacking and (one.select or other.select):
-            message = (
-                f"source `{one.name}` has no column `{lacking[0]}`, which source `{other.name}` "
-                "has; all sources need the same output columns. Add it to the `select` or `schema` "
-                f"of `{one.name}`, or leave it out with the `select` of `{other.name}`."
-            )
-            raise ValueError(message)

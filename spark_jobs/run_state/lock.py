@@ -22,7 +22,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 from sources.errors import StateError
@@ -155,12 +154,7 @@ class QueryLock:
         )
         raise StateError(message, hint, transient=True, file=path)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Free the lock, so that another driver may start."""
         if self._file is not None:
             os.close(self._file)

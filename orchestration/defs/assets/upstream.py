@@ -8,8 +8,8 @@ from itertools import takewhile
 import dagster as dg
 
 from sources.config.loader import LoadedPipeline
-from sources.config.pipeline import AnySource
 from sources.config.source.kafka_source import KafkaSource
+from sources.config.source_chain import AnySource
 
 _GLOB = set("*?[{")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]+")

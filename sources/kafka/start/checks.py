@@ -111,15 +111,7 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
                 "the topic was created again, or `bootstrap_servers` leads to another cluster."
             )
             hint = f"Correct `bootstrap_servers`; for a new topic, {NEW_GENERATION}"
-            raise SeamError(
-                message,
-                hint,
-                source=position.source,
-                topic=topic,
-                partition=number,
-                offset=part.start,
-            )
-        if part.start < log_start[partition]:
+        elif part.start < log_start[partition]:
             lost = log_start[partition] - part.start
             message = (
                 f"{where} is before the log start {log_start[partition]}: "
@@ -130,15 +122,7 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
                 "Let the files of history cover the deleted records, or raise the offset if it is "
                 f"declared under `start`. If the pipeline is planned already, {NEW_GENERATION}"
             )
-            raise SeamError(
-                message,
-                hint,
-                source=position.source,
-                topic=topic,
-                partition=number,
-                offset=part.start,
-            )
-        if part.start > log_end[partition]:
+        elif part.start > log_end[partition]:
             message = (
                 f"{where} is beyond the log end {log_end[partition]}. The offset was decided by: "
                 f"{part.reason}."
@@ -148,14 +132,16 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
                 "it. If a transaction is open, which keeps the log end back, try again when it has "
                 f"ended. If the topic was created again, {NEW_GENERATION}"
             )
-            raise SeamError(
-                message,
-                hint,
-                source=position.source,
-                topic=topic,
-                partition=number,
-                offset=part.start,
-            )
+        else:
+            continue
+        raise SeamError(
+            message,
+            hint,
+            source=position.source,
+            topic=topic,
+            partition=number,
+            offset=part.start,
+        )
 
 
 def check_not_deleted(reached: Offsets, log_start: Offsets) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from queue import Empty, SimpleQueue
-from types import TracebackType
 
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.file_plan import FoundFiles
@@ -30,12 +29,7 @@ class Discoverer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Not joined: what a listing under way still discovers is recorded for the next run.
         self._stop.set()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 from sources.config.loader import LoadedPipeline
@@ -42,13 +41,8 @@ class TransformCheck:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.process.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self.process.end()
 
     def start(self) -> None:
         """Start the process, which then waits for a request; no error if it can't be started."""

@@ -1,0 +1,113 @@
+"""What the parts of a pipeline's declaration have to have so that they go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from sources.config.source.declared_source import DeclaredSource
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.table.sink import Sink
+from sources.decoding.record_columns import EnvelopePart
+
+if TYPE_CHECKING:
+    from sources.config.pipeline import Pipeline
+
+
+def check_arrival(source: FileSource, pipeline: Pipeline) -> None:
+    """Refuse an order of arrival where rows are left out one by one, or files may be added."""
+    rules = pipeline.row_rules.left_out.items()
+    left_out = [f"rules.{name}.on_violation: {how}" for name, how in rules]
+    if pipeline.event_time.outside in ("drop", "quarantine"):
+        left_out.append(f"event_time.outside: {pipeline.event_time.outside}")
+    if left_out:
+        message = (
+            f"source `{source.name}`: `order` by arrival can't be combined with `{left_out[0]}`: "
+            "a file is read once for each interval, and its bad rows would be counted each time. "
+            "Declare `fail` there, or remove `order`."
+        )
+        raise ValueError(message)
+    topic = pipeline.next_topic(source.name)
+    if topic is not None and topic.on_gap == "extend":
+        message = (
+            f"source `{source.name}`: `order` by arrival can't be combined with `on_gap: extend` "
+            f"of `{topic.name}`: files that are found later may hold rows that arrived earlier. "
+            "Declare `on_gap: fail` there, or remove `order`."
+        )
+        raise ValueError(message)
+
+
+def check_follows_truncates(source: KafkaSource, sink: Sink) -> None:
+    """Refuse to follow a TRUNCATE into a target whose rows are not in the changes' order."""
+    parts: dict[str, EnvelopePart] = {"sequence": "position", "deleted": "deleted"}
+    wrong = [
+        f"`sink.{field}` to be the column that `include` fills with `{part}`"
+        for field, part in parts.items()
+        if (name := source.envelope_column(part)) is None or getattr(sink, field) != name
+    ]
+    if sink.mode != "merge":
+        wrong = ["`sink.mode: merge`, as appended rows are not removed"]
+    elif not sink.removes_rows:
+        wrong = ["`sink.deletes: hard`"]
+    if wrong:
+        message = (
+            f"`on_truncate: follow` of source `{source.name}` needs {wrong[0]}. Declare that, or "
+            "remove `on_truncate`: a TRUNCATE then stops the run."
+        )
+        raise ValueError(message)
+
+
+def check_widened(source: KafkaSource, types: Mapping[str, str], pipeline: Pipeline) -> None:
+    """Refuse wider types of columns that identify or place rows, or before the last source."""
+    fixed = pipeline.fixed_columns
+    for name in types:
+        if name in fixed or source is not pipeline.sources[-1]:
+            what = (
+                f"column `{name}` is in `key` or `partition_by`, whose types are those of a "
+                "generation"
+                if name in fixed
+                else f"`{source.name}` is not the last source"
+            )
+            message = (
+                f"`widened_columns` of source `{source.name}`: {what}. Declare the new type in "
+                "`schema`, and begin a new generation with a new snapshot."
+            )
+            raise ValueError(message)
+
+
+def check_follows_columns(source: KafkaSource, pipeline: Pipeline) -> None:
+    """Refuse to follow added columns where the database can't be asked, or rows are not merged."""
+    snapshots = [each.snapshot for each in pipeline.sources if each.snapshot is not None]
+    needed = None
+    if source is not pipeline.sources[-1]:
+        needed = "to be declared for the last source"
+    elif not snapshots:
+        needed = (
+            "a source with a `snapshot` before it: its `dsn` is how the database is asked for the "
+            "type and the default of a column that was added"
+        )
+    elif pipeline.sink.mode != "merge":
+        needed = "`sink.mode: merge`"
+    if needed is not None:
+        message = (
+            f"`on_schema_change: follow` of source `{source.name}` needs {needed}. Declare that, "
+            "or remove `on_schema_change`: a column that was added then stops the run, which names "
+            "what to declare."
+        )
+        raise ValueError(message)
+
+
+def check_selects(sources: Sequence[DeclaredSource]) -> None:
+    """Refuse a ``select`` whose columns differ from another source's, where both are declared."""
+    named = [(source, names) for source in sources if (names := source.column_names)]
+    for (one, left), (other, right) in permutations(named, 2):
+        lacking = [name for name in right if name not in left]
+        if lacking and (one.select or other.select):
+            message = (
+                f"source `{one.name}` has no column `{lacking[0]}`, which source `{other.name}` "
+                "has; all sources need the same output columns. Add it to the `select` or `schema` "
+                f"of `{one.name}`, or leave it out with the `select` of `{other.name}`."
+            )
+            raise ValueError(message)

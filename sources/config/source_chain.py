@@ -1,0 +1,180 @@
+"""The chain of a pipeline's sources, in reading order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from sources.common.fields import Declared, Name
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.decoding.changes.added_columns import AddedColumn
+from sources.errors import InputError
+from sources.hybrid import Boundedness, HybridSource, HybridSourceBuilder
+
+AnySource = FileSource | KafkaSource
+"""Every kind of source there is; each one is a :class:`DeclaredSource`."""
+SourceSpec = Annotated[AnySource, Field(discriminator="type")]
+SOURCE_MODELS: Mapping[str, type[BaseModel]] = {"files": FileSource, "kafka": KafkaSource}
+"""The model that each value of a source's ``type`` stands for."""
+
+
+class SourceChain(Declared):
+    """Sources of a pipeline, and what they say of the table that the last one captures.
+
+    Attributes:
+        name: Name of the pipeline and of its asset group in Dagster: lower case letters, digits
+            and underscores.
+        sources: Sources in reading order. All but the last one are bounded (FLIP-150).
+    """
+
+    name: Name
+    sources: list[SourceSpec]
+
+    def hybrid_source(self) -> HybridSource[AnySource]:
+        """Return the chain of sources.
+
+        Raises:
+            InputError: It is empty, two sources share a name, or one before the last has no end.
+        """
+        builder: HybridSourceBuilder[AnySource] = HybridSource.builder()
+        for source in self.sources:
+            builder.add_source(source)
+        return builder.build()
+
+    def source(self, name: str) -> AnySource:
+        """Return the source of this name.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
+        return self.sources[self.hybrid_source().index(name)]
+
+    def source_after(self, name: str) -> AnySource | None:
+        """Return the source right after the source of this name; None after the last one.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
+        following = self.hybrid_source().index(name) + 1
+        return self.sources[following] if following < len(self.sources) else None
+
+    def source_before(self, name: str) -> AnySource:
+        """Return the source right before the source of this name, which must not be the first.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
+        return self.sources[self.hybrid_source().index(name) - 1]
+
+    @property
+    def file_sources(self) -> list[FileSource]:
+        """All file sources in reading order; empty if there are none."""
+        return [source for source in self.sources if isinstance(source, FileSource)]
+
+    @property
+    def bounded_files(self) -> list[FileSource]:
+        """File sources without ``discovery_interval``, which have an end, in reading order."""
+        return [each for each in self.file_sources if each.boundedness is Boundedness.BOUNDED]
+
+    @property
+    def growing_folder(self) -> FileSource | None:
+        """The last source if it is a folder that is read without end; else None."""
+        last = self.sources[-1]
+        is_growing = last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+        return last if is_growing and isinstance(last, FileSource) else None
+
+    @property
+    def topics(self) -> list[KafkaSource]:
+        """All Kafka sources in reading order; empty if there are none."""
+        return [source for source in self.sources if isinstance(source, KafkaSource)]
+
+    def file_source(self, name: str) -> FileSource:
+        """Return the file source of this name.
+
+        Raises:
+            InputError: No source has this name, or it reads no files.
+        """
+        found = self.source(name)
+        if isinstance(found, FileSource):
+            return found
+        raise self._other_kind(name, "topics, no files", "files", self.file_sources)
+
+    def topic_source(self, name: str) -> KafkaSource:
+        """Return the Kafka source of this name.
+
+        Raises:
+            InputError: No source has this name, or it reads no topic.
+        """
+        found = self.source(name)
+        if isinstance(found, KafkaSource):
+            return found
+        raise self._other_kind(name, "files, no topic", "kafka", self.topics)
+
+    def _other_kind(
+        self, name: str, reads: str, kind: str, of_kind: Sequence[AnySource]
+    ) -> InputError:
+        message = f"Source `{name}` reads {reads}."
+        names = ", ".join(source.name for source in of_kind) or "none"
+        hint = f"Name a source of `type: {kind}`; pipeline `{self.name}` has {names}."
+        return InputError(message, hint, pipeline=self.name, source=name)
+
+    def topic_after(self, name: str) -> KafkaSource | None:
+        """Return the first Kafka source after the source of this name; None if there is none.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
+        later = self.sources[self.hybrid_source().index(name) + 1 :]
+        return next((source for source in later if isinstance(source, KafkaSource)), None)
+
+    def next_topic(self, name: str) -> KafkaSource | None:
+        """Return the source right after the source of this name if it reads topics; else None.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
+        after = self.source_after(name)
+        return after if isinstance(after, KafkaSource) else None
+
+    @property
+    def added_columns(self) -> dict[str, AddedColumn]:
+        """Columns that the last source's database table got after the generation had begun.
+
+        By name, as declared in ``added_columns``; empty if there are none.
+        """
+        changes = self.sources[-1].changes
+        return {} if changes is None else changes.added_columns
+
+    @property
+    def follows_truncates(self) -> bool:
+        """Whether a TRUNCATE of the captured table removes the target's older rows, as declared."""
+        return any(topic.changes and topic.changes.follows_truncates for topic in self.topics)
+
+    @property
+    def widened_columns(self) -> dict[str, str]:
+        """Wider types that the last source's database table has given columns, by name."""
+        changes = self.sources[-1].changes
+        return {} if changes is None else changes.widened_columns
+
+    def current(self, columns: Mapping[str, str]) -> dict[str, str]:
+        """Return columns as the last source has them now: with those that were added, widened.
+
+        Args:
+            columns: Names and Spark SQL types of the columns as the generation began.
+        """
+        changes = self.sources[-1].changes
+        return dict(columns) if changes is None else changes.current(columns)
+
+    @property
+    def follows_columns(self) -> bool:
+        """Whether columns that the captured table gets are added to the target, as declared."""
+        return any(topic.changes and topic.changes.follows_columns for topic in self.topics)
+
+    @property
+    def ignored_columns(self) -> list[str]:
+        """Columns of the last source's database table that are left out, as declared; or empty."""
+        changes = self.sources[-1].changes
+        return [] if changes is None else changes.ignored_columns

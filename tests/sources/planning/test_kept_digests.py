@@ -25,7 +25,9 @@ KEPT: list[dict[str, Any]] = json.loads((Path(__file__).parent / "kept_digests.j
 @pytest.mark.parametrize("kept", KEPT, ids=range(len(KEPT)))
 def test_a_declaration_has_the_digests_that_older_states_hold(kept: dict[str, Any]) -> None:
     path = Path("/pipelines/orders.yaml")
-    loaded = LoadedPipeline(path, validated(path, kept["declared"], Pipeline, {}))
+    # What extensions declare is in no digest, and the core knows no field of theirs.
+    own = {name: given for name, given in kept["declared"].items() if name in Pipeline.model_fields}
+    loaded = LoadedPipeline(path, validated(path, own, Pipeline, {}))
     loaded = replace(loaded, pipeline=loaded.pipeline.located(loaded.locate))
     assert PlannedBy.of(loaded).parts == kept["digests"]
 

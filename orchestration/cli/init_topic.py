@@ -8,7 +8,8 @@ from sources.errors import HybridError
 from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.retention import retention_ms
 
-_ANSWER_S = 5.0
+ANSWER_S = 5.0
+"""Seconds to wait for the broker of a new pipeline, which need not be there yet."""
 
 
 def topic_warnings(loaded: LoadedPipeline) -> list[str]:
@@ -22,7 +23,7 @@ def topic_warnings(loaded: LoadedPipeline) -> list[str]:
     warnings = []
     for source in loaded.pipeline.topics:
         try:
-            settings = KafkaLog(source, _ANSWER_S).settings()
+            settings = KafkaLog(source, ANSWER_S).settings()
         except HybridError as error:
             warnings.append(str(error))
             continue

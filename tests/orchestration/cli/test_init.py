@@ -17,11 +17,18 @@ import yaml
 from typer.testing import CliRunner
 
 from hybrid_extensions.servers.broker import create_topic
+from orchestration.cli import init_topic
 from orchestration.cli.main import app
 from sources.config.loader import load_pipeline
 from tests.e2e.case import moment
 
 COLUMNS = {"id": "bigint", "at": "timestamp", "v": "double", "day": "date", "ok": "boolean"}
+
+
+@pytest.fixture(autouse=True)
+def _no_local_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic of a new pipeline is on no broker, which is known at once."""
+    monkeypatch.setenv("HYBRID_BROKER_FILE", str(tmp_path / "broker.json"))
 
 
 def table(*more: str) -> pa.Table:
@@ -86,7 +93,7 @@ def test_integers_since_1970_become_the_event_time_of_files_and_topic(
     seconds = [int(moment(n).timestamp()) for n in (1, 2)]
     rows = pa.table({"id": [1, 2], "at": [each * unit for each in seconds], "v": [0.5, 1.5]})
     write(tmp_path / "data" / name, rows)
-    arguments = ["--files", "data/*", "--topic", "events", "--servers", "kafka:9092"]
+    arguments = ["--files", "data/*", "--topic", "events"]
     assert call(tmp_path, *arguments)[0] == 0
     pipeline = load_pipeline(tmp_path / "mine.yaml").pipeline
     for source in pipeline.sources:
@@ -120,11 +127,11 @@ def test_columns_of_folders_are_no_columns_of_the_files(tmp_path: Path) -> None:
 
 def test_a_topic_goes_on_where_the_files_end(tmp_path: Path) -> None:
     write(tmp_path / "data" / "a.parquet", table())
-    arguments = ["--topic", "events", "--servers", "kafka:9092", "--key", "v", "--key", "id"]
+    arguments = ["--topic", "events", "--key", "v", "--key", "id"]
     assert call(tmp_path, "--files", "data/*", *arguments)[0] == 0
     pipeline = load_pipeline(tmp_path / "mine.yaml").pipeline
     assert [source.name for source in pipeline.sources] == ["history", "live"]
-    assert (pipeline.topics[0].bootstrap_servers, pipeline.key) == ("kafka:9092", ["v", "id"])
+    assert (pipeline.topics[0].bootstrap_servers, pipeline.key) == ("local", ["v", "id"])
 
 
 @pytest.mark.parametrize(
@@ -208,7 +215,7 @@ def test_columns_have_the_types_and_names_of_the_file(tmp_path: Path) -> None:
     rows = rows.append_column("tags", pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int32())))
     rows = rows.append_column("no", pa.array([1, 2], pa.uint64()))
     write(tmp_path / "data" / "a.parquet", rows)
-    arguments = ["--files", "data/*", "--topic", "events", "--servers", "kafka:9092"]
+    arguments = ["--files", "data/*", "--topic", "events"]
     assert call(tmp_path, *arguments)[0] == 0
     result = CliRunner().invoke(app, ["validate", str(tmp_path / "mine.yaml"), "--json"])
     assert result.exit_code == 0, result.output
@@ -279,12 +286,17 @@ def test_two_columns_may_be_the_key_and_text_that_repeats_is_none(tmp_path: Path
     assert load_pipeline(tmp_path / "mine.yaml").pipeline.key == ["shop", "at"]
 
 
-def test_a_topic_that_does_not_answer_is_said_at_once(tmp_path: Path) -> None:
+def test_a_topic_that_does_not_answer_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(init_topic, "ANSWER_S", 0.1)
     write(tmp_path / "data" / "a.parquet", table())
     arguments = ["--files", "data/*", "--topic", "events", "--servers", "127.0.0.1:1"]
     status, answer = call(tmp_path, *arguments)
     assert status == 0
-    assert "127.0.0.1:1" in answer["notes"][0]
+    assert "127.0.0.1:1 can't be reached" in answer["notes"][0]
+    [topic] = load_pipeline(tmp_path / "mine.yaml").pipeline.topics
+    assert topic.bootstrap_servers == "127.0.0.1:1"
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from importlib import import_module
 
 from sources.errors import InputError
 
-_MODULES = {
+MODULES = {
     "avro": "fastavro",
     "databricks": "databricks.sdk",
     "hdfs": "hdfs_native",
@@ -59,4 +59,4 @@ def require_extra(extra: str, what: str) -> None:
         InputError: The package can't be imported; names the extra.
     """
     with needs_extra(extra, what):
-        import_module(_MODULES[extra])
+        import_module(MODULES[extra])

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import pytest
 
 from sources.config.loader import LoadedPipeline
-from sources.state.generation import Generation
 from spark_jobs.jvm import java
 from spark_jobs.launch import process, runs
 from spark_jobs.launch.places import local
@@ -63,7 +62,7 @@ class Machine(Protocol):
 
 
 class Fleet:
-    """All drivers of one machine, found again by the state folder of their generation.
+    """All drivers of one machine, found again by their launch.
 
     Args:
         machine: Starts them.
@@ -79,13 +78,8 @@ class Fleet:
         order.log.touch()
         lock = os.dup(order.descriptors[0])
         driver = self._machine.start(Path(pipeline), sources, launch_id, lock)
-        self.drivers[str(order.log.parent.parent)] = driver
+        self.drivers[launch_id] = driver
         return driver
-
-    def of(self, generation: Generation) -> Driver | None:
-        """Return the driver of a generation that runs now; None if none does."""
-        driver = self.drivers.get(str(generation.root))
-        return driver if driver is not None and driver.poll() is None else None
 
     def running(self) -> list[Driver]:
         """Return all drivers that run now."""
@@ -103,9 +97,9 @@ def patch_launches(patch: pytest.MonkeyPatch, fleet: Fleet) -> None:
     def command(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> list[str]:
         return [str(loaded.path), launch_id, *sources]
 
-    def stop(launcher: local.LocalLauncher, _launch: Launch) -> None:
-        generation: Generation = launcher._generation
-        if (driver := fleet.of(generation)) is not None:
+    def stop(_launcher: local.LocalLauncher, launch: Launch) -> None:
+        driver = fleet.drivers.get(launch.launch_id)
+        if driver is not None and driver.poll() is None:
             driver.stop()
 
     def end_by_number(pid: int, _signal: int) -> None:

@@ -374,7 +374,7 @@ class ModelQuery:
             at = TopicPartition(self._world.topic, each.partition)
             if not begin.get(at, 0) <= each.offset < end.get(at, 0):
                 continue
-            is_in_seam = seam is not None and each.offset < seam._seam_end.get(at, 0)
+            is_in_seam = seam is not None and each.offset < seam.seam_end.get(at, 0)
             if is_in_seam and each.row.id in held:
                 continue
             rows.append(dict(zip(COLUMNS.names, each.row.as_tuple(), strict=True)))
@@ -399,7 +399,7 @@ class ModelQuery:
                 each.row.id
                 for each in self._world.sent
                 if each.partition == at.partition
-                and start <= each.offset < seam._seam_end.get(at, 0)
+                and start <= each.offset < seam.seam_end.get(at, 0)
             ]
             rows[at], removed[at] = len(own), sum(key in held for key in own)
         count = SeamCount(source=self._source, rows=rows, removed=removed)

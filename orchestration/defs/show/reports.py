@@ -113,7 +113,7 @@ def reports(
         return Reports([], cursor, "Nothing was planned yet, so there is nothing to watch.")
     # Until it has shown itself, a run has neither met what is expected of it nor failed.
     known = [each for each in found if each[1].verdict.health != "starting"]
-    findings = _together([(_name(each), tick.verdict.findings) for each, tick in known])
+    findings = together([(_name(each), tick.verdict.findings) for each, tick in known])
     healths = [tick.verdict.health for _, tick in found]
     serving = read_serving(loaded).generation
     beats = [read_heartbeat(generation, source.name) for source in loaded.pipeline.sources]
@@ -250,7 +250,7 @@ def _name(loaded: LoadedPipeline) -> str:
     return loaded.require_generation().name
 
 
-def _together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
+def together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
     """Merge the findings of a pipeline's live runs, which share an asset: the worst one counts."""
     if len(found) < 2:
         return [each for _, findings in found for each in findings]

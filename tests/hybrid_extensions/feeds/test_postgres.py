@@ -16,6 +16,7 @@ from deltalake.schema import Field, PrimitiveType
 from psycopg.rows import dict_row
 
 from hybrid_extensions.feeds.record import feed_statuses
+from hybrid_extensions.feeds.sinks.postgres import PostgresSink
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.errors import InputError, StateError, UnavailableError
 from tests.hybrid_extensions.feeds.feed_case import SCHEMA, FeedCase, row
@@ -243,20 +244,23 @@ class TestLoads:
 
 
 class TestRefusals:
-    def test_a_follower_that_was_overtaken_changes_nothing(self, case: Serving) -> None:
+    def test_a_follower_that_was_overtaken_changes_nothing(
+        self, case: Serving, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         case.deliver()
         with case.follower() as slow:
             slow.deliver()
             case.write([row(1, 1)])
-            deliver = slow._sink.apply  # type: ignore[union-attr]
+            deliver = PostgresSink.apply
 
             def late(*given: Any) -> None:
                 # Between its look at the sink and its delivery.
+                monkeypatch.setattr(PostgresSink, "apply", deliver)
                 case.write([row(1, 2)])
                 case.deliver()
                 deliver(*given)
 
-            slow._sink.apply = late  # type: ignore[union-attr, method-assign]
+            monkeypatch.setattr(PostgresSink, "apply", late)
             with pytest.raises(StateError, match="Another follower has fed table") as caught:
                 slow.deliver()
         assert caught.value.transient

@@ -11,7 +11,7 @@ import pytest
 
 from orchestration.defs.keys import live_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks
-from orchestration.defs.show.reports import _together as together
+from orchestration.defs.show.reports import together
 from orchestration.supervision import controls
 from orchestration.supervision.rules.verdict import Finding
 from sources.config.pipeline import Pipeline

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sources.common.optional import _MODULES, needs_extra, require_extra
+from sources.common.optional import MODULES, needs_extra, require_extra
 from sources.config.loader import load_pipeline
 from sources.config.requirements import require_extras
 from sources.config.source.snapshot import SnapshotOptions
@@ -51,7 +51,7 @@ SNAPSHOT = {"dsn": "postgresql://db/shop", "slot": "events"}
 
 
 def take_away(monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
-    monkeypatch.setitem(sys.modules, _MODULES[extra], None)
+    monkeypatch.setitem(sys.modules, MODULES[extra], None)
 
 
 def declare(folder: Path, **changes: Any) -> Path:
@@ -107,7 +107,7 @@ def test_a_declaration_that_needs_a_missing_package_is_refused_by_its_source_and
     with pytest.raises(InputError) as caught:
         require_extras(pipeline)
     assert what in caught.value.message
-    assert _MODULES[extra] in caught.value.message
+    assert MODULES[extra] in caught.value.message
     assert caught.value.hint == (
         f"Install it where this command ran: `pip install 'hybrid-backfill[{extra}]'`."
     )
@@ -151,7 +151,7 @@ main()
 @pytest.mark.slow
 def test_files_and_json_topics_need_no_extra(tmp_path: Path) -> None:
     path = declare(tmp_path)
-    code = WITHOUT.format(names=sorted(_MODULES.values()))
+    code = WITHOUT.format(names=sorted(MODULES.values()))
     done = subprocess.run(
         [sys.executable, "-c", code, "validate", str(path)],
         capture_output=True,
@@ -170,5 +170,5 @@ def test_each_extra_is_known_and_part_of_all() -> None:
     [everything] = extras["all"]
     found = re.fullmatch(r"hybrid-backfill\[(.+)\]", everything)
     assert found is not None
-    assert set(found.group(1).split(",")) == set(_MODULES)
-    assert set(_MODULES) <= set(extras)
+    assert set(found.group(1).split(",")) == set(MODULES)
+    assert set(MODULES) <= set(extras)

@@ -16,7 +16,7 @@ from sources.planning.transform_analysis import read_analysis, request_by_declar
 from sources.state.generation import Generation
 from spark_jobs.launch.questions import spark_process
 from spark_jobs.launch.questions.transform_check import TransformCheck
-from tests.services.processes import NEVER_ENDS
+from tests.services.processes import NEVER_ENDS, runs, wait_for
 
 pytestmark = pytest.mark.analysis
 COLUMNS = {"id": "bigint", "at": "timestamp"}
@@ -165,12 +165,15 @@ def test_a_missing_jar_is_no_reason_to_refuse_a_plan(
 def test_no_process_and_no_file_is_left(
     loaded: LoadedPipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    Answering(monkeypatch, NEVER_ENDS)
+    number = tmp_path / "number"
+    begun = f"import os, pathlib; pathlib.Path({str(number)!r}).write_text(f'{{os.getpid()}} ')"
+    Answering(monkeypatch, f"{begun}; {NEVER_ENDS}")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with TransformCheck(loaded) as check:
         check.start()
         assert list(tmp_path.glob("hybrid-analysis-*"))
-        process = check.process._process
-    assert process is not None
-    assert process.returncode is not None
+        wait_for(lambda: number.exists() and number.read_text().endswith(" "), "its start")
+        pid = int(number.read_text())
+        assert runs(pid)
+    assert not runs(pid)
     assert not list(tmp_path.glob("hybrid-analysis-*"))

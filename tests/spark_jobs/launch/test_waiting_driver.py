@@ -23,10 +23,11 @@ from tests.services.processes import runs, wait_for
 
 # Answers a question by itself, and writes down the run that it is given.
 SCRIPT = """
-import socket, sys
+import os, socket, sys
 from pathlib import Path
 from spark_jobs.launch.shared_socket import connect
 folder = Path(sys.argv[1])
+Path("number").write_text(str(os.getpid()))
 with socket.socket(socket.AF_UNIX) as launcher:
     connect(launcher, folder)
     with launcher.makefile("r") as questions, launcher.makefile("w") as answers:
@@ -77,8 +78,7 @@ def started(loaded: LoadedPipeline) -> tuple[WaitingDriver, int]:
     """A driver that has answered a question, and its process."""
     driver = WaitingDriver(loaded)
     assert driver.ask("ready?") == "ready?\n"
-    assert driver._process is not None
-    return driver, driver._process.pid
+    return driver, int((loaded.folder / "number").read_text())
 
 
 def test_it_answers_and_is_then_given_the_run(loaded: LoadedPipeline) -> None:

@@ -189,7 +189,7 @@ class Measurement:
             "committed_at_ms": self._committed_at_ms(committed),
             "advanced_at_ms": self.advanced_at_ms(committed, beat, idle=idle),
             "batch_ms": int(latest.batchDuration),
-            **self._rates(latest),
+            **self.rates(latest),
             "watermark_ms": _event_ms(latest.eventTime.get("watermark")),
             "state_rows": sum(op.numRowsTotal for op in latest.stateOperators) or None,
             "state_bytes": sum(op.memoryUsedBytes for op in latest.stateOperators) or None,
@@ -208,8 +208,15 @@ class Measurement:
                 fields["event_time_ms"] = highest
         return fields
 
-    def _rates(self, latest: Any) -> dict[str, float | None]:
-        """Return by which rate a micro-batch was computed, and by which rate its rows came."""
+    def rates(self, latest: Any) -> dict[str, float | None]:
+        """Return by which rate a micro-batch was computed, and by which rate its rows came.
+
+        Args:
+            latest: Spark's last progress report.
+
+        Returns:
+            Rows a second by the heartbeat's fields; None where Spark knows nothing of the rows.
+        """
         if not latest.numInputRows and (offsets := self._offsets(latest)):
             # Tasks have read the records, of which Spark knows nothing.
             took_s = latest.batchDuration / 1000

@@ -47,6 +47,7 @@ class Seam:
 
     Attributes:
         start: Start position of the topic, as given.
+        seam_end: First offset beyond the seam, by partition, as given.
         rule: By what rows that history has delivered are recognized: ``key``, ``event_time``,
             ``sequence``; or ``none``, ``off`` or ``replay`` if no row is filtered.
     """
@@ -65,7 +66,7 @@ class Seam:
         self._source = source
         self._generation = context.generation
         self._ends = ends
-        self._seam_end = seam_end
+        self.seam_end = seam_end
         self._columns = record_columns(context.plan, source)
         decided = find_range(context.generation, source.name)
         clock_ms = None if decided is None else decided.clock_ms
@@ -77,7 +78,7 @@ class Seam:
     @property
     def made_of(self) -> tuple[object, ...]:
         """Everything that the seam filter depends on; seams of equal values have equal filters."""
-        return (self.rule, self._folder.url, list(self._ends), self._seam_end)
+        return (self.rule, self._folder.url, list(self._ends), self.seam_end)
 
     @property
     def _folder(self) -> Folder:
@@ -113,7 +114,7 @@ class Seam:
         starts = self.start.offsets()
         return all(
             reached.get(at, starts[at]) >= end
-            for at, end in self._seam_end.items()
+            for at, end in self.seam_end.items()
             if at in starts and starts[at] < end
         )
 
@@ -206,7 +207,7 @@ class Seam:
 
     @property
     def _offsets(self) -> SeamOffsets:
-        return SeamOffsets(self.start.offsets(), self._seam_end)
+        return SeamOffsets(self.start.offsets(), self.seam_end)
 
     def _mark(self, rows: DataFrame) -> DataFrame:
         """Mark the rows that history has not delivered; before that, those that are in the seam."""
@@ -246,7 +247,7 @@ class Seam:
         return SequenceFilter(self._pipeline.sequence, end.sequence)
 
     def _rows(self, spark: SparkSession) -> DataFrame | None:
-        raw = read_topics(spark, self._source, self.start.offsets(), self._seam_end)
+        raw = read_topics(spark, self._source, self.start.offsets(), self.seam_end)
         if raw is None:
             return None
         return parse_values(

@@ -34,7 +34,7 @@ def place_of(spark: SparkSession, source: str, name: str) -> str:
     try:
         found = session._jsparkSession.sharedState().externalCatalog().getTable(schema, table)
     except PySparkException as error:
-        raise _refused(source, name, error) from None
+        raise refusal(source, name, error) from None
     kind = found.tableType().name()
     provider = found.provider().get() if found.provider().isDefined() else "Hive"
     if kind == "VIEW" or provider.lower() != _DELTA:
@@ -42,10 +42,11 @@ def place_of(spark: SparkSession, source: str, name: str) -> str:
         message = f"Source `{source}`: `table: {name}` is {what}; history by name is a Delta table."
         hint = "Name the Delta table itself, or declare the files by `path` and their `format`."
         raise InputError(message, hint, source=source, table=name)
-    return _declared(found.location().toString())
+    return declared_place(found.location().toString())
 
 
-def _refused(source: str, name: str, error: PySparkException) -> HybridError:
+def refusal(source: str, name: str, error: PySparkException) -> HybridError:
+    """Return what the catalog's error means: no such table, no answer, or wrong settings."""
     reason = str(error).partition("\n")[0].rstrip(".; ")
     if error.getCondition() in _ABSENT:
         message = f"Source `{source}`: the catalog of Spark's session has no table {name}."
@@ -67,7 +68,7 @@ def _refused(source: str, name: str, error: PySparkException) -> HybridError:
     return InputError(message, hint, source=source, table=name)
 
 
-def _declared(location: str) -> str:
+def declared_place(location: str) -> str:
     """Return a location, which is a URI, as a pipeline declares it."""
     plain = unquote(location).rstrip("/")
     scheme, _, rest = plain.partition(":")

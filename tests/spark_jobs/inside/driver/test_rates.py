@@ -47,10 +47,10 @@ STARTS = {TopicPartition("events", 0): 0, TopicPartition("events", 1): 0}
 def test_the_rate_is_that_of_rows_or_of_offsets(
     rows: int, before: dict[str, int] | None, expected: tuple[float, float | None]
 ) -> None:
-    found = measurement(STARTS)._rates(report(rows, before, {"0": 100, "1": 200}))
+    found = measurement(STARTS).rates(report(rows, before, {"0": 100, "1": 200}))
     assert (found["rows_per_s"], found["input_rows_per_s"]) == expected
 
 
 def test_what_has_no_offsets_has_the_rates_of_spark() -> None:
-    found = measurement(None)._rates(report(0, {"0": 0}, {"0": 100}))
+    found = measurement(None).rates(report(0, {"0": 0}, {"0": 100}))
     assert found == {"rows_per_s": 0, "input_rows_per_s": 0}

@@ -21,7 +21,7 @@ from spark_jobs.inside.readers.files import catalog_table
     ],
 )
 def test_a_location_is_written_as_a_pipeline_declares_it(location: str, declared: str) -> None:
-    assert catalog_table._declared(location) == declared
+    assert catalog_table.declared_place(location) == declared
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,6 @@ def test_a_catalog_that_does_not_answer_is_told_from_one_that_refuses(
             return None
 
     error: Any = RefusalError(reason)
-    refused = catalog_table._refused("history", "shop.orders", error)
+    refused = catalog_table.refusal("history", "shop.orders", error)
     assert type(refused) is kind
     assert "`path`" in refused.hint

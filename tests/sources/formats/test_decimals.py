@@ -1,11 +1,11 @@
 """Decimals that Arrow's readers can't hold: rows of files are bad, records of topics left to Spark.
 
-Arrow ends the process at some of them, so each test reads in a process of its own.
+Arrow ends the process at some of them, so they are read in a process of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from decimal import Decimal
 from functools import partial
@@ -54,10 +54,14 @@ LOSING = ["1.239", "1e-3", "1e20"]
 KINDS = ["decimal(12,2)", "decimal(38,6)"]
 
 
-def apart(work: Callable[[], Any]) -> Any:
-    """Do some work in a process of its own; its death is an error."""
+Apart = Callable[[Callable[[], Any]], Any]
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Apart]:
+    """Do some work in another process; its death is an error, of the work after it, too."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        return pool.submit(work).result()
+        yield lambda work: pool.submit(work).result()
 
 
 def rows_of(
@@ -71,7 +75,9 @@ def rows_of(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_of_files_with_them_are_bad_and_no_others(tmp_path: Path, kind: str) -> None:
+def test_rows_of_files_with_them_are_bad_and_no_others(
+    tmp_path: Path, apart: Apart, kind: str
+) -> None:
     columns = parse_schema({"m": kind})
     texts = [*FINE, *TOO_LONG]
     if kind == "decimal(12,2)":
@@ -95,7 +101,7 @@ def test_rows_of_files_with_them_are_bad_and_no_others(tmp_path: Path, kind: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_records_with_them_are_not_decided_here_and_others_are(kind: str) -> None:
+def test_records_with_them_are_not_decided_here_and_others_are(apart: Apart, kind: str) -> None:
     texts = [*FINE, *TOO_LONG]
     values = [f'{{"m": {text}}}'.encode() for text in texts]
     values += [f'{{"m": "{text}"}}'.encode() for text in texts]

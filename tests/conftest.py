@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 from hypothesis import settings
 
 from hybrid_extensions.servers.azurite import LocalAzurite
@@ -53,6 +55,23 @@ def _plans_start_no_spark(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(TransformCheck, "start", lambda _: None)
     monkeypatch.setattr(TransformCheck, "analyze", analyze)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _migrations_are_read_once() -> Iterator[None]:
+    """Dagster reads the scripts of all its migrations for each instance that it creates."""
+    read: dict[str | None, ScriptDirectory] = {}
+    from_config = ScriptDirectory.from_config
+
+    def once(config: Config) -> ScriptDirectory:
+        folder = config.get_main_option("script_location")
+        if folder not in read:
+            read[folder] = from_config(config)
+        return read[folder]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptDirectory, "from_config", once)
+        yield
 
 
 @pytest.fixture(scope="session")

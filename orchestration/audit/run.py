@@ -47,6 +47,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     started = time.monotonic()
     import duckdb  # noqa: PLC0415 - it takes long to import
 
+    from orchestration.audit.computed.maps import KEY_TWICE, has_key_twice  # noqa: PLC0415
     from orchestration.audit.computed.proven import NotProvenError  # noqa: PLC0415
     from sources.common.expressions.translation import undecided_value  # noqa: PLC0415
 
@@ -56,9 +57,9 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
         why = f"{error}."
     except (duckdb.Error, InputError) as error:
         value = undecided_value(error)
-        if value is None:
+        if value is None and not has_key_twice(error):
             raise
-        why = f"there is {value}."
+        why = f"{KEY_TWICE}." if value is None else f"there is {value}."
     return AuditReport(
         pipeline=loaded.pipeline.name,
         **dict.fromkeys(_COUNTS, 0),

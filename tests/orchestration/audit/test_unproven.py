@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from orchestration.audit.report import AuditReport
-from tests.orchestration.audit.audit_case import COLUMNS, Case, row, wrong
+from tests.orchestration.audit.audit_case import COLUMNS, SCHEMA, Case, row, wrong
 
 ROWS = [row(number) for number in range(12)]
 PLAIN = {name: name for name in COLUMNS}
@@ -123,3 +126,14 @@ def test_no_expression_is_proven_under_other_settings_of_spark(case: Case) -> No
     assert only_says(report, "what `spark.sql.ansi.enabled` of `spark.conf` changes")
     # A column as it is has no other meaning.
     assert wrong(case.audit(**selected(), spark=spark)) == {"different": 12}
+
+
+def test_a_map_that_has_a_key_twice_is_not_compared(tmp_path: Path) -> None:
+    kind = pa.map_(pa.string(), pa.int32())
+    maps = pa.array([[("a", 1), ("a", 2)]], kind)
+    rows = pa.Table.from_pylist(ROWS[:1], SCHEMA).append_column("m", maps)
+    case = Case(tmp_path)
+    (tmp_path / "history").mkdir()
+    pq.write_table(rows, tmp_path / "history" / "a.parquet")
+    write_deltalake(tmp_path / "table", rows)
+    assert only_says(case.audit(sources=[FILES]), "a map has a key twice")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from sources.formats.lines import OnBad, blocks, refuse
+from sources.formats.lines import BYTE_ORDER_MARK, OnBad, blocks, refuse
 from sources.formats.regions import Region, record_bounds
 from sources.formats.row_check import RowCheck
 
@@ -37,6 +37,8 @@ class Text:
     ) -> Iterator[pa.RecordBatch]:
         """Read the lines that begin in a region of a file, without their line ends.
 
+        A byte order mark at the beginning of the file belongs to no line.
+
         Yields:
             Batches of one string column, a row per line, in the order of the file.
 
@@ -44,7 +46,9 @@ class Text:
             pyarrow.ArrowInvalid: A line is not UTF-8.
         """
         low, high = record_bounds(file, region, b"\n")
-        for _offset, block in blocks(file.get_stream(low, high - low), low):
+        for offset, block in blocks(file.get_stream(low, high - low), low):
+            if not offset:
+                block = block.removeprefix(BYTE_ORDER_MARK)  # noqa: PLW2901 - the same lines
             yield _rows(block.removesuffix(b"\n").split(b"\n"), columns)
 
 

@@ -28,7 +28,7 @@ from orchestration.audit.computed.rules import meeting, within_sample
 from orchestration.audit.readers.copies import MAGIC, Copies
 from orchestration.audit.readers.drifted import differ, drifted_rows
 from orchestration.audit.readers.folder_values import options, values_in, with_values
-from orchestration.audit.readers.lines import load_rows
+from orchestration.audit.readers.lines import load_rows, load_texts
 from orchestration.audit.readers.own_columns import own_rows
 from orchestration.audit.sql import (
     INSTANT,
@@ -161,6 +161,8 @@ class AuditFiles:
             reader = drifted_rows(connection, source, paths, partition_types)
         elif source.format in ("json", "csv"):
             reader = load_rows(connection, source, values, name)
+        elif source.format == "text":
+            reader = load_texts(connection, values, name)
         else:
             reader = with_values(_table_function(source, paths), paths, [*partition_types])
         types = columns_of(connection, f"SELECT * FROM {reader}")
@@ -228,11 +230,8 @@ def _matching_files(pattern: str, folder: Path) -> Iterator[Path]:
 
 
 def _table_function(source: FileSource, paths: list[str]) -> str:
-    """Return the call of DuckDB's table function that reads files of a source's format."""
+    """Return the call of DuckDB's table function that reads Parquet files."""
     files = ", ".join(literal(escape(path)) for path in paths)
-    if source.format == "text":
-        lines = "unnest(regexp_split_to_array(regexp_replace(content, '\\r?\\n$', ''), '\\r?\\n'))"
-        return f"(SELECT {lines} AS value FROM read_text([{files}]))"
     return f"read_parquet([{files}], union_by_name = true, {options(source.partitions)})"
 
 

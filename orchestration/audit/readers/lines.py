@@ -1,4 +1,4 @@
-"""Reader of JSON lines and CSV, which the runs read with pyarrow.
+"""Reader of JSON lines, CSV and text, which the runs read with pyarrow.
 
 DuckDB reads usual files as a whole. Where bad rows don't stop a run, or DuckDB refuses a file,
 Python splits the rows and notes the byte offset of each, and DuckDB checks their values
@@ -77,6 +77,42 @@ def load_rows(
     if source.on_bad_record == "fail":
         _refuse_bad(connection, source, bad)
     return f"(SELECT * EXCLUDE (_place, _offset, _reason) FROM {rows})"
+
+
+def load_texts(
+    connection: duckdb.DuckDBPyConnection,
+    paths: Mapping[str, Mapping[str, str | None]],
+    name: str,
+) -> str:
+    """Load the lines of text files, and return the name of their table.
+
+    Args:
+        connection: The audit's database.
+        paths: By local path: the values of the file's partition columns, by name.
+        name: Part of the name of the table.
+
+    Raises:
+        InputError: A file can't be read, or a line of it is not UTF-8.
+    """
+    table = f"audit.{quoted(name)}"
+    constants = next(iter(paths.values()), {})
+    schema = pa.schema((each, pa.string()) for each in ["value", *constants])
+    create_empty_table(connection, table, schema)
+    for path, values in paths.items():
+        texts = (_text_of(path, offset, line) for offset, line in lines_of(path))
+        while batch := list(islice(texts, _BATCH_LINES)):
+            rows = [batch, *([value] * len(batch) for value in values.values())]
+            arrays = [pa.array(each, pa.string()) for each in rows]
+            insert_arrow(connection, table, pa.Table.from_arrays(arrays, schema=schema))
+    return table
+
+
+def _text_of(path: str, offset: int, line: str | None) -> str:
+    if line is None:
+        message = f"{path}, byte {offset}: {NOT_TEXT}."
+        hint = "Restore the file from a backup, then run `hybrid audit P` again."
+        raise InputError(message, hint, file=path)
+    return line.rstrip("\r\n")
 
 
 def _is_misread(kind: pa.DataType) -> bool:

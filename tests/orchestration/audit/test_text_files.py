@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.audit.readers.lines import load_rows
+from orchestration.audit.readers.lines import load_rows, load_texts
 from orchestration.audit.sql import duckdb_types, open_database
 from sources.common.schema import parse_schema
 from sources.config.source.file_source import FileSource
@@ -19,6 +19,7 @@ from sources.files.format_registry import format_of
 from sources.formats.csv.records import CsvRecords
 from sources.formats.open import read_region
 from sources.formats.regions import Region
+from sources.formats.text import TEXT_COLUMNS
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.orchestration.audit.audit_case import Case, row
@@ -169,6 +170,41 @@ def test_runs_and_audit_read_the_rows_that_are_right(
     source = declared(path, options, columns, policy)
     assert by_runs(source, path) == right
     assert by_audit(source, path) == right
+
+
+TEXTS = {
+    "ends": ("a.log", b"a\r\nb\nc\rd\r\r\ne\n\nf", ["a", "b", "c", "d", "", "e", "", "f"]),
+    "marks": ("a.log", "\ufeffa\n\ufeffb\n".encode(), ["a", "\ufeffb"]),
+    "packed": ("a.log.gz", gzip.compress(b"a\n") + gzip.compress(b"b\x0b\x1c"), ["a", "b\x0b\x1c"]),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_lines_of_text_are_those_of_spark(tmp_path: Path, case: str) -> None:
+    name, content, right = TEXTS[case]
+    path = tmp_path / name
+    path.write_bytes(content)
+    declaration = {"type": "files", "name": "h", "path": name, "format": "text"}
+    source = FileSource.model_validate({**declaration, "select": {"value": "value"}})
+    region = Region(str(path), 0, path.stat().st_size, path.stat().st_size)
+    batches = read_region(format_of(source), region, TEXT_COLUMNS, Stores(S3Settings()))
+    assert [row["value"] for batch in batches for row in batch.to_pylist()] == right
+    (tmp_path / "db").mkdir()
+    with open_database(tmp_path / "db", "1GB") as connection:
+        rows = load_texts(connection, {str(path): {"p": "x"}}, "h.1")
+        found = connection.execute(f"SELECT * FROM {rows}").fetchall()
+    assert found == [(text, "x") for text in right]
+
+
+def test_a_line_that_is_no_text_is_refused_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"a\n\xff\n")
+    (tmp_path / "db").mkdir()
+    with (
+        open_database(tmp_path / "db", "1GB") as connection,
+        pytest.raises(InputError, match=r"a\.log, byte 2: the line is not UTF-8"),
+    ):
+        load_texts(connection, {str(path): {}}, "h.1")
 
 
 BAD = {

@@ -64,6 +64,7 @@ from spark_jobs.inside.readers.topics.decode_records import (
 )
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.inside.readers.topics.times_of_day import TIME_OF_DAY, has_time_of_day
 from spark_jobs.inside.readers.topics.too_large import TOO_LARGE, is_too_large, parsed_as
 from spark_jobs.inside.readers.wrong_rows import RepairWatch
 
@@ -369,6 +370,7 @@ def _parse(
     parsed = F.from_json(F.col(VALUE).cast("string"), schema, options)
     row = F.col(_ROW)
     too_large = is_too_large(row, of_value, F.col(VALUE))
+    undated = has_time_of_day(of_value, F.col(VALUE))
     parsed_columns = {
         field.name: row[field.name]
         if field.type == as_parsed.field(field.name).type
@@ -392,20 +394,23 @@ def _parse(
         returned = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
         records = records.mapInArrow(read, returned)
         parsed = F.when(~is_read, parsed)
-        is_bad = ~is_read & (row.isNull() | row[_CORRUPT].isNotNull() | too_large) | _any_of(wrong)
+        unfit = row.isNull() | row[_CORRUPT].isNotNull() | too_large | undated
+        is_bad = ~is_read & unfit | _any_of(wrong)
         values = {
             name: F.when(is_read, F.col(in_backticks(name))).otherwise(by_spark)
             for name, by_spark in parsed_columns.items()
         }
     else:
-        is_bad = row.isNull() | row[_CORRUPT].isNotNull() | too_large | _any_of(wrong)
+        unfit = row.isNull() | row[_CORRUPT].isNotNull() | too_large | undated
+        is_bad = unfit | _any_of(wrong)
         values = parsed_columns
     no_object = F.lit("the value is no JSON object with the declared columns")
+    reasons = [(too_large, TOO_LARGE), (undated, TIME_OF_DAY)]
     return _Marked(
         records.select("*", parsed.alias(_ROW)),
         {**included, **values},
         is_bad,
-        F.coalesce(_first_reason(wrong), F.when(too_large, F.lit(TOO_LARGE)), no_object),
+        F.coalesce(_first_reason([*wrong, *reasons]), no_object),
     )
 
 

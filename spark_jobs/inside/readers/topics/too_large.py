@@ -6,7 +6,6 @@ Of a large ``float`` or ``double`` it makes an infinity, of 128 to 255 in a ``ti
 from __future__ import annotations
 
 import math
-from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -14,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import with_leaves
 from sources.formats.json.numbers import TEXT
+from spark_jobs.inside.readers.topics.leaf_values import any_leaf
 
 TOO_LARGE = "a number is too large for its column"
 """Why a record with such a number is bad."""
@@ -33,35 +33,16 @@ def is_too_large(row: Column, columns: pa.Schema, value: Column) -> Column:
     """
     # In a text, `2e5` is part of a name.
     large = F.regexp_replace(value.cast("string"), TEXT, "").rlike(_LARGE)
-    found = _is_other(row, pa.struct(columns), large)
+
+    def is_other(leaf: Column, kind: pa.DataType) -> Column | None:
+        if pa.types.is_floating(kind):
+            return (F.abs(leaf) == F.lit(math.inf)) & large
+        return ~leaf.between(-128, 127) if pa.types.is_int8(kind) else None
+
+    found = any_leaf(row, pa.struct(columns), is_other)
     return F.lit(False) if found is None else F.coalesce(found, F.lit(False))
 
 
 def parsed_as(kind: pa.DataType) -> pa.DataType:
     """Return the type as which Spark has to parse a column: ``smallint`` for ``tinyint``."""
     return with_leaves(kind, lambda leaf: pa.int16() if pa.types.is_int8(leaf) else leaf)
-
-
-def _is_other(value: Column, kind: pa.DataType, large: Column) -> Column | None:
-    """Return whether a value has a number in it that is not that of the text; None if it can't.
-
-    Null where the value is null.
-    """
-    if pa.types.is_floating(kind):
-        return (F.abs(value) == F.lit(math.inf)) & large
-    if pa.types.is_int8(kind):
-        return ~value.between(-128, 127)
-    if pa.types.is_struct(kind):
-        parts = [_is_other(value[field.name], field.type, large) for field in kind]
-        found = [F.coalesce(part, F.lit(False)) for part in parts if part is not None]
-        return reduce(lambda left, right: left | right, found) if found else None
-    if pa.types.is_map(kind):
-        return _is_other(F.map_values(value), pa.list_(kind.item_type), large)
-    if pa.types.is_list(kind):
-
-        def in_item(item: Column) -> Column:
-            found = _is_other(item, kind.value_type, large)
-            return F.lit(False) if found is None else found
-
-        return F.exists(value, in_item)
-    return None

@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from sources.common.map_keys import require_text_keys
 from sources.decoding.base import FieldReader
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.record_columns import RecordColumns, RecordPart
@@ -91,6 +92,7 @@ class RecordRows(RecordColumns):
                 raise ValueError(message)
         if self.columns is not None:
             self.check_included(self.columns)
+            self._check_keys(self.columns)
         self.value.check(self)
         if self.on_tombstone != "refuse" and self.value.has_tombstones:
             message = (
@@ -211,7 +213,8 @@ class RecordRows(RecordColumns):
                 the first source.
 
         Raises:
-            InputError: A column of ``include`` is not among them, or has another type.
+            InputError: A column of ``include`` is not among them, or has another type; or values
+                are JSON, and a map has other keys than texts.
         """
         if (declared := self.declared_columns) is not None:
             return declared
@@ -226,7 +229,13 @@ class RecordRows(RecordColumns):
                     hint = "Declare all columns of this source in `schema`."
                 raise InputError(message, hint, field=f"include.{name}", column=name)
         self.check_included(before)
+        self._check_keys(before)
         return dict(before)
+
+    def _check_keys(self, columns: Mapping[str, str]) -> None:
+        if self.value.parser == "json":
+            of_value = {name: kind for name, kind in columns.items() if name not in self.include}
+            require_text_keys(of_value)
 
     @property
     def value_columns(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, NonNegativeInt, PrivateAttr, model_validator
 
 from sources.common.fields import AssetName, Columns, Duration, Instant, Name, Sequence
+from sources.common.map_keys import require_text_keys
 from sources.common.sql.select import EventColumn, Selection
 from sources.config.source.bad_records import BadRecords
 from sources.config.source.declared_source import Chain, DeclaredSource, LagUnit
@@ -415,6 +416,8 @@ class FileSource(BadRecords):
                 "each column and its Spark SQL type, such as `schema: {id: bigint, at: timestamp}`."
             )
             raise ValueError(message)
+        if self.format == "json":
+            require_text_keys(self.columns or {})
         if self.format == "text" and self.columns:
             message = (
                 "`schema` has no meaning with `format: text`, whose only column is `value`. Remove "

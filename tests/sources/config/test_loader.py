@@ -188,6 +188,22 @@ def test_an_unknown_column_type_is_named_with_the_known_ones(tmp_path: Path) -> 
     assert "bigint" in text
 
 
+@pytest.mark.parametrize("kind", ["map<int,string>", "array<struct<m:map<date,int>>>"])
+def test_maps_of_json_have_texts_as_keys(tmp_path: Path, kind: str) -> None:
+    history, live = GOOD["sources"]
+    schema = {"id": "bigint", "at": "timestamp", "m": kind}
+    for sources in (
+        [{**history, "format": "json", "schema": schema}, live],
+        [history, {**live, "schema": schema}],
+    ):
+        told = refusal(tmp_path, sources=sources)
+        assert f"schema.m: {kind}` has a map whose keys are no texts" in told
+    after = KafkaSource.model_validate({**live, "include": {"m": "key"}})
+    assert after.columns_after({"m": "binary"}) == {"m": "binary"}
+    with pytest.raises(InputError, match="has a map whose keys are no texts"):
+        KafkaSource.model_validate(live).columns_after(schema)
+
+
 def test_json_history_needs_a_schema(tmp_path: Path) -> None:
     source = {**GOOD["sources"][0], "format": "json"}
     assert "`schema` is needed" in refusal(tmp_path, sources=[source, GOOD["sources"][1]])

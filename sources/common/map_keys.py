@@ -1,0 +1,40 @@
+"""Maps of JSON: its objects, whose names are texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from sources.common.schema import parse_type
+from sources.errors import InputError
+
+
+def require_text_keys(columns: Mapping[str, str]) -> None:
+    """Refuse columns with maps whose keys are no texts, which no JSON object can fill.
+
+    Spark refuses them, too, but for some of its readers, which return broken maps.
+
+    Args:
+        columns: Columns of JSON values and their Spark SQL types.
+
+    Raises:
+        InputError: Names the column.
+    """
+    for name, kind in columns.items():
+        if _has_other_keys(parse_type(kind)):
+            message = (
+                f"`schema.{name}: {kind}` has a map whose keys are no texts, as which JSON has the "
+                "names of all members."
+            )
+            hint = (
+                f"Declare `{name}` with a map<string,…>. If the keys are needed as numbers, let "
+                "the transform convert them: transform_keys(<map>, (k, v) -> CAST(k AS int))."
+            )
+            raise InputError(message, hint, field=f"schema.{name}", column=name, value=kind)
+
+
+def _has_other_keys(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind) and not pa.types.is_string(kind.key_type):
+        return True
+    return any(_has_other_keys(kind.field(at).type) for at in range(kind.num_fields))

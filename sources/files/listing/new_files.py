@@ -24,12 +24,40 @@ def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, pa.string())
 
 
+def require_readable_by_spark(source: str, parsed: str | None) -> None:
+    """Refuse files of a source that Spark's own reader reads by the plan, if it does not take one.
+
+    Args:
+        source: Name of the source.
+        parsed: Path of the first file that Spark does not take; None without any.
+
+    Raises:
+        InputError: Names the file.
+    """
+    if parsed is None:
+        return
+    message = (
+        f"Source `{source}`: {parsed}, which arrived after the plan was made, has a time of "
+        "nanoseconds, a column without any value, of no type, a codec or an encoding that Spark "
+        "does not have, or a colon in its name. Spark does not read such files, and by the plan it "
+        "reads those of this source."
+    )
+    hint = (
+        "Write the file again with times of microseconds, a type for each column, Snappy and plain "
+        "or dictionary encoding, and a name without a colon; or begin a new generation, whose plan "
+        "knows of it: `hybrid generation new P`."
+    )
+    raise InputError(message, hint, source=source, file=parsed)
+
+
 def list_arrived(
     loaded: LoadedPipeline,
     source: FileSource,
     known: pa.ChunkedArray,
     read: Mapping[str, str],
     columns: Mapping[str, str],
+    *,
+    is_parsed: bool,
 ) -> FileListing | None:
     """List a source's folder again, and return the splits of files that are new.
 
@@ -39,13 +67,14 @@ def list_arrived(
         known: Paths of the files that are not new.
         read: Planned columns of the files, partition columns included: names and Spark SQL types.
         columns: Planned output columns: names and Spark SQL types.
+        is_parsed: Whether tasks of this project parse Parquet files by the plan, not Spark.
 
     Returns:
         The splits of the new files; None if there is no new file.
 
     Raises:
-        InputError: A new file can't be read, or has other columns than planned; or the storage
-            refuses.
+        InputError: A new file can't be read, has other columns than planned, or is one that Spark
+            does not read, if it reads those that are planned; or the storage refuses.
         UnavailableError: The storage does not answer.
         StateError: The files are a database snapshot that is not complete.
     """
@@ -53,6 +82,8 @@ def list_arrived(
     listing = list_source(loaded, source, known, planned=parse_schema(inside))
     if listing is None:
         return None
+    if not is_parsed:
+        require_readable_by_spark(source.name, listing.parsed)
     if rows := differences(parse_schema(columns), listing.columns):
         name, planned, present = rows[0]
         message = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -44,6 +44,7 @@ PROCESS_OBJECTS = 5_000
 OBJECTS_AT_ONCE = 1_000
 """Objects that such a process is given at a time."""
 _CODECS_BY_ARROW_ALONE = ("BROTLI",)
+_ENCODINGS_BY_ARROW_ALONE = {"BYTE_STREAM_SPLIT"}
 # What `created_by` begins with: Arrow and pandas, and Polars.
 _WRITERS_OF_NO_TYPE = ("parquet-cpp", "Polars")
 
@@ -57,9 +58,9 @@ class Footers(NamedTuple):
             it twice.
         schema_of: Index in ``schemas`` of each file's schema, in the order of the files.
         parsed: Path of the first file that Spark's own reader does not take as what it is, for a
-            column of nanoseconds, one that is null throughout, or its codec; in a folder that keeps
-            growing, also of one whose writer gives a column without any value no type, as the next
-            file may have such a column. None without any.
+            column of nanoseconds, one that is null throughout, its codec or an encoding; in a
+            folder that keeps growing, also of one whose writer gives a column without any value no
+            type, as the next file may have such a column. None without any.
     """
 
     ranges: pa.Table
@@ -223,6 +224,8 @@ def _read_chunk(
         try:
             metadata = footer_of(path, stores, parse)
             schema = metadata.schema
+            # A look at each column of each file would take longer than to parse the footer.
+            looked_at: Iterable[int] = (column,)
             if last is None or not schema.equals(last):
                 inside = _inside(metadata, declared)
                 if parsed is None and any(map(needs_parsing, inside.types)):
@@ -239,8 +242,9 @@ def _read_chunk(
                 leaves = [schema.column(leaf).path for leaf in range(len(schema))]
                 column = leaves.index(found.name)
                 factor = factor_of(schema.column(column), event)
+                looked_at = range(len(schema))
             if parsed is None and (
-                _has_unknown_codec(metadata, column)
+                _is_stored_otherwise(metadata, looked_at)
                 or _is_no_path_of_hadoop(path)
                 or (is_growing and str(metadata.created_by).startswith(_WRITERS_OF_NO_TYPE))
             ):
@@ -278,11 +282,16 @@ def needs_parsing(kind: pa.DataType) -> bool:
     )
 
 
-def _has_unknown_codec(metadata: pq.FileMetaData, column: int) -> bool:
-    """Return whether a file is compressed by a codec that Spark does not come with."""
-    return bool(
-        metadata.num_row_groups
-        and metadata.row_group(0).column(column).compression in _CODECS_BY_ARROW_ALONE
+def _is_stored_otherwise(metadata: pq.FileMetaData, columns: Iterable[int]) -> bool:
+    """Return whether columns of a file have a codec or an encoding that Spark does not have."""
+    if not metadata.num_row_groups:
+        return False
+    # Writers have one way for all row groups.
+    group = metadata.row_group(0)
+    return any(
+        chunk.compression in _CODECS_BY_ARROW_ALONE
+        or not _ENCODINGS_BY_ARROW_ALONE.isdisjoint(chunk.encodings)
+        for chunk in map(group.column, columns)
     )
 
 

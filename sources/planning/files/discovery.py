@@ -131,7 +131,12 @@ class GrowingFolder:
         """
         planned = self.parts[0]
         listing = list_arrived(
-            self._loaded, self._source, self._known, planned.read, planned.columns
+            self._loaded,
+            self._source,
+            self._known,
+            planned.read,
+            planned.columns,
+            is_parsed=planned.parsed is not None,
         )
         self._listed_ms = now_ms()
         if listing is None:

@@ -155,7 +155,10 @@ def next_round(context: PipelineContext, source: FileSource) -> Round | None:
     if why is not None:
         first = history.parts[0]
         known = paths_of(earlier)
-        listing = list_arrived(loaded, source, known, first.read, first.columns)
+        is_parsed = first.parsed is not None
+        listing = list_arrived(
+            loaded, source, known, first.read, first.columns, is_parsed=is_parsed
+        )
     if listing is not None and event_range_ms(listing.splits) is None:
         # Files without rows change nothing; rows outside of the bounds are read or counted.
         listing = listing if pc.sum(listing.splits["outside"]).as_py() else None

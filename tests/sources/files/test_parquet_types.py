@@ -93,6 +93,17 @@ def test_a_codec_that_spark_does_not_come_with_is_read(tmp_path: Path) -> None:
     assert parsed(tmp_path) == [{"x": "a"}]
 
 
+@pytest.mark.parametrize(
+    "stored", [{"compression": {"x": "brotli"}}, {"column_encoding": {"x": "BYTE_STREAM_SPLIT"}}]
+)
+def test_a_codec_or_an_encoding_of_any_column_that_spark_does_not_have_is_read(
+    tmp_path: Path, stored: dict[str, Any]
+) -> None:
+    table = pa.table({"at": pa.array([NOON], TIMESTAMP), "x": pa.array([1.5])})
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False, **stored)
+    assert parsed(tmp_path) == [{"x": 1.5}]
+
+
 def before(micros: int) -> datetime:
     return datetime(1969, 12, 31, 23, 59, 59, 1_000_000 - micros, UTC)
 

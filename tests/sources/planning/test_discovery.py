@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -104,6 +105,44 @@ def test_a_file_that_history_reads_is_not_read_again(tmp_path: Path) -> None:
     assert (plan.files[0].splits, plan.folder.splits) == (3, 0)
     write(tmp_path / "old", "3.parquet", 3)
     assert names(loaded, folder_of(loaded).discover()) == ["3.parquet"]
+
+
+def write_by_duckdb(folder: Path, name: str, minute: int) -> Path:
+    """A file of whose writer Spark reads all files."""
+    folder.mkdir(exist_ok=True)
+    at = f"make_timestamptz({int((NOON + timedelta(minutes=minute)).timestamp()) * 10**6})"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT {minute}::BIGINT AS id, {at} AS at) TO '{folder / name}'")
+    return folder / name
+
+
+def test_a_file_that_spark_does_not_read_is_refused_until_it_has_another_name(
+    tmp_path: Path,
+) -> None:
+    write_by_duckdb(tmp_path / "new", "a.parquet", 1)
+    loaded = pipeline(tmp_path, history(), inbox())
+    write(tmp_path / "old", "h.parquet")
+    plan = make_plan(loaded)
+    assert plan.folder is not None
+    assert plan.folder.parsed is None
+    odd = write_by_duckdb(tmp_path / "new", "b-10:00.parquet", 2)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"b-10:00\.parquet, which arrived .* colon") as told:
+            folder_of(loaded).discover()
+        assert "a name without a colon" in told.value.hint
+    odd.rename(odd.with_name("b-1000.parquet"))
+    assert names(loaded, folder_of(loaded).discover()) == ["b-1000.parquet"]
+
+
+def test_a_file_with_a_colon_in_its_name_is_found_where_tasks_parse_the_others(
+    tmp_path: Path,
+) -> None:
+    write_by_duckdb(tmp_path / "old", "a.parquet", 1)
+    loaded = pipeline(tmp_path, history(), inbox(path="old"))
+    plan = make_plan(loaded)
+    assert plan.files[0].parsed is None
+    write_by_duckdb(tmp_path / "old", "b-10:00.parquet", 2)
+    assert names(loaded, folder_of(loaded).discover()) == ["b-10:00.parquet"]
 
 
 @pytest.mark.parametrize("declared", [{}, {"schema": COLUMNS}])

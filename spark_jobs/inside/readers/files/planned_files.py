@@ -26,6 +26,7 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.rate_limit import Batch
 from sources.config.table.rules import NO_RULES, RowRules
 from sources.errors import InputError
+from sources.files.listing.new_files import require_readable_by_spark
 from sources.files.listing.split_table import changed_splits
 from sources.files.whole_files import JudgedFile, judge_files
 from sources.formats.deleted_rows import count_deleted
@@ -440,20 +441,10 @@ class PlannedSource:
 
 
 def _require_readable(source: FileSource, parts: Sequence[FoundFiles]) -> None:
-    """Refuse files that Spark's own reader does not take, if it was to read the others."""
-    file = next((part.parsed for part in parts if part.parsed is not None), None)
-    if file is None or not source.is_read_by_spark:
-        return
-    message = (
-        f"Source `{source.name}`: {file}, which arrived after the plan was made, has a time of "
-        "nanoseconds, or a column without any value, of no type. Spark does not read such files, "
-        "and by the plan it reads those of this source."
-    )
-    hint = (
-        "Write the file again with times of microseconds and a type for each column; or begin a "
-        "new generation, whose plan knows of it: `hybrid generation new P`."
-    )
-    raise InputError(message, hint, source=source.name, file=file)
+    """Refuse files that Spark's own reader does not take, if the plan has let it read the others."""
+    if source.is_read_by_spark:
+        found = next((part.parsed for part in parts if part.parsed is not None), None)
+        require_readable_by_spark(source.name, found)
 
 
 def _statistics(rows: int, event_time: str | None, low: int | None, high: int | None) -> str:

@@ -7,7 +7,7 @@ of Spark SQL (https://spark.apache.org/docs/latest/sql-ref-datatypes.html).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -67,7 +67,8 @@ def parse_type(name: str) -> pa.DataType:
     Nested types such as ``array<struct<id:bigint>>`` are parsed, too; case does not matter.
 
     Raises:
-        InputError: The name is not a type of Spark SQL that this project supports.
+        InputError: The name is not a type of Spark SQL that this project supports, or is one of a
+            struct with two fields of a name.
 
     """
     lowered = name.strip().lower()
@@ -94,6 +95,7 @@ def _parse_nested(kind: str, parts: list[str], name: str) -> pa.DataType:
         return pa.map_(parse_type(parts[0]), parse_type(parts[1]))
     fields = [part.partition(":") for part in parts]
     if kind == "struct" and all(separator for _, separator, _ in fields):
+        _require_distinct([field.strip() for field, _, _ in fields])
         return pa.struct([(field.strip(), parse_type(inner)) for field, _, inner in fields])
     message = f"`{name}` is not a column type: the types inside its brackets don't fit `{kind}`."
     hint = "Write array<type>, map<type,type> or struct<name:type,…>, such as array<bigint>."
@@ -135,6 +137,26 @@ def alike_names(names: Iterable[str]) -> tuple[str, str] | None:
         if (other := by_case.setdefault(name.lower(), name)) != name:
             return other, name
     return None
+
+
+def _require_distinct(names: Sequence[str]) -> None:
+    """Refuse fields of a struct that Spark does not tell apart.
+
+    Raises:
+        InputError: Two names are the same, or differ only in case.
+    """
+    by_case: dict[str, str] = {}
+    for name in names:
+        if (other := by_case.get(name.lower())) is not None:
+            message = (
+                f"A struct has the fields `{other}` and `{name}`, which Spark does not tell apart."
+            )
+            hint = (
+                "Write the files again with other names, or leave the column out of a declared "
+                "`schema`."
+            )
+            raise InputError(message, hint, column=name)
+        by_case[name.lower()] = name
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -232,7 +254,8 @@ def normalize(kind: pa.DataType) -> pa.DataType:
         kind: Arrow type of the column in the file.
 
     Raises:
-        InputError: Spark has no type for such values, or for a part of a nested type.
+        InputError: Spark has no type for such values, or for a part of a nested type; or it does
+            not tell fields of a struct apart.
 
     Returns:
         The type; that of the file where it :func:`is_open`.
@@ -252,6 +275,7 @@ def normalize(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(normalize(kind.key_type), normalize(kind.item_type))
     if pa.types.is_struct(kind):
+        _require_distinct([field.name for field in kind])
         return pa.struct([pa.field(field.name, normalize(field.type)) for field in kind])
     if pa.types.is_decimal(kind) and kind.precision <= MOST_DIGITS:
         return pa.decimal128(kind.precision, kind.scale)
@@ -281,10 +305,19 @@ def normalize_schema(schema: pa.Schema, *, may_be_open: bool = False) -> pa.Sche
         may_be_open: Whether columns may stay open (:func:`is_open`), as other files decide.
 
     Raises:
-        InputError: Spark has no type for a column; names the column.
+        InputError: Spark has no type for a column, or there are two of its name; names the column.
     """
-    fields = []
+    fields: list[pa.Field] = []
+    known: set[str] = set()
     for field in schema:
+        if field.name in known:
+            message = f"Column `{field.name}` is there twice."
+            hint = (
+                "Write the files again with a name for each column, or leave this one out of a "
+                "declared `schema`."
+            )
+            raise InputError(message, hint, column=field.name)
+        known.add(field.name)
         try:
             kind = normalize(field.type)
             if is_open(kind) and not may_be_open:

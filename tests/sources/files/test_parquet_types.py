@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pydantic import ValidationError
 
 from sources.common.schema import TIMESTAMP, names_and_types
 from sources.config.source.file_source import FileSource
@@ -156,6 +157,21 @@ def test_a_type_that_spark_has_not_is_refused_with_file_and_column_or_left_out(
     assert (told.value.fields["column"], "a.parquet" in told.value.fields["file"]) == ("x", True)
     _, found = listing(tmp_path, schema={"at": "timestamp"})
     assert found.read.names == ["at"]
+
+
+def test_names_that_are_there_twice_are_refused_with_file_and_column_or_left_out(
+    tmp_path: Path,
+) -> None:
+    at, number = pa.array([NOON], TIMESTAMP), pa.array([1])
+    pq.write_table(pa.table([at, number, number], ["at", "x", "x"]), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet: Column `x` is there twice"):
+        listing(tmp_path)
+    assert listing(tmp_path, schema={"at": "timestamp"})[1].read.names == ["at"]
+    write(tmp_path, "a", s=pa.array([{"A": 1, "a": 2}]))
+    with pytest.raises(InputError, match=r"a\.parquet: Column `s`: A struct has .* `A` and `a`"):
+        listing(tmp_path)
+    with pytest.raises(ValidationError, match="A struct has the fields `A` and `a`"):
+        listing(tmp_path, schema={"at": "timestamp", "s": "struct<A:bigint,a:bigint>"})
 
 
 def test_slices_of_lists_and_maps_keep_their_items() -> None:

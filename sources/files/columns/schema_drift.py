@@ -10,14 +10,14 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from sources.common.counting import counted
-from sources.common.schema import is_open, parse_schema, type_name
+from sources.common.schema import alike_names, is_open, parse_schema, type_name
 from sources.common.widening import filled, is_wider, widest
 from sources.config.source.file_options import SchemaDrift
 from sources.config.source.file_source import FileSource
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError
 from sources.files.columns.layouts import ColumnDifference, Layout
-from sources.files.listing.split_table import settled
+from sources.files.listing.split_table import in_one_case, settled
 
 
 class Unified(NamedTuple):
@@ -104,6 +104,8 @@ def unify(
     for each in found:
         for name, kind in each.types.items():
             if name not in columns.names:
+                if (alike := alike_names([*columns.names, name])) is not None:
+                    raise _in_other_case(source.name, each, *alike)
                 raise _unplanned(source.name, name, each)
             if not _is_read_as(kind, columns.field(name).type):
                 raise _narrowed(source.name, name, columns.field(name).type, found, files)
@@ -188,6 +190,16 @@ def check_names(source: str, columns: pa.Schema, drift: SchemaDrift) -> None:
                 "its type, if files have it later."
             )
             raise InputError(message, hint, source=source, column=name, field=field)
+
+
+def _in_other_case(source: str, found: _Found, column: str, name: str) -> InputError:
+    """Return the error to raise for a column whose name differs from that of another in case."""
+    message = (
+        f"Source `{source}`: {found.path} has a column `{found.names[name]}`, whose name differs "
+        f"only in upper and lower case from `{column}`, which Spark does not tell apart."
+    )
+    hint = in_one_case(column, found.names[name])
+    return InputError(message, hint, source=source, file=found.path, column=name)
 
 
 def _unplanned(source: str, name: str, found: _Found) -> InputError:

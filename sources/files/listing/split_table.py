@@ -133,12 +133,7 @@ def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa
             f"Source `{source.name}`: columns `{one}` and `{other}` of its files differ only in "
             "upper and lower case, which Spark does not tell apart."
         )
-        hint = (
-            f"If they are one column of different files, declare `schema_drift: {{renamed: "
-            f"{{{other}: {one}}}}}`; otherwise declare a `schema` without one of them, or write "
-            "the files again with other names."
-        )
-        raise InputError(message, hint, source=source.name, column=other)
+        raise InputError(message, in_one_case(one, other), source=source.name, column=other)
     columns = source.selection.columns(read)
     check_event_time(columns, event_time, f"source `{source.name}`")
     return read, columns
@@ -203,7 +198,17 @@ def columns_differ(
         "are then read as one where no value loses anything. Otherwise rewrite one of them, or "
         "declare a source with a `select` for each kind of file."
     )
+    if (alike := alike_names(name for name, _, _ in rows)) is not None:
+        hint = in_one_case(*alike)
     return InputError("\n".join([head, *lines]), hint, source=source, file=other, column=rows[0][0])
+
+
+def in_one_case(one: str, other: str) -> str:
+    """Return the hint about two names of columns that differ only in case."""
+    return (
+        f"If they are one column of different files, declare `schema_drift: {{renamed: "
+        f"{{{other}: {one}}}}}`; otherwise write the files again with other names."
+    )
 
 
 def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:

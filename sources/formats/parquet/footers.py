@@ -261,11 +261,17 @@ def _read_chunk(
 
 
 def _inside(metadata: pq.FileMetaData, declared: Sequence[str] | None) -> pa.Schema:
-    """Return the declared columns of a Parquet file, or all of them, as Arrow reads them."""
+    """Return the declared columns of a Parquet file, or all of them, as Arrow reads them.
+
+    Names in another case are among them: Spark does not tell them from the declared ones.
+    """
     footer = pa.BufferOutputStream()
     metadata.write_metadata_file(footer)
     schema = parquet_file(pa.BufferReader(footer.getvalue())).schema_arrow
-    return pa.schema([field for field in schema if declared is None or field.name in declared])
+    if declared is None:
+        return schema
+    names = {name.lower() for name in declared}
+    return pa.schema([field for field in schema if field.name.lower() in names])
 
 
 def needs_parsing(kind: pa.DataType) -> bool:

@@ -20,16 +20,27 @@ from sources.files.columns.layouts import Layout
 from sources.files.columns.schema_drift import default_of
 
 
+def _renamed(source: FileSource) -> dict[str, str]:
+    """Return the column of each other name that Spark's reader does not take for it by itself.
+
+    It takes names that differ only in case for the same.
+    """
+    drift = source.schema_drift
+    known: dict[str, tuple[str, str]] = {}
+    for old, new in ({} if drift is None else drift.renamed).items():
+        if old.lower() != new.lower():
+            known.setdefault(old.lower(), (old, new))
+    return dict(known.values())
+
+
 def other_names(source: FileSource) -> list[str]:
-    """Return all names that columns have in other files (``renamed``); empty without any."""
-    return [] if source.schema_drift is None else list(source.schema_drift.renamed)
+    """Return the names that columns have in other files (``renamed``); empty without any."""
+    return list(_renamed(source))
 
 
 def other_columns(source: FileSource, read: pa.Schema) -> pa.Schema:
     """Return the columns of the log for other names, each with the type of its column."""
-    drift = source.schema_drift
-    renamed = {} if drift is None else drift.renamed
-    return pa.schema([(old, read.field(new).type) for old, new in renamed.items()])
+    return pa.schema([(old, read.field(new).type) for old, new in _renamed(source).items()])
 
 
 def lacking_columns(source: FileSource) -> pa.Schema:
@@ -63,7 +74,7 @@ def as_one(
     columns = []
     for field in read:
         value = F.col(in_backticks(field.name))
-        if others := drift.other_names(field.name):
+        if others := [old for old, new in _renamed(source).items() if new == field.name]:
             value = F.coalesce(value, *(F.col(in_backticks(other)) for other in others))
         default = default_of(drift, field.name, field.type)
         if default is not None:

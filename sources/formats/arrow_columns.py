@@ -50,8 +50,8 @@ def batch_in_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatc
 def as_column(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return values in a column's type, without a loss but that of nanoseconds.
 
-    Nanoseconds are cut off, also before 1970. A column that is null throughout, of Arrow's type
-    null, becomes one of nulls. The fields of structs are matched by name; one that is missing is
+    Nanoseconds are cut off, also before 1970. A column that is null throughout becomes one of
+    nulls, whatever its type is. The fields of structs are matched by name; one that is missing is
     null.
 
     Args:
@@ -71,7 +71,7 @@ def as_column(values: pa.Array, kind: pa.DataType) -> pa.Array:
         if values.type.unit == "ns":
             values = pc.floor_temporal(values, unit="microsecond")
         return values.cast(kind)
-    if pa.types.is_null(values.type):
+    if values.null_count == len(values):
         return pa.nulls(len(values), kind)
     if pa.types.is_struct(kind) and pa.types.is_struct(values.type):
         parts = dict(zip(values.type.names, values.flatten(), strict=True))

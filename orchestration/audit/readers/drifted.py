@@ -64,13 +64,18 @@ def drifted_rows(
 
     Times of nanoseconds are cut off to microseconds, towards the past.
     """
-    groups: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
+    kinds: dict[str, dict[str, str]] = {}
     for path in paths:
         try:
             fields = parquet_file(path).schema_arrow
         except (OSError, pa.ArrowException) as error:
             raise unreadable(path, error) from None
-        groups[tuple(sorted((each.name, str(each.type)) for each in fields))].append(path)
+        kinds[path] = {each.name: str(each.type) for each in fields}
+    for path, name in _without_values(connection, kinds):
+        kinds[path][name] = "null"
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
+    for path, kind_of in kinds.items():
+        groups[tuple(sorted(kind_of.items()))].append(path)
     every = []
     for columns, of in groups.items():
         files = ", ".join(literal(escape(path)) for path in of)
@@ -80,6 +85,27 @@ def drifted_rows(
         reader = _in_micros(connection, with_values(found, of, [*partitions]))
         every.append(Group(names, reader, nulls))
     return united(connection, source, every, partitions)
+
+
+def _without_values(
+    connection: duckdb.DuckDBPyConnection, kinds: Mapping[str, Mapping[str, str]]
+) -> list[tuple[str, str]]:
+    """Return paths and columns without any value, of those whose types differ between files."""
+    types: dict[str, set[str]] = defaultdict(set)
+    for of in kinds.values():
+        for name, kind in of.items():
+            types[name].add(kind)
+    names = [name for name, of in types.items() if len(of) > 1]
+    if not names:
+        return []
+    files = ", ".join(literal(escape(path)) for path in kinds)
+    columns = ", ".join(map(literal, names))
+    rows = connection.execute(
+        f"SELECT file_name, path_in_schema FROM parquet_metadata([{files}]) "
+        f"WHERE path_in_schema IN ({columns}) GROUP BY ALL "
+        "HAVING coalesce(sum(stats_null_count), -1) = sum(num_values)"
+    )
+    return [(path, name) for path, name in rows.fetchall()]
 
 
 def _in_micros(connection: duckdb.DuckDBPyConnection, reader: str) -> str:

@@ -124,6 +124,35 @@ def unify(
     return Unified(columns, layouts, warnings)
 
 
+def clashing(
+    source: FileSource, schemas: Sequence[tuple[str, pa.Schema]], planned: pa.Schema | None = None
+) -> set[str]:
+    """Return the columns, by their names in files, whose types :func:`unify` would refuse.
+
+    Args:
+        source: Declaration of the source, with ``schema_drift``.
+        schemas: Schemas of the files, each with the path of the first file that has it.
+        planned: Columns that the plan has already.
+
+    Raises:
+        InputError: A file has a column under two names.
+    """
+    drift = source.schema_drift or SchemaDrift()
+    found = [_found(source.name, path, schema, drift) for path, schema in schemas]
+    columns = planned or (parse_schema(source.columns) if source.columns else None)
+    types: dict[str, pa.DataType | None] = {}
+    for each in found:
+        for name, kind in each.types.items():
+            if columns is not None:
+                read = columns.field(name).type if name in columns.names else kind
+                if not _is_read_as(kind, read):
+                    types[name] = None
+            elif (before := types.setdefault(name, kind)) is not None:
+                types[name] = widest(filled(before, kind), filled(kind, before))
+    refused = {name for name, kind in types.items() if kind is None}
+    return {name for each in found for read, name in each.names.items() if read in refused}
+
+
 def _found(source: str, path: str, schema: pa.Schema, drift: SchemaDrift) -> _Found:
     types: dict[str, pa.DataType] = {}
     names: dict[str, str] = {}

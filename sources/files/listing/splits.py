@@ -24,6 +24,7 @@ from sources.config.source.snapshot import folder_of, require_snapshot
 from sources.errors import InputError
 from sources.files.arrival import in_order_of_arrival
 from sources.files.columns.layouts import Layout, with_files
+from sources.files.columns.open_columns import with_open_columns
 from sources.files.columns.partition_columns import without_partitions
 from sources.files.columns.schema_drift import Unified, check_names, unify
 from sources.files.listing.sampled_splits import sampled_splits
@@ -304,6 +305,9 @@ def _drifted_splits(
         layout_of += [own[index] for index in footers.schema_of]
         chunks.append(footers.ranges)
         parsed = parsed or footers.parsed
+    paths = files["path"].to_pylist()
+    opened = with_open_columns(source, (schemas, layout_of), paths, stores, planned)
+    schemas, layout_of, parsed = opened.schemas, opened.schema_of, parsed or opened.first
     counts = np.bincount(layout_of, minlength=len(schemas)).tolist()
     unified = unify(source, schemas, counts, planned)
     files = files.append_column("layout", pa.array(layout_of, pa.int64()))

@@ -219,6 +219,7 @@ def _read_chunk(
     schema_of: list[int] = []
     last: pq.ParquetSchema | None = None
     parsed: str | None = None
+    writer: str | None = None
     column, factor, index = 0, None, 0
     for path in paths:
         try:
@@ -226,6 +227,8 @@ def _read_chunk(
             schema = metadata.schema
             # A look at each column of each file would take longer than to parse the footer.
             looked_at: Iterable[int] = (column,)
+            if metadata.created_by != writer:
+                looked_at, writer = range(len(schema)), metadata.created_by
             if last is None or not schema.equals(last):
                 inside = _inside(metadata, declared)
                 if parsed is None and any(map(needs_parsing, inside.types)):

@@ -34,3 +34,20 @@ def test_names_that_differ_in_case_are_those_of_one_column_if_they_are_declared_
     read = read_table(spark, tmp_path / "p", **FILES, schema_drift=drift)
     assert [row["x"] for row in read.run] == [1, 2, 3]
     assert read.audit == read.run
+
+
+def test_a_column_without_any_value_in_a_file_has_the_type_of_other_files(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    nothing = {name: pa.nulls(1, pa.float64()) for name in ("text", "day", "n")}
+    write(tmp_path, "a", 1, **nothing)
+    full = {"text": pa.array(["t"]), "day": pa.array([NOON.date()]), "n": pa.array([7])}
+    write(tmp_path, "b", 2, **full)
+    write(tmp_path, "c", 3, text=pa.nulls(1, pa.int32()), n=pa.array([1], pa.int32()))
+    read = read_table(spark, tmp_path / "p", **FILES, schema_drift={})
+    assert [(row["text"], row["day"], row["n"]) for row in read.run] == [
+        (None, None, None),
+        ("t", NOON.date(), 7),
+        (None, None, 1),
+    ]
+    assert read.audit == read.run

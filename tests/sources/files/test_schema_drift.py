@@ -269,3 +269,19 @@ def test_a_name_that_differs_in_case_from_a_declared_one_is_refused(
     assert "schema_drift: {renamed: {X: x}}" in told.value.hint
     found = listing(tmp_path, schema=declared, schema_drift={"renamed": {"X": "x"}})
     assert found.layouts[0].differences == [ColumnDifference(column="x", name="X")]
+
+
+def test_a_column_without_any_value_has_the_type_of_others_and_a_nan_is_a_value(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, "a", 0, v=(None, pa.float64()))
+    write(tmp_path, "b", 1, v=("t", pa.string()))
+    found = listing(tmp_path)
+    assert names_and_types(found.read)["v"] == "string"
+    assert found.parsed == f"{tmp_path}/a.parquet"
+    assert found.layouts[0].differences == [ColumnDifference(column="v", type="void")]
+    planned = pa.schema([("v", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+    assert listing(tmp_path, planned).read == planned
+    write(tmp_path, "c", 2, v=(float("nan"), pa.float64()))
+    assert "double in 1 file, such as " in refusal(tmp_path)
+    assert "void in 1 file" in refusal(tmp_path)

@@ -32,8 +32,10 @@ _PASSING = (
     *OF_S3,
 )
 
-# What Spark's readers raise for encodings, codecs and types that they do not have.
+# What Spark's readers raise for encodings, codecs and types that they do not have, and for times
+# beyond those of microseconds.
 _UNKNOWN = (
+    "java.lang.ArithmeticException",
     "java.lang.ClassNotFoundException",
     "java.lang.UnsupportedOperationException",
     "org.apache.spark.SparkUnsupportedOperationException",
@@ -72,8 +74,8 @@ def unreadable_file(error: BaseException) -> InputError | None:
         )
         hint = (
             "Write the file again in a way that Spark reads, such as Parquet compressed by snappy "
-            "or zstd, with plain or dictionary encoding, then begin a new generation, which plans "
-            "it: `hybrid generation new P`."
+            "or zstd, with plain or dictionary encoding and times of microseconds, then begin a "
+            "new generation, which plans it: `hybrid generation new P`."
         )
         return InputError(message, hint, file=path)
     message = f"File {path} is damaged or gone: {reason}. No row of this micro-batch was written."

@@ -1,0 +1,69 @@
+"""Columns without any value in a file, which have no type there if those of other files differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from sources.config.source.file_source import FileSource
+from sources.files.columns.schema_drift import clashing
+from sources.formats.parquet.columns_without_values import columns_without_values
+from sources.storage.stores import Stores
+
+Schemas = Sequence[tuple[str, pa.Schema]]
+
+
+class Opened(NamedTuple):
+    """Schemas of files, in which some columns have no type.
+
+    Attributes:
+        schemas: Distinct schemas, each with the path of the first file that has it.
+        schema_of: Index in ``schemas`` of each file's schema.
+        first: Path of the first file with such a column; None without any.
+    """
+
+    schemas: list[tuple[str, pa.Schema]]
+    schema_of: list[int]
+    first: str | None
+
+
+def with_open_columns(
+    source: FileSource,
+    found: tuple[Schemas, Sequence[int]],
+    paths: Sequence[str],
+    stores: Stores,
+    planned: pa.Schema | None,
+) -> Opened:
+    """Take the type from columns that have no value in a file, where types of files differ.
+
+    Args:
+        source: Declaration of the source, with ``schema_drift``.
+        found: Distinct schemas, and the index of each file's.
+        paths: The files.
+        stores: Storages that the files may be in.
+        planned: Columns that the plan has already.
+
+    Raises:
+        InputError: A file can't be read, or has a column under two names.
+    """
+    schemas, schema_of = [*found[0]], [*found[1]]
+    clashes = clashing(source, schemas, planned)
+    if not clashes:
+        return Opened(schemas, schema_of, None)
+    known: dict[tuple[int, frozenset[str]], int] = {}
+    opened = Opened([], [], None)
+    empty = columns_without_values(paths, clashes, stores)
+    for path, index, names in zip(paths, schema_of, empty, strict=True):
+        if (index, names) not in known:
+            known[index, names] = len(opened.schemas)
+            kinds = [
+                (each.name, pa.null() if each.name in names else each.type)
+                for each in schemas[index][1]
+            ]
+            opened.schemas.append((path, pa.schema(kinds)))
+        opened.schema_of.append(known[index, names])
+        if names and opened.first is None:
+            opened = opened._replace(first=path)
+    return opened

@@ -36,6 +36,7 @@ class Comparison:
         examples: Examples by kind of difference, ordered by key.
         rounded: By floating-point column without a declared tolerance: rows of which it differs by
             no more than rounding does, :data:`~orchestration.audit.report.ROUNDING`.
+        by_column: Of ``different``, the rows that differ in a column, by its name, the most first.
     """
 
     expected: int
@@ -43,6 +44,7 @@ class Comparison:
     counts: dict[str, int]
     examples: dict[str, list[AuditExample]]
     rounded: dict[str, int]
+    by_column: dict[str, int]
 
 
 def compare(
@@ -74,7 +76,7 @@ def compare(
         for side in ("expected", "found"):
             sort_maps(connection, f"audit.{side}")
         counts, examples = _count_by_key(connection, key, limit)
-        counts["different"], examples["different"], rounded = _different_rows(
+        counts["different"], examples["different"], rounded, by_column = _different_rows(
             connection, key, limit, tolerance or {}, without
         )
     except duckdb.Error as error:
@@ -85,7 +87,7 @@ def compare(
         )
         raise InputError(message, hint, field="audit.sql") from None
     sizes = [count_rows(connection, f"audit.{table}") for table in ("expected", "found")]
-    return Comparison(sizes[0], sizes[1], counts, examples, rounded)
+    return Comparison(sizes[0], sizes[1], counts, examples, rounded, by_column)
 
 
 def _count_by_key(
@@ -126,21 +128,21 @@ def _different_rows(
     limit: int,
     tolerance: Mapping[str, float],
     without: str | None,
-) -> tuple[int, list[AuditExample], dict[str, int]]:
+) -> tuple[int, list[AuditExample], dict[str, int], dict[str, int]]:
     """Compare the columns outside the key, for keys that occur as often as expected.
 
     Needs ``audit.tally``, and creates ``audit.different``. Rows that share a key are paired in the
     order of their values.
 
     Returns:
-        The number of rows that differ, up to ``limit`` examples, one for each column, and
-        :attr:`Comparison.rounded`.
+        The number of rows that differ, up to ``limit`` examples, one for each column,
+        :attr:`Comparison.rounded`, and :attr:`Comparison.by_column`.
     """
     expected, found = (columns_of(connection, f"audit.{side}") for side in ("expected", "found"))
     kinds = {name: {expected[name], found[name]} for name in expected}
     others = [name for name in kinds if name not in key]
     if not others:
-        return 0, [], {}
+        return 0, [], {}, {}
     joined = [_keys_equal("e", "f", key)]
     sides = ["audit.expected", "audit.found"]
     query = "SELECT count(*) FROM audit.tally WHERE _expected = _found AND _expected > 1"
@@ -177,7 +179,16 @@ def _different_rows(
         count_rows(connection, "audit.different"),
         examples[:limit],
         {name: count for name, count in rounded.items() if count},
+        _count_by_column(connection, others),
     )
+
+
+def _count_by_column(connection: duckdb.DuckDBPyConnection, others: list[str]) -> dict[str, int]:
+    """Return how many rows of ``audit.different`` differ in each column that differs at all."""
+    counts = ", ".join(f"count(*) FILTER (d{number})" for number in range(len(others)))
+    row = connection.execute(f"SELECT {counts} FROM audit.different").fetchall()[0]
+    found = {name: count for name, count in zip(others, row, strict=True) if count}
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
 
 
 def _count_rounded(connection: duckdb.DuckDBPyConnection, number: int) -> int:

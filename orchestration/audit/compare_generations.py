@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from deltalake import DeltaTable
 
 from orchestration.audit.compare import compare
+from orchestration.audit.distributions import ColumnChange, column_changes
+from orchestration.audit.query_fit import query_misfit
 from orchestration.audit.report import EXAMPLES, AuditExample
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sides import create_target_rows, open_target
@@ -19,6 +21,7 @@ from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
+from sources.generations import acting_on
 from sources.serving import newest, read_serving, target_of
 
 
@@ -43,6 +46,9 @@ class GenerationComparison:
             serving generation and that of the candidate, by name.
         examples: Up to :data:`orchestration.audit.report.EXAMPLES` examples for each of
             ``missing``, ``added`` and ``changed``.
+        columns: What differs by column: changed rows, and how the distribution of numbers moved.
+        audit_misfit: Why an audit of the candidate would be refused for its query; None if it fits,
+            or was not tried.
     """
 
     pipeline: str
@@ -56,6 +62,8 @@ class GenerationComparison:
     columns_added: list[str]
     types_changed: dict[str, tuple[str, str]]
     examples: dict[str, list[AuditExample]]
+    columns: list[ColumnChange] = field(default_factory=list)
+    audit_misfit: str | None = None
 
     @property
     def rows_before(self) -> int:
@@ -97,8 +105,8 @@ class GenerationComparison:
     def text(self) -> str:
         """The comparison in one line.
 
-        Such as ``g2 against g1: 184,000 = 184,000 rows, 0 changed, +1 column `vip```. The rows are
-        those of the candidate, then those of the serving generation.
+        Such as ``g2 against g1: 184,000 = 184,000 rows, 3 changed (`a` in 3), +1 column `vip```.
+        The rows are those of the candidate, then those of the serving generation.
         """
         now, before = self.rows_now, self.rows_before
         sign = "=" if now == before else "<" if now < before else ">"
@@ -108,7 +116,10 @@ class GenerationComparison:
             for count, what in ((self.missing, "missing"), (self.added, "added"))
             if count
         ]
-        parts.append(f"{self.changed:,} changed")
+        by_column = ", ".join(
+            f"`{each.column}` in {each.changed:,}" for each in self.columns if each.changed
+        )
+        parts.append(f"{self.changed:,} changed" + (f" ({by_column})" if by_column else ""))
         parts += [
             f"{mark}{counted(len(names), 'column')} " + ", ".join(f"`{name}`" for name in names)
             for mark, names in (("-", self.columns_missing), ("+", self.columns_added))
@@ -172,7 +183,9 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
             "`hybrid generation promote P`."
         )
         raise InputError(message, hint, pipeline=pipeline, field="sink.key", column=lacking[0])
-    return compare_tables(loaded, tables)
+    kept = acting_on(loaded, candidate, as_kept=True)
+    found = compare_tables(loaded, tables)
+    return replace(found, audit_misfit=query_misfit(kept, candidate))
 
 
 def compare_tables(
@@ -205,7 +218,9 @@ def compare_tables(
         declared = loaded.pipeline.audit
         tolerance = {} if declared is None else declared.tolerance
         shared_tolerance = {name: tolerance[name] for name in shared if name in tolerance}
-        result = compare(connection, loaded.pipeline.sink.row_key, EXAMPLES, shared_tolerance)
+        key = loaded.pipeline.sink.row_key
+        result = compare(connection, key, EXAMPLES, shared_tolerance)
+        changes = column_changes(connection, result.by_column, key)
     added = [*result.examples["unexpected"], *result.examples["duplicated"]]
     return GenerationComparison(
         pipeline=pipeline,
@@ -227,6 +242,7 @@ def compare_tables(
             "added": added[:EXAMPLES],
             "changed": result.examples["different"],
         },
+        columns=changes,
     )
 
 

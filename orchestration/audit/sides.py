@@ -64,13 +64,13 @@ def create_sides(
         columns = shared
     if query.note is not None:
         notes.append(query.note)
-    _create_expected(connection, query)
+    create_expected(connection, query)
     if target is None:
         notes.append(f"There is no target table {path}: it counts as a table without rows.")
         connection.execute("CREATE TABLE audit.found AS SELECT * FROM audit.expected LIMIT 0")
     else:
         create_target_rows(connection, "found", target, columns)
-    _check_columns(connection, key, query)
+    check_columns(connection, key, query)
     if loaded.pipeline.audit is not None:
         _check_tolerance(connection, loaded.pipeline.audit.tolerance, key)
     return unchecked, notes
@@ -95,8 +95,12 @@ def _shared_columns(
     return shared
 
 
-def _create_expected(connection: duckdb.DuckDBPyConnection, query: ExpectedQuery) -> None:
-    """Create the table ``audit.expected`` from the result of a query."""
+def create_expected(connection: duckdb.DuckDBPyConnection, query: ExpectedQuery) -> None:
+    """Create the table ``audit.expected`` from the result of a query.
+
+    Raises:
+        InputError: The query fails, or is not a single statement.
+    """
     try:
         statements = connection.extract_statements(query.sql)
         if len(statements) == 1:
@@ -146,15 +150,20 @@ def open_target(table: Folder) -> DeltaTable | None:
 
 
 def create_target_rows(
-    connection: duckdb.DuckDBPyConnection, name: str, target: DeltaTable, columns: list[str]
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    target: DeltaTable,
+    columns: list[str],
+    most: int | None = None,
 ) -> None:
-    """Copy some columns of all rows of a Delta table into the DuckDB table ``audit.<name>``.
+    """Copy some columns of the rows of a Delta table into the DuckDB table ``audit.<name>``.
 
     Args:
         connection: The audit's database.
         name: Name of the new table in the schema ``audit``.
         target: The Delta table.
         columns: Names of the columns.
+        most: Largest number of rows; None for all of them.
 
     Raises:
         InputError: A file of the Delta table is missing or can't be read.
@@ -162,7 +171,8 @@ def create_target_rows(
     """
     try:
         # delta-rs's Arrow dataset refuses deletion vectors, and reads mapped columns as nulls.
-        query = f"SELECT {column_list(columns)} FROM target"
+        limit = "" if most is None else f" LIMIT {most}"
+        query = f"SELECT {column_list(columns)} FROM target{limit}"
         connection.register("_target", query_rows(target, query))
         connection.execute(f"CREATE TABLE audit.{name} AS SELECT * FROM _target")
         connection.unregister("_target")
@@ -175,10 +185,15 @@ def create_target_rows(
         raise InputError(message, hint, table=path) from error
 
 
-def _check_columns(
+def check_columns(
     connection: duckdb.DuckDBPyConnection, key: list[str], query: ExpectedQuery
 ) -> None:
-    """Refuse tables to be compared whose columns differ in their names or kinds of type."""
+    """Refuse tables to be compared whose columns differ in their names or kinds of type.
+
+    Raises:
+        InputError: A column is in one table only, the two types of a column can't be compared, or
+            a column of ``sink.key`` is missing.
+    """
     expected = columns_of(connection, "audit.expected")
     found = columns_of(connection, "audit.found")
     only = {

@@ -222,8 +222,16 @@ def history(actions: list[LoggedAction]) -> Table:
 def comparison(found: GenerationComparison) -> Group:
     """Show how the newest generation's table differs from the serving one, with examples."""
     colour = "green" if found.passed else "yellow"
-    shown = [escape(f"{kind}: {row}") for kind, rows in found.examples.items() for row in rows]
-    return Group(f"[{colour}]{escape(found.text)}[/]", *shown)
+    parts: list[Table | str] = [f"[{colour}]{escape(found.text)}[/]"]
+    if found.columns:
+        table = Fitting("column", "changed rows", "values")
+        for each in found.columns:
+            table.add_row(escape(each.column), f"{each.changed:,}", escape(each.moved))
+        parts.append(table)
+    parts += [escape(f"{kind}: {row}") for kind, rows in found.examples.items() for row in rows]
+    if found.audit_misfit is not None:
+        parts.append(f"[yellow]An audit would be refused:[/] {escape(found.audit_misfit)}")
+    return Group(*parts)
 
 
 def _bad(line: BadLine) -> str:

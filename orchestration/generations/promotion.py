@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from orchestration import operations, step_observers
+from orchestration.audit.query_fit import query_misfit
 from orchestration.generations import switch_steps
 from orchestration.generations.switch_lock import alone
 from orchestration.generations.switch_progress import Say, Steps, silent, told_if_interrupted
@@ -67,6 +68,9 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent)
         switch = _switch_to(loaded, name, by)
         to, _ = switch_steps.contexts(loaded, switch)
         _require_ready(to)
+        if (misfit := query_misfit(to.loaded, name)) is not None:
+            # Readers may need the rows all the same: it is for people to decide.
+            say(f"Warning: an audit of {name} would be refused. {misfit}")
         _begin(loaded, switch, say)
     return read_serving(loaded)
 

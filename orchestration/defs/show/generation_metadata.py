@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
@@ -30,9 +30,16 @@ def comparison(found: GenerationComparison) -> Metadata:
         for kind, rows in found.examples.items()
         for each in rows
     ]
+    columns: list[Mapping[str, str | int]] = [
+        {"column": each.column, "changed rows": each.changed, "values": each.moved}
+        for each in found.columns
+    ]
+    misfit = {} if found.audit_misfit is None else {"audit of the candidate": found.audit_misfit}
     return {
         "comparison": found.text,
         **found.numbers,
+        **({"columns": table(columns)} if columns else {}),
+        **misfit,
         **({"examples": table(examples)} if examples else {}),
         "next": next_step(found),
     }

@@ -80,7 +80,7 @@ def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path:
             "added": 1,
             "changed": 1,
         }
-        line = "g2 against g1: 2 > 1 row, 1 added, 1 changed"
+        line = "g2 against g1: 2 > 1 row, 1 added, 1 changed (`v` in 1)"
         assert f"{line}. To let readers see g2, launch" in lines(compared, instance)
         assert next(iter(shown)) == "comparison"
         assert shown["comparison"].value == line

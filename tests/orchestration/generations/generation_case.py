@@ -64,14 +64,22 @@ class GenerationCase:
     def loaded(self) -> LoadedPipeline:
         return load_pipeline(self.folder / "events.yaml")
 
-    def run(self, values: dict[int, int], end: datetime = END) -> Generation:
-        """What a run of the newest generation leaves: rows by id, and an end of history."""
+    def run(
+        self, values: dict[int, int], end: datetime = END, at: datetime | None = None
+    ) -> Generation:
+        """What a run of the newest generation leaves: rows by id, and an end of history.
+
+        With ``at``, the table has the event time, too.
+        """
         loaded = self.loaded
         generation = loaded.open_generation(create=True)
         assert generation is not None
         keep_definition(loaded, generation)
         target = target_of(loaded, generation.name)
         rows = pa.table({"id": list(values), "v": list(values.values())})
+        if at is not None:
+            times = pa.array([at] * len(rows), pa.timestamp("us", "UTC"))
+            rows = rows.append_column("at", times)
         side = TargetSide.of(loaded, generation)
         record = announce(side)
         DeltaTable.create(

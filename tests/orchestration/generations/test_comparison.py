@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from orchestration import operations
 from orchestration.audit.compare_generations import GenerationComparison, compare_generations
 from orchestration.cli.main import app
+from orchestration.defs.show import generation_metadata
+from orchestration.generations import promotion
 from sources.generations import begin
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import OLD, call, two
@@ -76,6 +79,63 @@ def test_one_line_tells_the_differences_and_it_passes_if_readers_keep_all_they_h
     assert (found.passed, found.is_same) == (passed, is_same)
 
 
+def test_it_says_by_column_how_many_rows_differ_and_how_the_numbers_moved(tmp_path: Path) -> None:
+    case = two(tmp_path)
+    found = compare_generations(case.loaded)
+    [v] = found.columns
+    assert (v.column, v.changed) == ("v", 1)
+    assert v.moved == "lowest 10 to 20, median 20 to 31, mean 20 to 30.3333, highest 30 to 40"
+    assert "1 changed (`v` in 1)" in found.text
+    shown = " ".join(
+        CliRunner().invoke(app, ["generation", "compare", str(case.loaded.path)]).output.split()
+    )
+    assert "mean 20 to 30.3333" in shown
+    [row] = generation_metadata.comparison(found)["columns"].records
+    assert row.data == {"column": "v", "changed rows": 1, "values": v.moved}
+
+
+def test_of_equal_tables_no_column_is_named_whatever_its_numbers(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    rows = {number: number * 7 % 1000 for number in range(5000)}
+    case.run(rows)
+    begin(case.loaded)
+    case.run(dict(reversed(rows.items())))
+    assert compare_generations(case.loaded).columns == []
+
+
+@pytest.mark.parametrize(
+    ("query", "misfit"),
+    [
+        ("SELECT id, v FROM input", None),
+        ("SELECT id, v AS w FROM history", "differ in their columns; only in `audit.sql`: w; only"),
+        ("SELECT id, v, vip FROM input", '"vip" not found'),
+        ("SELECT id, CAST(v AS TEXT) AS v FROM input", "Column `v` is VARCHAR in `audit.sql`"),
+    ],
+)
+def test_before_a_promotion_the_query_of_the_audit_is_tried_against_the_candidate(
+    tmp_path: Path, query: str, misfit: str | None
+) -> None:
+    case = GenerationCase(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text('{"id": 1, "at": "2024-01-01T00:00:00Z", "v": 1}\n')
+    (tmp_path / "events.sql").write_text(query)
+    case.write(audit={"sql": "events.sql"})
+    case.run({1: 1})
+    begin(case.loaded)
+    operations.plan(case.loaded)
+    case.run({1: 2})
+    said: list[str] = []
+    found = compare_generations(case.loaded)
+    promotion.promote(case.loaded, say=said.append)
+    warned = [line for line in said if line.startswith("Warning: an audit of g2 would be refused")]
+    if misfit is None:
+        assert (found.audit_misfit, warned) == (None, [])
+        return
+    assert misfit in str(found.audit_misfit)
+    assert misfit in warned[0]
+    assert misfit in generation_metadata.comparison(found)["audit of the candidate"]
+
+
 def test_the_numbers_are_those_of_the_two_tables(tmp_path: Path) -> None:
     found = compare_generations(two(tmp_path).loaded)
     assert found.numbers == {
@@ -100,7 +160,7 @@ def test_a_column_of_another_type_is_told_even_if_no_value_differs(tmp_path: Pat
 
 def test_the_command_line_begins_with_that_line(tmp_path: Path) -> None:
     case = two(tmp_path)
-    told = "g2 against g1: 3 = 3 rows, 1 missing, 1 added, 1 changed"
+    told = "g2 against g1: 3 = 3 rows, 1 missing, 1 added, 1 changed (`v` in 1)"
     done = CliRunner().invoke(app, ["generation", "compare", str(case.loaded.path)])
     assert done.stdout.splitlines()[0] == told
     document = call(case, "compare")

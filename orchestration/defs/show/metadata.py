@@ -36,6 +36,7 @@ _PLOTS = {
     "processed_rows_per_s": "rows/s (last micro-batch)",
     "event_time_lag_s": "newest row's age (s)",
     "late_rows": "late rows",
+    "bad_records": "bad records",
 }
 """The figures of a verdict that Dagster plots over time, and their titles there."""
 _FOR_PROGRAMS = {"input_rows_per_s"}

@@ -75,6 +75,7 @@ def test_a_run_is_observed_in_numbers_and_its_checks_pass(tmp_path: Path) -> Non
         input_rows_per_s=12.5,
         watermark_ms=1_700_000_000_000,
         event_time_ms=1_700_000_000_000,
+        bad_records=3,
     )
     case.generation.replace(late_rows_name("inbox"), LateRows(source="inbox", last_batch=7))
     with case.alive():
@@ -90,6 +91,7 @@ def test_a_run_is_observed_in_numbers_and_its_checks_pass(tmp_path: Path) -> Non
         "waiting (s)": 0,
         "rows/s (last micro-batch)": 20.5,
         "late rows": 0,
+        "bad records": 3,
     }
     details = shown["details"]
     assert (shown["health"], details["red"], details["batch"]) == ("healthy", False, 7)

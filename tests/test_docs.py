@@ -10,11 +10,17 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 from benchmarks import page
 from orchestration.cli.main import app
+from orchestration.defs.jobs.control import control_actions
+from orchestration.defs.jobs.generation import generation_actions
+from orchestration.pipeline_definitions import pipeline_definitions
 from sources import hybrid
+from sources.config.loader import load_pipeline
 from tests.extensions import whole
+from tests.orchestration.supervision.live_case import LiveCase
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -54,6 +60,40 @@ def test_commands_of_the_command_line_exist_with_their_options(page: Path) -> No
         known = {option for each in command.params for option in each.opts} | {"--help"}
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert options <= known, words
+
+
+@whole
+def test_the_page_of_commands_lists_all_of_them() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    text = (ROOT / "docs/commands.md").read_text()
+    assert sorted(name for name in commands if f"`hybrid {name}" not in text) == []
+
+
+JOURNEYS = sorted((ROOT / "docs").glob("start-*.md"))
+
+
+@pytest.mark.parametrize("page", JOURNEYS, ids=lambda page: page.stem)
+def test_each_journey_is_on_one_screen(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= 45
+
+
+def test_what_the_journeys_declare_and_launch_is_accepted(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    document = yaml.safe_load(case.path.read_text())
+    text = "\n".join(page.read_text() for page in JOURNEYS)
+    for block in re.findall(r"```yaml\n(.+?)```", text, re.DOTALL):
+        document |= yaml.safe_load(block)
+    case.path.write_text(yaml.safe_dump({**document, "approve": True}))
+    loaded = load_pipeline(case.path)
+    names = {schedule.name for schedule in pipeline_definitions(loaded).schedules or []}
+    assert names == {"events_weekly", "events_nightly"}
+    jobs = [control_actions(loaded), generation_actions()]
+    forms = re.findall(r"`(action: \{.+?\}+)`", text)
+    assert len(forms) >= 8
+    for form in forms:
+        [(action, fields)] = yaml.safe_load(form)["action"].items()
+        [found] = [actions[action.upper()] for actions in jobs if action.upper() in actions]
+        assert fields.keys() <= found.fields.keys(), form
 
 
 def test_the_ten_files_to_read_first_are_there_and_as_long_as_is_said() -> None:

@@ -28,7 +28,6 @@ from dagster import DagsterInstance
 from rich.console import Console
 from rich.table import Table
 
-from examples import flight_data
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.process import free_ports, is_taken
 from orchestration import operations
@@ -47,7 +46,8 @@ from sources.storage.stores import Stores
 from spark_jobs.jvm.jars import resolve_sets
 from spark_jobs.jvm.java import require_java
 
-# Relative, as `hybrid demo` has them under another name.
+# Relative, as `hybrid demo` has it under another name.
+from . import flight_data
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import signal
 import subprocess
 import sys
@@ -17,6 +18,26 @@ from sources.errors import InputError
 from spark_jobs.launch import process
 from tests.orchestration.generations.test_generations import two
 from tests.services.processes import NEVER_ENDS, wait_for
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_what_the_wheel_takes_along_imports_nothing_of_the_checkout() -> None:
+    taken = sorted((ROOT / "hybrid_demo").glob("*.py"))
+    imported = {
+        name.split(".")[0]
+        for file in taken
+        for node in ast.walk(ast.parse(file.read_text()))
+        for name in (
+            [each.name for each in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom) and not node.level
+            else []
+        )
+    }
+    assert len(taken) >= 4
+    assert imported.isdisjoint({"examples", "tests", "services"})
 
 
 @pytest.mark.parametrize(

@@ -126,14 +126,15 @@ def _declare(
 
 
 @contextmanager
-def dagster_ui(folder: Path, declared: Path) -> Iterator[str]:
+def dagster_ui(folder: Path, *declared: Path) -> Iterator[str]:
+    """Dagster's web server and daemon, with the pipelines of these files and folders."""
     home, log = folder / "dagster", folder / "dagster.log"
     home.mkdir()
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")
     [port] = free_ports(1)
     environment = {
         "DAGSTER_HOME": str(home),
-        "HYBRID_PIPELINES": str(declared),
+        "HYBRID_PIPELINES": os.pathsep.join(map(str, declared)),
         "PYTHONPATH": str(ROOT),
         "VIRTUAL_ENV": sys.prefix,
         "PATH": os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ["PATH"]]),

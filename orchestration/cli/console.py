@@ -109,7 +109,7 @@ def progress(loaded: LoadedPipeline) -> Iterator[Observer]:
         The observer.
     """
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
@@ -150,7 +150,7 @@ def drain(loaded: LoadedPipeline, within: timedelta, by: str = "") -> None:
         within: How long to wait. After that the run continues as if it had not been drained.
         by: Who asked for it; empty if unknown.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     highest = 0
     with Progress(*columns, console=Console(stderr=True)) as bars:
         bar = bars.add_task("drain", total=None)

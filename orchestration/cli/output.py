@@ -106,8 +106,8 @@ def answer(as_json: bool) -> Iterator[Any]:
     """Yield a function that prints the answer; turn errors into text and exit statuses.
 
     The function takes the answer as a JSON object, whose ``ok`` decides the exit status, and as
-    what :mod:`rich` prints. With ``as_json`` an error is printed as ``{"ok": false, …}`` with the
-    fields of :class:`sources.errors.ErrorReport`.
+    what :mod:`rich` prints; a text is printed as it is, without Rich's markup. With ``as_json`` an
+    error is printed as ``{"ok": false, …}`` with the fields of :class:`sources.errors.ErrorReport`.
 
     Args:
         as_json: Print the JSON object to stdout, not the text.
@@ -126,7 +126,7 @@ def answer(as_json: bool) -> Iterator[Any]:
         if as_json:
             sys.stdout.write(json.dumps(remedies.all_in_shell(document)) + "\n")
         else:
-            _print(view)
+            _print(view, is_plain=isinstance(view, str))
 
     try:
         yield show
@@ -143,10 +143,14 @@ def answer(as_json: bool) -> Iterator[Any]:
         raise typer.Exit(1)
 
 
-def _print(view: Any) -> None:
-    """Print an answer for people: lines of text as they are, for the terminal to wrap, and tables.
+def _print(view: Any, *, is_plain: bool = False) -> None:
+    """Print an answer for people: lines of text, for the terminal to wrap, and tables.
 
     A command that was broken into lines could not be pasted.
+
+    Args:
+        view: What is printed.
+        is_plain: Whether a text has no markup: brackets in it, as in logs, mean nothing then.
     """
     from rich.console import Console, Group
     from rich.markup import escape
@@ -155,6 +159,7 @@ def _print(view: Any) -> None:
         if isinstance(each, Group):
             _print(each)
         elif isinstance(each, str):
-            Console().print(remedies.in_shell(each, escape), soft_wrap=True)
+            text = remedies.in_shell(each, str if is_plain else escape)
+            Console().print(text, soft_wrap=True, markup=not is_plain, emoji=False)
         else:
             Console().print(each)

@@ -109,6 +109,11 @@ def test_what_the_last_driver_printed_is_shown(tmp_path: Path, declared: dict[st
     assert answer["lines"] == [f"line {at}" for at in range(30, 80)]
     shown = CliRunner().invoke(app, ["logs", str(tmp_path / "events.yaml"), "--lines", "1"])
     assert shown.stdout.strip() == "line 79"
+    # Brackets are no markup: a closing tag that was never opened would be an error.
+    line = "[main] ERROR: [/data/in] and [order_id] are gone :x:"
+    generation.path("run/history.log").write_text(f"{line}\n")
+    shown = CliRunner().invoke(app, ["logs", str(tmp_path / "events.yaml")])
+    assert (shown.exit_code, shown.stdout.strip()) == (0, line)
 
 
 def test_a_plan_shows_what_will_be_read_and_is_kept(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from orchestration.chain import PlanStep
 from orchestration.cli import console, main, tables
 from orchestration.supervision import status as status_module
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
+from tests.orchestration.supervision.live_case import LiveCase
 
 
 def status(generation: str, **more: Any) -> Status:
@@ -51,3 +54,14 @@ def test_a_run_succeeds_by_its_own_generation_though_the_serving_one_is_dead(
     result = CliRunner().invoke(main.app, ["run", "p.yaml"])
     assert result.exit_code == exit_status
     assert "generation g1, which is serving, is dead" in " ".join(result.stdout.split())
+
+
+def test_what_a_step_notes_is_shown_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded, step = LiveCase(tmp_path).loaded, PlanStep()
+    with console.progress(loaded) as observer:
+        observer.started(step)
+        # Brackets are no markup: a closing tag that was never opened would be an error.
+        observer.noted(step, "[/in] of [main]")
+    assert "[/in] of [main]" in capsys.readouterr().err

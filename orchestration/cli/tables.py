@@ -202,7 +202,14 @@ def generations(lines: list[GenerationLine]) -> Table:
     for line in lines:
         until = "" if line.until_ms is None else iso(line.until_ms)
         style = "green" if line.role == "serving" else None
-        cells = (line.name, line.role, iso(line.begun_ms), until, escape(line.by or ""), line.table)
+        cells = (
+            line.name,
+            line.role,
+            iso(line.begun_ms),
+            until,
+            escape(line.by or ""),
+            escape(line.table),
+        )
         table.add_row(*cells, style=style)
     return table
 
@@ -267,5 +274,5 @@ def _seam(lines: list[LedgerLine]) -> Table:
         )
         cells = ("" if value is None else str(value) for value in values)
         outcome = line.outcome if line.reason is None else f"{line.outcome}: {line.reason}"
-        table.add_row(*cells, outcome, style=_COLOURS[line.outcome])
+        table.add_row(*cells, escape(outcome), style=_COLOURS[line.outcome])
     return table

@@ -7,9 +7,10 @@ import dagster as dg
 from orchestration.audit.database.compare_ranges import compare_ranges
 from orchestration.databases.compared_ranges import KeptCompare
 from orchestration.defs.jobs.schedules import schedule
-from orchestration.defs.keys import ACTION_TAG, control_name, table_key
+from orchestration.defs.keys import ACTION_TAG, RESULT_TAG, control_name, note_on_run, table_key
 from orchestration.defs.show.failures import failures
 from orchestration.supervision.live_run import look_at_run
+from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.generations import acting_on
 
@@ -32,6 +33,9 @@ def compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
             metadata=dict(found.metadata or {}),
         )
     )
+    if not found.passed:
+        differ = counted(kept.differing, "key differs", "keys differ")
+        note_on_run(context, {RESULT_TAG: differ if kept.differing else "not all was compared"})
     context.log.info(kept.text)
 
 

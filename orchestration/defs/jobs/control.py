@@ -23,6 +23,7 @@ from orchestration.defs.keys import (
     ACTION_TAG,
     APPROVED,
     GENERATION_TAG,
+    RESULT_TAG,
     control_name,
     live_key,
     note_on_run,
@@ -123,6 +124,8 @@ def _audit(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     context.log_event(dg.AssetObservation(table_key(loaded), description=text, metadata=observed))
     # A job without assets may evaluate no check itself.
     context.instance.report_runless_asset_event(audit_evaluation(loaded, kept, found))
+    if found.outcome == "unknown":
+        note_on_run(context, {RESULT_TAG: "not all could be checked"})
     if found.outcome == "failed":
         more = (
             "Look at examples with `hybrid audit P`. While a stream runs, rows on their way count. "

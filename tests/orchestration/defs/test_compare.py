@@ -113,6 +113,26 @@ def test_an_answer_that_is_old_or_not_there_warns(tmp_path: Path) -> None:
     assert not KeptCompare(begun_ms=1, at="7", ranges=[equal]).is_answered
 
 
+@pytest.mark.parametrize(
+    ("differing", "result"), [(1, "1 key differs"), (0, "not all was compared")]
+)
+def test_lists_of_runs_say_what_a_comparison_found_that_did_not_fail(
+    tmp_path: Path, differing: int, result: str
+) -> None:
+    loaded = captured(tmp_path, compare={"cron": "0 2 * * *"})
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    found = ComparedRange(first=None, until=None, at_ms=1, rows=9, differing=differing, examples=[])
+    keep_compare(generation, KeptCompare(begun_ms=1, finished_ms=1, ranges=[found]))
+    job = pipeline_definitions(loaded).resolve_job_def("orders_control")
+    form: dict[str, Any] = {"ops": {"do_orders_control": {"config": {"action": {"compare": {}}}}}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(form, instance=instance)
+        run = instance.get_run_by_id(done.run_id)
+    assert run is not None
+    assert (done.success, run.tags["hybrid/result"]) == (True, result)
+
+
 def test_a_difference_without_examples_is_a_whole_sentence() -> None:
     found = ComparedRange(first=None, until=None, at_ms=1, rows=9, differing=3, examples=[])
     kept = KeptCompare(begun_ms=1, finished_ms=1, ranges=[found])

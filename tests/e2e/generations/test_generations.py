@@ -105,8 +105,8 @@ def test_readers_change_over_in_one_step_and_back(
             approve(loaded, "Ada")
             waiting = rerun(loaded, promote=False, rows_at_least=1.0, say=said.append)
             assert waiting.generation == "g1"
-            told = "rows, 1,499 changed (`v` in 1,499), +1 column `w`"
-            assert told in said[-1], "all but the one of value 0"
+            # All but the one of value 0.
+            assert "rows, 1,499 changed (`v` in 1,499), +1 column `w`" in said[-1]
             found = compare_generations(loaded)
             assert (found.columns_missing, found.columns_added) == ([], ["w"])
             assert {names[-1] for _, names, _ in seen} == {"v"}

@@ -65,6 +65,13 @@ def output_of(done: dg.ExecuteInProcessResult) -> dict[str, Any]:
     return {name: each.value for name, each in event.step_output_data.metadata.items()}
 
 
+def result_of(done: dg.ExecuteInProcessResult, instance: dg.DagsterInstance) -> str:
+    """What lists of runs show beside the state of the run."""
+    run = instance.get_run_by_id(done.run_id)
+    assert run is not None
+    return run.tags["hybrid/result"]
+
+
 def refusal(done: dg.ExecuteInProcessResult) -> str:
     """Description of the failure of the job's only step."""
     [event] = done.filter_events(lambda event: event.event_type_value == "STEP_FAILURE")
@@ -112,7 +119,10 @@ def test_dagster_shows_what_history_has_filled_and_what_a_backfill_would_read(
         assert (would["ok"], would["generation"], would["splits"]) == (True, "g1", 2)
         morning = {"since": "2024-01-01T05:00:00Z", "until": "2024-01-01T09:00:00Z"}
         # The form only looks, unless it is told otherwise.
-        assert output_of(launch(loaded, instance, **morning))["splits"] == 2
+        looked = launch(loaded, instance, **morning)
+        assert output_of(looked)["splits"] == 2
+        # In lists of runs `Success` alone would say that it is done.
+        assert result_of(looked, instance) == "dry run: nothing was written"
         last_day = output_of(launch(loaded, instance))
         assert (last_day["since"], last_day["until"]) == (
             f"{second(to_ms(BEGIN) - 86_400_000)} UTC",
@@ -169,6 +179,10 @@ def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
         assert [event.partition for event in events] == [
             f"2024-01-01-{hour:02}:00" for hour in (6, 7, 8)
         ]
+        [check] = done.get_asset_check_evaluations()
+        assert (check.check_name, check.passed, check.severity.value) == ("has_rows", False, "WARN")
+        assert "no rows in 3 ranges of 3: 2024-01-01-06:00, " in str(check.description)
+        assert result_of(done, instance) == "no rows in the range"
         told = events[0].metadata
         assert (told["rows replaced"].value, told["dagster/row_count"].value) == (70, 0)
         assert seen(tmp_path) == {n: n / 2 for n in ids if not 360 <= n < 540}

@@ -441,7 +441,7 @@ class PlannedSource:
 
 
 def _require_readable(source: FileSource, parts: Sequence[FoundFiles]) -> None:
-    """Refuse files that Spark's own reader does not take, if the plan has let it read the others."""
+    """Refuse files that Spark does not read, if the plan has let it read the others."""
     if source.is_read_by_spark:
         found = next((part.parsed for part in parts if part.parsed is not None), None)
         require_readable_by_spark(source.name, found)

@@ -17,7 +17,8 @@ import pymysql
 
 from hybrid_extensions.mariadb.server import connect as connect_binlog
 from hybrid_extensions.mariadb.server import parse_address
-from sources.config.database_kind import POSTGRES, kind_of
+from hybrid_extensions.postgres.parts import POSTGRES
+from sources.config.database_kind import kind_of
 from sources.errors import UnavailableError
 
 NAMES = ("orders", "lines", "stock", "kinds")

@@ -11,7 +11,8 @@ import duckdb
 from examples.shop import Sessions
 from hybrid_extensions.cuts.members import CutGroup
 from hybrid_extensions.cuts.table import Cut
-from sources.config.database_kind import POSTGRES, kind_of
+from hybrid_extensions.postgres.parts import POSTGRES
+from sources.config.database_kind import kind_of
 
 ACCOUNTS = 40
 TABLES = {

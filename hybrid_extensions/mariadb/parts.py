@@ -1,12 +1,22 @@
 """MariaDB and MySQL among the kinds of databases."""
 
-from sources.config.database_kind import BINLOG
+from sources.config.database_kind import DatabaseKind
 from sources.databases.kinds import DatabaseParts
 
+BINLOG = DatabaseKind(
+    name="mariadb",
+    title="MariaDB or MySQL",
+    addresses=r"(mariadb|mysql)://",
+    parts=("position", "committed_at"),
+    has_slots=False,
+    leaves_out=False,
+    schema="database",
+    password="MYSQL_PWD",
+)
+"""Both, which are told apart by what the server says."""
 PARTS = [
     DatabaseParts(
         BINLOG,
-        "MariaDB or MySQL",
         access="hybrid_extensions.mariadb.access:BINLOG_ACCESS",
         starter="hybrid_extensions.mariadb.starter:STARTER",
         compared_rows="hybrid_extensions.mariadb.compared_rows",

@@ -1,12 +1,22 @@
 """PostgreSQL among the kinds of databases."""
 
-from sources.config.database_kind import POSTGRES
+from sources.config.database_kind import DatabaseKind
 from sources.databases.kinds import DatabaseParts
 
+POSTGRES = DatabaseKind(
+    name="postgres",
+    title="PostgreSQL",
+    # Connection strings of libpq: URLs, or `host=… dbname=…`.
+    addresses=r"postgres(ql)?://|(?!\w+://)",
+    parts=("position", "lsn", "transaction", "committed_at"),
+    has_slots=True,
+    leaves_out=True,
+    schema="schema",
+    password="PGPASSWORD",
+)
 PARTS = [
     DatabaseParts(
         POSTGRES,
-        "PostgreSQL",
         access="hybrid_extensions.postgres.access:POSTGRES_ACCESS",
         starter="hybrid_extensions.postgres.starter:STARTER",
         compared_rows="hybrid_extensions.postgres.compared_rows",

@@ -97,9 +97,9 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
             "`--mariadb` or `--mysql`."
         )
         raise typer.BadParameter(message)
-    from sources.config.database_kind import BINLOG, kind_of
+    from sources.config.database_kind import kind_of
 
-    if mariadb is not None and kind_of(mariadb) is not BINLOG:
+    if mariadb is not None and kind_of(mariadb).name != "mariadb":
         message = (
             "`--mariadb` takes an address such as `mariadb://reader@db:3306/shop`; `--mysql` is "
             "the same option, for `mysql://reader@db:3306/shop`."

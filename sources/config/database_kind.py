@@ -2,53 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from sources.decoding.record_columns import EnvelopePart
+from sources.errors import InputError
+from sources.extensions import contributions
 
 
 @dataclass(frozen=True)
 class DatabaseKind:
-    """Facts about a kind of database.
+    """Facts about a kind of database, which an extension adds.
 
     Attributes:
         name: Its name, which is also that of the extra that reads it.
-        schemes: Beginnings of its connection strings; none for the kind of all others.
+        title: Its name in messages.
+        addresses: Regular expression of how its connection strings begin.
         parts: Parts of a change's envelope that the hand-over is decided by.
         has_slots: Whether a connector keeps its place in a replication slot; else Kafka Connect
             keeps it, as a position of the binary log.
+        leaves_out: Whether its log leaves out long values that a change does not touch, and has
+            each TRUNCATE.
         schema: What the first part of a table's name is called, also in a connector's settings.
         password: Environment variable with the password.
     """
 
     name: str
-    schemes: tuple[str, ...]
+    title: str
+    addresses: str
     parts: tuple[EnvelopePart, ...]
     has_slots: bool
+    leaves_out: bool
     schema: str
     password: str
 
 
-BINLOG = DatabaseKind(
-    name="mariadb",
-    schemes=("mariadb://", "mysql://"),
-    parts=("position", "committed_at"),
-    has_slots=False,
-    schema="database",
-    password="MYSQL_PWD",
-)
-"""MariaDB and MySQL."""
-POSTGRES = DatabaseKind(
-    name="postgres",
-    schemes=(),
-    parts=("position", "lsn", "transaction", "committed_at"),
-    has_slots=True,
-    schema="schema",
-    password="PGPASSWORD",
-)
-"""PostgreSQL, whose connection strings are those of libpq."""
-
-
 def kind_of(dsn: str) -> DatabaseKind:
-    """Return the kind of the database that a connection string leads to, by its scheme."""
-    return BINLOG if dsn.startswith(BINLOG.schemes) else POSTGRES
+    """Return the kind of the database that a connection string leads to, by how it begins.
+
+    Raises:
+        InputError: No extension that is installed captures such databases.
+    """
+    kinds: list[DatabaseKind] = [each.kind for some in contributions("databases") for each in some]
+    for kind in kinds:
+        if re.match(kind.addresses, dsn):
+            return kind
+    # No more of it, as a password may follow.
+    scheme, url, _ = dsn.partition("://")
+    address = f"{scheme}://…" if url else "host=…"
+    known = ", ".join(kind.title for kind in kinds) or "none"
+    message = f"`dsn: {address}` leads to no database that can be captured. Known are: {known}."
+    hint = "Correct the address, or install the extension that captures such databases."
+    raise InputError(message, hint, field="dsn", value=address)

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 
 from sources.common.fields import Declared, Name
-from sources.config.database_kind import POSTGRES
 from sources.config.loader import (
     WRITTEN,
     LoadedPipeline,
@@ -38,7 +37,6 @@ from sources.errors import InputError
 from sources.extensions import contributions
 
 _INCLUDE = {"_position": "position", "_committed_at": "committed_at", "_deleted": "deleted"}
-_OF_POSTGRES = {"_lsn": "lsn", "_transaction": "transaction"}
 _MERGED = {"mode": "merge", "sequence": "_position", "deleted": "_deleted"}
 _ENDING = ".yaml"
 
@@ -228,9 +226,9 @@ class Template:
 
         changes = dict(made.get("changes", {}))
         sink = {**_MERGED, "key": table.key, **made["sink"]}
-        include = dict(_INCLUDE)
-        if self.declared.database.kind is POSTGRES:
-            include |= _OF_POSTGRES
+        kind = self.declared.database.kind
+        include = _INCLUDE | {f"_{part}": part for part in kind.parts}
+        if kind.leaves_out:
             is_whole = "transform" not in made and "select" not in changes
             if sink["mode"] == "merge" and is_whole:
                 # What its log lacks, or has besides rows; a transform might not pass it on.

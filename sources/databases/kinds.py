@@ -9,7 +9,6 @@ from typing import Any
 from sources.common.optional import needs_extra
 from sources.config.database_kind import DatabaseKind, kind_of
 from sources.databases.access import Access
-from sources.errors import InputError
 from sources.extensions import contributions
 
 
@@ -22,7 +21,6 @@ class DatabaseParts:
 
     Attributes:
         kind: The kind.
-        title: Its name in messages.
         access: An :class:`~sources.databases.access.Access`.
         starter: What ``hybrid init`` has to know of it, an
             :class:`orchestration.cli.starter.capture.CapturedKind`.
@@ -31,7 +29,6 @@ class DatabaseParts:
     """
 
     kind: DatabaseKind
-    title: str
     access: str
     starter: str
     compared_rows: str
@@ -62,10 +59,6 @@ def part_for(dsn: str, part: str) -> Any:
     """
     kind = kind_of(dsn)
     every: list[DatabaseParts] = [each for some in contributions("databases") for each in some]
-    for parts in every:
-        if parts.kind is kind:
-            with needs_extra(kind.name, f"A `snapshot` of {parts.title}"):
-                return resolve_name(getattr(parts, part))
-    message = f"No installed extension reads databases of the kind `{kind.name}`."
-    hint = "Restore the extension in `hybrid_extensions`, or correct `snapshot.dsn`."
-    raise InputError(message, hint, field="snapshot.dsn", value=kind.name)
+    found = next(each for each in every if each.kind is kind)
+    with needs_extra(kind.name, f"A `snapshot` of {kind.title}"):
+        return resolve_name(getattr(found, part))

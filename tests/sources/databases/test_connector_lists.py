@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from sources.config.database_kind import BINLOG, POSTGRES, DatabaseKind
+from hybrid_extensions.mariadb.parts import BINLOG
+from hybrid_extensions.postgres.parts import POSTGRES
+from sources.config.database_kind import DatabaseKind
 from sources.databases.connector_lists import Capture, find_capture, publication_of
 from sources.databases.name_patterns import is_listed
 from tests.hybrid_extensions.mariadb.test_connector import worker

@@ -19,6 +19,7 @@ from orchestration.defs.jobs.generation import generation_actions
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources import hybrid
 from sources.config.loader import load_pipeline
+from tests.command_line import commands
 from tests.extensions import whole
 from tests.orchestration.supervision.live_case import LiveCase
 
@@ -48,12 +49,12 @@ def anchor(heading: str) -> str:
 @whole
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_of_the_command_line_exist_with_their_options(page: Path) -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    there = commands().commands
     for words in typed(page, "hybrid"):
-        assert words[1] in commands or words[1].startswith("-"), words
-        if words[1] not in commands:
+        assert words[1] in there or words[1].startswith("-"), words
+        if words[1] not in there:
             continue
-        command = commands[words[1]]
+        command = there[words[1]]
         if (below := getattr(command, "commands", None)) is not None and words[2] != "…":
             assert words[2] in below, words
             command = below[words[2]]

@@ -6,17 +6,16 @@ import json
 from pathlib import Path
 
 from hybrid_airflow.command import Answer, arguments, find_problem, is_off
-from typer.testing import CliRunner
 
-from orchestration.cli.main import app
 from orchestration.supervision.rules.verdict import Health, Verdict
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
 from sources.errors import StateError, UnavailableError
+from tests.command_line import invoke
 
 
 def answer(*arguments: str) -> Answer:
-    result = CliRunner().invoke(app, [*arguments, "--json"])
+    result = invoke([*arguments, "--json"])
     return Answer(result.exit_code, result.stdout)
 
 

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from orchestration.cli import remedies as shell
-from orchestration.cli.main import app
 from orchestration.remedies import Remedy, program, remedies, render
+from tests.command_line import commands, invoke
 from tests.orchestration.supervision.live_case import LiveCase
 
 ROOT = Path(__file__).parents[2]
@@ -64,15 +62,9 @@ def told() -> dict[str, list[str]]:
     return {file: texts for file, texts in found.items() if texts}
 
 
-@cache
-def commands() -> Any:
-    """All commands of the program."""
-    return typer.main.get_command(app)
-
-
 def parse(words: list[str]) -> None:
     """Parse a command line as the program does, without running it."""
-    command = commands()
+    command: Any = commands()
     while (found := getattr(command, "commands", {}).get(words[0] if words else "")) is not None:
         command, words = found, words[1:]
     assert not hasattr(command, "commands"), f"there is no command `{words[0]}`"
@@ -137,7 +129,7 @@ def test_an_error_names_the_file_as_it_was_typed_so_that_the_command_can_be_past
     monkeypatch.chdir(tmp_path)
     Path("my shop's").mkdir()
     file = LiveCase(tmp_path / "my shop's").loaded.path.relative_to(tmp_path)
-    answer = CliRunner().invoke(app, ["logs", str(file)])
+    answer = invoke(["logs", str(file)])
     [command] = re.findall(r"Launch a run with `(.*)`\.", answer.stderr)
     assert shlex.split(command) == [program(), "run", str(file)]
     pasted = subprocess.run(

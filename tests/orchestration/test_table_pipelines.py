@@ -14,16 +14,15 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.cli.main import app
 from orchestration.databases import snapshots, table_pipelines
 from orchestration.template_definitions import template_definitions
 from sources.config.table_names import topic_part
 from sources.config.table_template import Template
 from sources.errors import HybridError
+from tests.command_line import invoke
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 MONEY = 1000
@@ -73,7 +72,7 @@ class Shop:
 
     def run(self, *words: str) -> tuple[int, str]:
         """A command line, its exit status and what it printed to stdout."""
-        result = CliRunner().invoke(app, list(words))
+        result = invoke(list(words))
         return result.exit_code, result.stdout
 
     def sum(self, table: str) -> int:

@@ -15,14 +15,13 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.cli.main import app
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
+from tests.command_line import invoke
 from tests.e2e.case import SMALL, TRANSFORMS, as_json, moment, wrong
 from tests.e2e.in_session import run_history, run_live
 
@@ -89,7 +88,7 @@ class FolderCase:
         with pytest.raises(StateError, match=told):
             operations.plan(self.loaded)
         assert not status(self.loaded).healthy
-        result = CliRunner().invoke(app, ["status", str(self.path), "--json"])
+        result = invoke(["status", str(self.path), "--json"])
         assert result.exit_code == 1
         assert told.replace("\\", "") in json.loads(result.stdout)["refused"]["message"]
 
@@ -159,7 +158,7 @@ def test_rows_of_others_end_a_run_until_they_are_accepted_or_undone(
     with pytest.raises(Exception, match="changed by something other than this pipeline"):
         case.live(spark, delete)
     case.require_red("DELETE")
-    result = CliRunner().invoke(app, ["accept", str(case.path), "--by", "Ada", "--json"])
+    result = invoke(["accept", str(case.path), "--by", "Ada", "--json"])
     assert result.exit_code == 0
     (accepted,) = json.loads(result.stdout)["accepted"]
     assert (accepted["by"], accepted["operation"]) == ("Ada", "DELETE")
@@ -180,7 +179,7 @@ def test_a_restore_is_refused_until_the_table_is_restored_forward(
     case.require_red(f"RESTORE to version {newest - 2}")
     with pytest.raises(StateError, match=f"TO VERSION AS OF {newest}"):
         case.live(spark)
-    result = CliRunner().invoke(app, ["accept", str(case.path), "--by", "Ada"])
+    result = invoke(["accept", str(case.path), "--by", "Ada"])
     assert result.exit_code == 2
     spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {newest}")
     case.live(spark)

@@ -9,12 +9,10 @@ from typing import Any
 import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
-from orchestration.cli.main import app
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
@@ -22,6 +20,7 @@ from sources.errors import StateError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.run_state.lock import take_launch_lock
+from tests.command_line import invoke
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
@@ -84,7 +83,7 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
 
 
 def call(case: LiveCase, command: str) -> tuple[int, dict[str, Any]]:
-    result = CliRunner().invoke(app, [command, str(case.path), "--json"])
+    result = invoke([command, str(case.path), "--json"])
     return result.exit_code, json.loads(result.stdout)
 
 

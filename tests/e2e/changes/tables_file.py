@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from typer.testing import CliRunner
 
-from orchestration.cli.main import app
 from sources.config.loader import LoadedPipeline
 from sources.config.table_template import Template
 from spark_jobs.launch.process import find_running
 from spark_jobs.launch.shared_socket import folder_of, pid_of
+from tests.command_line import invoke
 from tests.e2e.case import SMALL
 from tests.e2e.changes.cdc_case import is_equal
 from tests.services.processes import wait_for
@@ -63,7 +62,7 @@ class TablesFile:
 
     def run(self, *words: str) -> tuple[int, str]:
         """A command, its exit status and all that it printed."""
-        result = CliRunner().invoke(app, list(words))
+        result = invoke(list(words))
         return result.exit_code, result.output
 
     def load(self, table: str) -> LoadedPipeline:

@@ -13,13 +13,11 @@ import pytest
 from deltalake import DeltaTable
 from psycopg import sql
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
 from examples.shop import Customers
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
-from orchestration.cli.main import app
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
@@ -27,6 +25,7 @@ from sources.planning.topics import followed_columns
 from spark_jobs.inside.driver import schema_change
 from spark_jobs.inside.sink import added_columns, sink, widened_columns
 from spark_jobs.launch.record import last_launch
+from tests.command_line import invoke
 from tests.e2e.case import live_of, wrong
 from tests.e2e.changes.cdc_case import ORDERS, CdcCase, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_live
@@ -257,7 +256,7 @@ def test_a_driver_that_is_killed_under_writes_ends_with_the_table_of_the_databas
     customers = Customers(case.dsn, 7, rows=10, enough=lambda _: False, pause_s=0.5)
     customers.start()
     try:
-        ran = CliRunner().invoke(app, ["run", str(loaded.path)])
+        ran = invoke(["run", str(loaded.path)])
         assert ran.exit_code == 0, ran.output
         case.execute(
             "ALTER TABLE orders ADD note text", "UPDATE orders SET note = 'x' WHERE id % 3 = 0"
@@ -282,7 +281,7 @@ def test_a_driver_that_is_killed_under_writes_ends_with_the_table_of_the_databas
     try:
         equal = has_all(case, loaded)
         wait_for(lambda: equal(None), "the target to equal the table", 240)
-        shown = CliRunner().invoke(app, ["status", str(loaded.path)]).output
+        shown = invoke(["status", str(loaded.path)]).output
         assert "column `note` (string) was added" in " ".join(shown.split())
         assert status(loaded).transform_changed is None
     finally:

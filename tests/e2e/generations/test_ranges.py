@@ -11,9 +11,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
-from orchestration.cli.main import app
 from orchestration.defs.assets.range_partitions import HISTORY, ranges_key
 from orchestration.display import second
 from orchestration.pipeline_definitions import pipeline_definitions
@@ -22,6 +20,7 @@ from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
+from tests.command_line import invoke
 from tests.e2e.case import BEGIN, Case, as_json, live_of
 from tests.e2e.in_session import run_history, run_live
 
@@ -32,8 +31,8 @@ def call(loaded: LoadedPipeline, since: int, until: int, *more: str) -> tuple[in
     """``hybrid backfill`` of the events from one number to another."""
     moments = [f"{BEGIN + timedelta(minutes=n):%Y-%m-%dT%H:%M:%SZ}" for n in (since, until)]
     options = ["--since", moments[0], "--until", moments[1], "--json", *more]
-    done = CliRunner().invoke(app, ["backfill", str(loaded.path), *options])
-    assert done.stdout, done.exception
+    done = invoke(["backfill", str(loaded.path), *options])
+    assert done.stdout, done.stderr
     return done.exit_code, json.loads(done.stdout)
 
 

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from typer.testing import CliRunner
 
 from orchestration import operations
 from orchestration.backlog import wait_until_caught_up
-from orchestration.cli.main import app
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table
+from tests.command_line import invoke
 from tests.e2e.case import BEGIN, Case, run_through, start_live, wrong
 from tests.services.lake import Edit, lake
 
@@ -48,7 +47,7 @@ def backfill(loaded: LoadedPipeline, since: int, until: int) -> dict[str, Any]:
     """``hybrid backfill`` of the events from one number to another."""
     moments = [f"{BEGIN + timedelta(minutes=n):%Y-%m-%dT%H:%M:%SZ}" for n in (since, until)]
     options = ["--since", moments[0], "--until", moments[1], "--json"]
-    done = CliRunner().invoke(app, ["backfill", str(loaded.path), *options])
+    done = invoke(["backfill", str(loaded.path), *options])
     answer: dict[str, Any] = json.loads(done.stdout)
     assert (done.exit_code, answer["ok"]) == (0, True), answer
     return answer

@@ -9,18 +9,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from typer.testing import CliRunner
 
 from hybrid_extensions.cuts.table import Cut, TableVersion, append_cut
-from orchestration.cli.main import app
 from sources.storage.folder import Folder
+from tests.command_line import invoke
 from tests.hybrid_extensions.cuts.test_members import declared
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def run(*words: object) -> tuple[int, str]:
-    answer = CliRunner().invoke(app, [str(word) for word in words])
+    answer = invoke([str(word) for word in words])
     return answer.exit_code, " ".join(answer.output.split())
 
 

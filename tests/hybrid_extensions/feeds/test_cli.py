@@ -9,16 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from orchestration.cli.main import app
+from tests.command_line import invoke
 from tests.hybrid_extensions.feeds.feed_case import row
 from tests.hybrid_extensions.feeds.test_python_function import Function
 from tests.services.processes import wait_for
 
 
 def run(*words: object) -> tuple[int, str]:
-    answer = CliRunner().invoke(app, [str(word) for word in words])
+    answer = invoke([str(word) for word in words])
     return answer.exit_code, " ".join(answer.output.split())
 
 

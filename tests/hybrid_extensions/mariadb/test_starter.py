@@ -7,12 +7,11 @@ import uuid
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from hybrid_extensions.servers.databases.mysql import LocalMySql
-from orchestration.cli.main import app
 from sources.config.loader import load_pipeline
+from tests.command_line import invoke
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +31,7 @@ def shop(mariadb: LocalMariaDb, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def init(folder: Path, dsn: str, *more: str) -> tuple[int, str]:
     command = ["init", "shop", "--mariadb", dsn, "--servers", "kafka:9092", "--folder", str(folder)]
-    result = CliRunner().invoke(app, [*command, *more])
+    result = invoke([*command, *more])
     return result.exit_code, " ".join(result.output.split())
 
 
@@ -83,7 +82,7 @@ def test_mysql_has_a_connector_of_its_own(
     name = f"shop_{uuid.uuid4().hex[:8]}"
     mysql.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id int NOT NULL UNIQUE)")
     given = ["--tables", f"{name}.t", "--folder", str(tmp_path)]
-    result = CliRunner().invoke(app, ["init", "shop", "--mysql", mysql.dsn(name), *given])
+    result = invoke(["init", "shop", "--mysql", mysql.dsn(name), *given])
     assert result.exit_code == 0, result.output
     assert load_pipeline(tmp_path / "t.yaml").pipeline.sink.key == ["id"]
     config = json.loads((tmp_path / "shop_connector.json").read_text())["config"]

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from typer.testing import CliRunner
 
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.cli.main import app
 from sources.config.loader import load_pipeline
+from tests.command_line import invoke
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +51,7 @@ def init(folder: Path, dsn: str, *more: str) -> tuple[int, str]:
         "--folder",
         str(folder),
     ]
-    result = CliRunner().invoke(app, [*command, *more])
+    result = invoke([*command, *more])
     return result.exit_code, result.output
 
 

@@ -7,9 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
-from orchestration.cli.main import app
+from tests.command_line import invoke
 
 _VOID = {"meta", "img", "br", "rect", "line", "link"}
 
@@ -81,8 +79,7 @@ class ReportPage(HTMLParser):
 
 def call(pipeline: Path, *options: str, command: str = "report") -> tuple[int, dict[str, Any]]:
     """Return the exit status and the answer of ``hybrid report``, or of another command."""
-    done = CliRunner().invoke(app, [command, str(pipeline), "--json", *options])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    done = invoke([command, str(pipeline), "--json", *options])
     return done.exit_code, json.loads(done.stdout)
 
 

@@ -14,13 +14,12 @@ import yaml
 from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from hybrid_extensions.training.columns import Asked
 from hybrid_extensions.training.point_in_time import TrainingSet, training_set
-from orchestration.cli.main import app
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, StateError
+from tests.command_line import invoke
 from tests.properties import examples
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -246,7 +245,7 @@ def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def call(loaded: LoadedPipeline, labels: Path, out: Path) -> tuple[int, dict[str, Any]]:
     arguments = ["training", str(loaded.path), "--labels", str(labels), "--out", str(out)]
-    result = CliRunner().invoke(app, [*arguments, "--json"])
+    result = invoke([*arguments, "--json"])
     return result.exit_code, json.loads(result.stdout)
 
 

@@ -14,7 +14,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
 from hybrid_extensions.trial import run
 from hybrid_extensions.trial.declaration import (
@@ -24,9 +23,9 @@ from hybrid_extensions.trial.declaration import (
     sample_of,
 )
 from orchestration.chain import ChainRun
-from orchestration.cli.main import app
 from orchestration.defs.jobs.control import control_job
 from sources.errors import InputError, RunError
+from tests.command_line import invoke
 from tests.e2e.case import Case, moment
 from tests.e2e.in_session import run_chain
 from tests.e2e.records.test_sample import is_sampled
@@ -81,8 +80,7 @@ def test_a_sample_is_computed_and_compared_and_the_pipeline_stays_as_it_is(
     scratch = tmp_path_factory.mktemp("scratch")
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     kept = tmp_path.parent / f"{tmp_path.name}-kept"
-    result = CliRunner().invoke(
-        app,
+    result = invoke(
         ["try", str(loaded.path), "--keys", "20%", "--rows", "3", "--keep", str(kept), "--json"],
     )
     answer = json.loads(result.stdout)
@@ -187,7 +185,7 @@ class TestDeclaration:
         with pytest.raises(InputError, match="is empty"):
             sample_of(loaded, options(since=moment(9), until=moment(9)))
         arguments = ["try", str(loaded.path), "--keys", "1%", "--keep", str(tmp_path), "--json"]
-        result = CliRunner().invoke(app, arguments)
+        result = invoke(arguments)
         assert result.exit_code == 2
         assert "exists already" in json.loads(result.stdout)["message"]
 

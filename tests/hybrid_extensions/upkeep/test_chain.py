@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
 from orchestration.audit.run import audit
-from orchestration.cli.main import app
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.kept_definitions import keep_definition
@@ -21,6 +19,7 @@ from sources.state.action_log import read_actions
 from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import table_turn
 from spark_jobs.table.commit_log import CommitLog
+from tests.command_line import invoke
 from tests.e2e.case import Case, live_of, moment
 from tests.e2e.in_session import DEADLINE_S, run_history, run_live
 from tests.services.processes import is_awaited, wait_for
@@ -31,7 +30,7 @@ COMMITS = 6
 
 def call(command: str, loaded: LoadedPipeline, *more: str) -> dict[str, Any]:
     """The answer of a command."""
-    done = CliRunner().invoke(app, [command, str(loaded.path), "--json", *more])
+    done = invoke([command, str(loaded.path), "--json", *more])
     answer = json.loads(done.stdout)
     assert done.exit_code == 0, answer
     return dict(answer)

@@ -13,10 +13,8 @@ import dagster as dg
 import pytest
 import yaml
 from deltalake import DeltaTable
-from typer.testing import CliRunner
 
 from hybrid_extensions.upkeep import compaction, vacuum
-from orchestration.cli.main import app
 from orchestration.defs.keys import ACTION_TAG
 from orchestration.generations.promotion import promote, roll_back
 from orchestration.generations.switch_lock import alone
@@ -31,6 +29,7 @@ from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import table_turn
 from spark_jobs.table.history_files import keep_history_files
 from spark_jobs.table.ownership.belonging import require_belonging
+from tests.command_line import invoke
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, two
 from tests.services.processes import is_awaited, wait_for
@@ -52,7 +51,7 @@ def live(folder: Path, mode: str = "append") -> TargetCase:
 
 def call(case: TargetCase, command: str, *more: str) -> dict[str, Any]:
     path = str(case.loaded.path)
-    done = CliRunner().invoke(app, [command, path, "--json", "--by", "Ada", *more])
+    done = invoke([command, path, "--json", "--by", "Ada", *more])
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
-from typer.testing import CliRunner
 
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
@@ -25,13 +24,13 @@ from orchestration.audit.database.compare_range import LiveRun
 from orchestration.audit.database.compare_ranges import compare_ranges
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.database.compare_whole import FurtherLooks, keep_compared
-from orchestration.cli.main import app
 from orchestration.databases.compared_ranges import KeptCompare, read_compare
 from orchestration.supervision import live_run
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.planning.context import PipelineContext
+from tests.command_line import invoke
 
 pytestmark = pytest.mark.slow
 Execute = Callable[..., None]
@@ -298,7 +297,7 @@ def test_the_exit_status_of_the_command_is_that_of_its_last_look(
             return LiveRun()
 
         monkeypatch.setattr(live_run, "look_at_run", look)
-        done = CliRunner().invoke(app, ["compare", str(mirror.path), "--json"])
+        done = invoke(["compare", str(mirror.path), "--json"])
         return done.exit_code, json.loads(done.stdout)
 
     # By the last look one of two rows has arrived, then the other one.
@@ -323,7 +322,7 @@ def test_the_command_does_not_turn_the_status_red_by_rows_that_nobody_can_judge(
     execute(f"DELETE FROM {table.partition('.')[2]} WHERE id = 4")
 
     def command() -> tuple[int, str]:
-        done = CliRunner().invoke(app, ["compare", str(mirror.path)])
+        done = invoke(["compare", str(mirror.path)])
         return done.exit_code, " ".join(done.output.split())
 
     status, text = command()

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from orchestration.audit.kept_audit import keep_audit, read_audit
-from orchestration.cli.main import app
 from sources.errors import StateError
 from sources.state.generation import Generation
+from tests.command_line import invoke
 from tests.orchestration.audit.audit_case import Case, row
 
 
@@ -28,7 +27,7 @@ def test_the_command_keeps_what_it_found(tmp_path: Path) -> None:
     loaded.path.write_text(yaml.safe_dump(document))
     generation = loaded.open_generation(create=True)
     assert generation is not None
-    shown = CliRunner().invoke(app, ["audit", str(loaded.path), "--json"])
+    shown = invoke(["audit", str(loaded.path), "--json"])
     assert shown.exit_code == 1, shown.output
     kept = read_audit(generation)
     assert kept is not None

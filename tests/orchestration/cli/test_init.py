@@ -14,12 +14,11 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from hybrid_extensions.servers.broker import create_topic
 from orchestration.cli import init_topic
-from orchestration.cli.main import app
 from sources.config.loader import load_pipeline
+from tests.command_line import invoke
 from tests.e2e.case import moment
 
 COLUMNS = {"id": "bigint", "at": "timestamp", "v": "double", "day": "date", "ok": "boolean"}
@@ -50,9 +49,7 @@ def write(path: Path, rows: pa.Table) -> None:
 
 
 def call(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    result = CliRunner().invoke(
-        app, ["init", "mine", *arguments, "--folder", str(folder), "--json"]
-    )
+    result = invoke(["init", "mine", *arguments, "--folder", str(folder), "--json"])
     return result.exit_code, json.loads(result.stdout)
 
 
@@ -64,7 +61,7 @@ def test_a_pipeline_over_files_can_be_planned_at_once(tmp_path: Path, name: str)
     loaded = load_pipeline(tmp_path / "mine.yaml")
     assert (loaded.pipeline.event_time.column, loaded.pipeline.key) == ("at", ["id"])
     for command in ("validate", "plan"):
-        result = CliRunner().invoke(app, [command, str(loaded.path), "--json"])
+        result = invoke([command, str(loaded.path), "--json"])
         assert result.exit_code == 0, result.output
     columns = json.loads(result.stdout)["files"][0]["columns"]
     assert columns == COLUMNS
@@ -78,7 +75,7 @@ def test_times_of_nanoseconds_as_pandas_writes_them_are_event_times(
     nanos = rows["at"].cast(pa.timestamp("ns", zone))
     write(tmp_path / "data" / "a.parquet", rows.set_column(1, "at", nanos))
     assert call(tmp_path, "--files", "data/*")[0] == 0
-    result = CliRunner().invoke(app, ["plan", str(tmp_path / "mine.yaml"), "--json"])
+    result = invoke(["plan", str(tmp_path / "mine.yaml"), "--json"])
     assert json.loads(result.stdout)["files"][0]["columns"] == COLUMNS
 
 
@@ -102,7 +99,7 @@ def test_integers_since_1970_become_the_event_time_of_files_and_topic(
     without_topic = tmp_path / "mine.yaml"
     declared = yaml.safe_load(without_topic.read_text())
     without_topic.write_text(yaml.safe_dump({**declared, "sources": declared["sources"][:1]}))
-    result = CliRunner().invoke(app, ["plan", str(without_topic), "--json"])
+    result = invoke(["plan", str(without_topic), "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["files"][0]["columns"]["at"] == "timestamp"
 
@@ -164,9 +161,7 @@ def test_what_can_not_be_found_out_has_to_be_named(
 def test_names_that_can_not_be_and_files_that_can_not_be_read(tmp_path: Path) -> None:
     write(tmp_path / "data" / "a.parquet", table())
     for name in ("Mine!", "../mine", "plan"):
-        result = CliRunner().invoke(
-            app, ["init", name, "--files", "data/*", "--folder", str(tmp_path), "--json"]
-        )
+        result = invoke(["init", name, "--files", "data/*", "--folder", str(tmp_path), "--json"])
         assert "can't be a name" in json.loads(result.stdout)["message"]
     (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1 but no more")
     assert "can't be read as parquet" in call(tmp_path, "--files", "data/*")[1]["message"]
@@ -205,7 +200,7 @@ def test_the_dialect_of_csv_is_declared(tmp_path: Path, text: str, dialect: dict
     assert call(tmp_path, "--files", "data/*")[0] == 0
     declared = yaml.safe_load((tmp_path / "mine.yaml").read_text())["sources"][0]
     assert declared["csv"] == dialect
-    result = CliRunner().invoke(app, ["plan", str(tmp_path / "mine.yaml"), "--json"])
+    result = invoke(["plan", str(tmp_path / "mine.yaml"), "--json"])
     assert result.exit_code == 0, result.output
 
 
@@ -217,7 +212,7 @@ def test_columns_have_the_types_and_names_of_the_file(tmp_path: Path) -> None:
     write(tmp_path / "data" / "a.parquet", rows)
     arguments = ["--files", "data/*", "--topic", "events"]
     assert call(tmp_path, *arguments)[0] == 0
-    result = CliRunner().invoke(app, ["validate", str(tmp_path / "mine.yaml"), "--json"])
+    result = invoke(["validate", str(tmp_path / "mine.yaml"), "--json"])
     assert result.exit_code == 0, result.output
     (tmp_path / "other" / "data").mkdir(parents=True)
     lines = '{"id": 1, "at": "2024-01-01T00:00:00Z", "a.b": {"c": [1.5]}}\n'
@@ -225,7 +220,7 @@ def test_columns_have_the_types_and_names_of_the_file(tmp_path: Path) -> None:
     assert call(tmp_path / "other", "--files", "data/*")[0] == 0
     declared = yaml.safe_load((tmp_path / "other" / "mine.yaml").read_text())["sources"][0]
     assert declared["schema"]["a.b"] == "struct<c:array<double>>"
-    result = CliRunner().invoke(app, ["plan", str(tmp_path / "other" / "mine.yaml"), "--json"])
+    result = invoke(["plan", str(tmp_path / "other" / "mine.yaml"), "--json"])
     assert result.exit_code == 0, result.output
 
 
@@ -237,7 +232,7 @@ def test_members_without_any_value_are_texts_as_for_spark(tmp_path: Path) -> Non
     (source,) = yaml.safe_load((tmp_path / "mine.yaml").read_text())["sources"]
     found = [source["schema"][name] for name in ("none", "list", "o")]
     assert found == ["string", "array<string>", "struct<x:string>"]
-    result = CliRunner().invoke(app, ["plan", str(tmp_path / "mine.yaml"), "--json"])
+    result = invoke(["plan", str(tmp_path / "mine.yaml"), "--json"])
     assert result.exit_code == 0, result.output
 
 
@@ -271,7 +266,7 @@ def test_the_index_that_pandas_writes_is_left_out_and_what_is_unique_becomes_the
         f"{name}. Check that it is so in all files.",
         f"Left out: {index}, the numbers of the rows that pandas has written.",
     ]
-    result = CliRunner().invoke(app, ["plan", str(tmp_path / "mine.yaml"), "--json"])
+    result = invoke(["plan", str(tmp_path / "mine.yaml"), "--json"])
     assert result.exit_code == 0, result.output
     columns = json.loads(result.stdout)["files"][0]["columns"]
     assert columns == {"shop": "string", "order_no": "bigint", "at": "timestamp"}

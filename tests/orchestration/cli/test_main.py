@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from orchestration.cli.main import app
 from sources.config.loader import load_pipeline
 from spark_jobs.launch.record import Launch
+from tests.command_line import invoke
 from tests.e2e.case import TRANSFORMS, moment
 
 
@@ -41,7 +40,7 @@ def declared(tmp_path: Path) -> dict[str, Any]:
 def call(folder: Path, document: dict[str, Any], command: str) -> tuple[int, dict[str, Any]]:
     path = folder / "events.yaml"
     path.write_text(yaml.safe_dump(document))
-    result = CliRunner().invoke(app, [command, str(path), "--json"])
+    result = invoke([command, str(path), "--json"])
     return result.exit_code, json.loads(result.stdout)
 
 
@@ -65,9 +64,9 @@ def test_jars_are_fetched_for_the_sets_that_are_named(
     (tmp_path / "broker").mkdir()
     (tmp_path / "broker" / "a.jar").touch()
     monkeypatch.setenv("HYBRID_JARS", str(tmp_path))
-    result = CliRunner().invoke(app, ["jars", "broker", "--json"])
+    result = invoke(["jars", "broker", "--json"])
     assert json.loads(result.stdout) == {"ok": True, "broker": str(tmp_path / "broker")}
-    result = CliRunner().invoke(app, ["jars", "brocker", "--json"])
+    result = invoke(["jars", "brocker", "--json"])
     assert "`brocker`" in json.loads(result.stdout)["message"]
 
 
@@ -107,12 +106,12 @@ def test_what_the_last_driver_printed_is_shown(tmp_path: Path, declared: dict[st
     status, answer = call(tmp_path, declared, "logs")
     assert (status, answer["source"]) == (0, "history")
     assert answer["lines"] == [f"line {at}" for at in range(30, 80)]
-    shown = CliRunner().invoke(app, ["logs", str(tmp_path / "events.yaml"), "--lines", "1"])
+    shown = invoke(["logs", str(tmp_path / "events.yaml"), "--lines", "1"])
     assert shown.stdout.strip() == "line 79"
     # Brackets are no markup: a closing tag that was never opened would be an error.
     line = "[main] ERROR: [/data/in] and [order_id] are gone :x:"
     generation.path("run/history.log").write_text(f"{line}\n")
-    shown = CliRunner().invoke(app, ["logs", str(tmp_path / "events.yaml")])
+    shown = invoke(["logs", str(tmp_path / "events.yaml")])
     assert (shown.exit_code, shown.stdout.strip()) == (0, line)
 
 
@@ -225,7 +224,7 @@ def test_a_step_is_done_by_name_and_only_in_its_turn(
 
     def step(document: dict[str, Any], name: str) -> tuple[int, dict[str, Any]]:
         path.write_text(yaml.safe_dump(document))
-        result = CliRunner().invoke(app, ["step", str(path), name, "--json"])
+        result = invoke(["step", str(path), name, "--json"])
         return result.exit_code, json.loads(result.stdout)
 
     for _ in range(2):
@@ -257,11 +256,11 @@ def test_a_step_is_done_by_name_and_only_in_its_turn(
     ],
 )
 def test_an_error_of_use_is_a_json_document_with_json(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, [*arguments, "--json"])
+    result = invoke([*arguments, "--json"])
     answer = json.loads(result.stdout)
     assert (result.exit_code, answer["ok"], answer["kind"]) == (2, False, "usage")
     assert message in answer["message"]
     assert message in result.stderr
-    plain = CliRunner().invoke(app, arguments)
+    plain = invoke(arguments)
     assert (plain.exit_code, plain.stdout) == (2, "")
     assert message in plain.stderr

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from orchestration.chain import PlanStep
 from orchestration.cli import console, main, tables
@@ -15,6 +14,7 @@ from orchestration.supervision import status as status_module
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
+from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import LiveCase
 
 
@@ -51,7 +51,7 @@ def test_a_run_succeeds_by_its_own_generation_though_the_serving_one_is_dead(
     monkeypatch.setattr(main, "load", lambda _: None)
     monkeypatch.setattr(console, "run", lambda _, **__: None)
     monkeypatch.setattr(status_module, "status", lambda _: found)
-    result = CliRunner().invoke(main.app, ["run", "p.yaml"])
+    result = invoke(["run", "p.yaml"])
     assert result.exit_code == exit_status
     assert "generation g1, which is serving, is dead" in " ".join(result.stdout.split())
 

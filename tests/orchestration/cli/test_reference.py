@@ -8,11 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from orchestration.cli.main import app
 from orchestration.cli.reference import json_schema, markdown
 from sources.common.fields import parse_duration
+from tests.command_line import invoke
 from tests.extensions import whole
 
 ROOT = Path(__file__).parents[3]
@@ -20,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 @whole
 def test_the_page_in_the_docs_is_the_one_that_is_printed() -> None:
-    printed = CliRunner().invoke(app, ["reference"]).stdout
+    printed = invoke(["reference"]).stdout
     assert printed == markdown()
     page = (ROOT / "docs" / "pipeline.md").read_text()
     assert page == printed, "hybrid reference > docs/pipeline.md"
@@ -39,7 +38,7 @@ def test_every_field_has_a_meaning_and_every_link_a_section() -> None:
 @whole
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.stem)
 def test_the_schema_accepts_the_examples_and_refuses_what_they_do_not_hold(path: Path) -> None:
-    schema = json.loads(CliRunner().invoke(app, ["reference", "--json"]).stdout)
+    schema = json.loads(invoke(["reference", "--json"]).stdout)
     assert schema == json_schema()
     document = yaml.safe_load(path.read_text())
     validator = jsonschema.Draft202012Validator(schema)

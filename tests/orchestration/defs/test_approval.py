@@ -11,10 +11,8 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from orchestration import operations
-from orchestration.cli.main import app
 from orchestration.defs.assets.chain import pipeline_assets
 from orchestration.defs.jobs.control import control_job
 from orchestration.defs.keys import plan_key
@@ -26,6 +24,7 @@ from sources.hand_over import hand_over
 from sources.planning.approval import approve, find_approval
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
+from tests.command_line import invoke
 from tests.e2e.case import Case
 from tests.orchestration.supervision.live_case import LiveCase, sensor_of
 
@@ -44,7 +43,7 @@ def loaded(tmp_path: Path) -> LoadedPipeline:
 
 def call(loaded: LoadedPipeline, *arguments: str) -> tuple[int, dict[str, Any]]:
     command, *options = arguments
-    result = CliRunner().invoke(app, [command, str(loaded.path), "--json", *options])
+    result = invoke([command, str(loaded.path), "--json", *options])
     return result.exit_code, json.loads(result.stdout)
 
 
@@ -122,7 +121,7 @@ def test_the_status_tells_that_a_plan_waits_and_how_to_approve_it(loaded: Loaded
     assert not call(loaded, "status")[1]["waits_for_approval"]
     operations.plan(loaded)
     assert call(loaded, "status")[1]["waits_for_approval"]
-    shown = " ".join(CliRunner().invoke(app, ["status", str(loaded.path)]).stdout.split())
+    shown = " ".join(invoke(["status", str(loaded.path)]).stdout.split())
     assert f"hybrid approve {loaded.path} --by NAME`" in shown
     approve(loaded, "Ada")
     assert not call(loaded, "status")[1]["waits_for_approval"]

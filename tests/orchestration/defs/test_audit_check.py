@@ -10,16 +10,15 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from orchestration.audit.kept_audit import accept_audit, keep_audit, read_audit
-from orchestration.cli.main import app
 from orchestration.defs.checks.audit import AUDITED
 from orchestration.defs.jobs.control import control_job
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status_of
 from sources.errors import InputError
 from sources.state.action_log import read_actions
+from tests.command_line import invoke
 from tests.orchestration.audit.audit_case import SCHEMA, Case, row
 from tests.orchestration.defs.test_sensors import checks, look
 from tests.orchestration.supervision.live_case import LiveCase
@@ -67,7 +66,7 @@ def test_a_failed_audit_turns_status_and_check_red_until_another_one_passes(
         assert event.metadata["missing"].value == 2
         found = status_of(live.loaded)
         assert (found.healthy, found.own_healthy) == (False, True)
-        shown = CliRunner().invoke(app, ["status", str(live.path)])
+        shown = invoke(["status", str(live.path)])
         assert (shown.exit_code, "2 missing" in " ".join(shown.output.split())) == (1, True)
         keep_audit(live.loaded, right)
         passed = look(live, failed.cursor)
@@ -79,7 +78,7 @@ def test_a_person_accepts_a_failed_audit_for_a_reason_which_is_logged(
     live: LiveCase, tmp_path: Path
 ) -> None:
     command = ["audit", str(live.path), "--by", "anna", "--accept"]
-    nothing = CliRunner().invoke(app, [*command, "known"])
+    nothing = invoke([*command, "known"])
     assert (nothing.exit_code, "there is none" in nothing.output) == (2, True)
     keep_audit(live.loaded, audited(tmp_path / "right", ROWS))
     with pytest.raises(InputError, match="Only an audit that failed can be accepted"):
@@ -89,7 +88,7 @@ def test_a_person_accepts_a_failed_audit_for_a_reason_which_is_logged(
         accept_audit(live.loaded, " ", "anna")
     with live.alive():
         failed = look(live)
-        done = CliRunner().invoke(app, [*command, "the source was corrected", "--json"])
+        done = invoke([*command, "the source was corrected", "--json"])
         assert (done.exit_code, json.loads(done.output)["ok"]) == (0, True)
         after = look(live, failed.cursor)
     assert checks(after)[AUDITED] == (False, "WARN")

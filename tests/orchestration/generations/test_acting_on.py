@@ -9,10 +9,8 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from orchestration import operations
-from orchestration.cli.main import app
 from orchestration.defs.jobs.control import control_job
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import RequestedState, read_requested, request
@@ -28,6 +26,7 @@ from sources.state.generation import Generation, read_generation
 from spark_jobs.launch import process
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
+from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import LiveCase
 
 ROLES = ["candidate", "rolled back"]
@@ -72,7 +71,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def call(case: LiveCase, *words: str, status: int = 0) -> dict[str, Any]:
     command, *options = words
-    result = CliRunner().invoke(app, [command, str(case.path), "--json", *options])
+    result = invoke([command, str(case.path), "--json", *options])
     assert result.exit_code == status, result.output
     return json.loads(result.stdout)  # type: ignore[no-any-return]
 
@@ -106,7 +105,7 @@ def test_stop_and_pause_act_on_the_generation_that_serves(
     assert not (wanted.is_requested)
     assert not (wanted.is_paused)
     assert read_requested(other(case)) is None
-    shown = CliRunner().invoke(app, ["stop", str(case.path)]).stdout
+    shown = invoke(["stop", str(case.path)]).stdout
     assert "(generation g1, which serves)" in " ".join(shown.split())
 
 
@@ -124,7 +123,7 @@ def test_another_generation_is_named(case: LiveCase, ended: list[str]) -> None:
 def test_a_stop_says_what_still_runs(case: LiveCase) -> None:
     with QueryLock(other(case)):
         assert call(case, "stop")["others_running"] == ["g2"]
-        shown = CliRunner().invoke(app, ["stop", str(case.path)]).stdout
+        shown = invoke(["stop", str(case.path)]).stdout
     assert "Still running: g2; end it with `--generation g2`" in " ".join(shown.split())
 
 
@@ -205,13 +204,13 @@ def test_status_is_of_the_generation_that_serves_and_of_one_that_waits(
 ) -> None:
     in_role(case, role)
     case.launch("a", at_ms=now_ms())
-    result = CliRunner().invoke(app, ["status", str(case.path), "--json"])
+    result = invoke(["status", str(case.path), "--json"])
     found = json.loads(result.stdout)
     if role == "candidate":
         assert (found["generation"], found["served_by"]["generation"]) == ("g2", "g1")
     else:
         assert (found["generation"], found["served_by"]) == ("g1", None)
-    result = CliRunner().invoke(app, ["status", str(case.path), "--json", "--generation", "g1"])
+    result = invoke(["status", str(case.path), "--json", "--generation", "g1"])
     found = json.loads(result.stdout)
     assert (found["generation"], found["served_by"]) == ("g1", None)
 

@@ -6,13 +6,12 @@ import getpass
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from orchestration.cli.main import app
 from orchestration.generations import lifecycle, promotion, switch_steps
 from sources.errors import InputError
 from sources.generations import begin, generations
 from sources.serving import pending_switch, read_serving
+from tests.command_line import invoke
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, call, two
 from tests.orchestration.generations.test_switch import broken_off, content
@@ -55,7 +54,7 @@ def test_a_rollback_needs_one_of_them_too_and_each_is_kept_with_what_they_let_re
     promotion.roll_back(case.loaded, by="Ada")
     shown = {line["name"]: line["by"] for line in call(case, "list")["generations"]}
     assert shown == {"g1": "Ada", "g2": "Grace"}
-    text = CliRunner().invoke(app, ["generation", "list", str(case.loaded.path)]).stdout
+    text = invoke(["generation", "list", str(case.loaded.path)]).stdout
     assert "Ada" in text
     assert "Grace" in text
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from orchestration import operations
 from orchestration.audit.compare_generations import GenerationComparison, compare_generations
-from orchestration.cli.main import app
 from orchestration.defs.show import generation_metadata
 from orchestration.generations import promotion
 from sources.generations import begin
+from tests.command_line import invoke
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import OLD, call, two
 from tests.sources.decoding.value_case import changes_source
@@ -86,9 +85,7 @@ def test_it_says_by_column_how_many_rows_differ_and_how_the_numbers_moved(tmp_pa
     assert (v.column, v.changed) == ("v", 1)
     assert v.moved == "lowest 10 to 20, median 20 to 31, mean 20 to 30.3333, highest 30 to 40"
     assert "1 changed (`v` in 1)" in found.text
-    shown = " ".join(
-        CliRunner().invoke(app, ["generation", "compare", str(case.loaded.path)]).output.split()
-    )
+    shown = " ".join(invoke(["generation", "compare", str(case.loaded.path)]).output.split())
     assert "mean 20 to 30.3333" in shown
     [row] = generation_metadata.comparison(found)["columns"].records
     assert row.data == {"column": "v", "changed rows": 1, "values": v.moved}
@@ -161,7 +158,7 @@ def test_a_column_of_another_type_is_told_even_if_no_value_differs(tmp_path: Pat
 def test_the_command_line_begins_with_that_line(tmp_path: Path) -> None:
     case = two(tmp_path)
     told = "g2 against g1: 3 = 3 rows, 1 missing, 1 added, 1 changed (`v` in 1)"
-    done = CliRunner().invoke(app, ["generation", "compare", str(case.loaded.path)])
+    done = invoke(["generation", "compare", str(case.loaded.path)])
     assert done.stdout.splitlines()[0] == told
     document = call(case, "compare")
     assert (document["text"], document["passed"], document["ok"]) == (told, False, True)

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from typer.testing import CliRunner
 
 from orchestration import operations
-from orchestration.cli.main import app
 from orchestration.generations import promotion
 from orchestration.supervision.status import status
 from sources.config.loader import KEPT, load_pipeline
@@ -28,6 +26,7 @@ from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import is_switching, take_switch_lock
 from spark_jobs.table.delta_table import NO_MORE, transactions_of
 from spark_jobs.table.ownership.belonging import TargetSide, examine, require_belonging
+from tests.command_line import invoke
 from tests.orchestration.generations.generation_case import GenerationCase
 
 OLD = {1: 10, 2: 20, 3: 30}
@@ -35,9 +34,7 @@ NEW = {2: 20, 3: 31, 4: 40}
 
 
 def call(case: GenerationCase, *words: str, status: int = 0) -> dict[str, Any]:
-    done = CliRunner().invoke(
-        app, ["generation", *words, str(case.folder / "events.yaml"), "--json"]
-    )
+    done = invoke(["generation", *words, str(case.folder / "events.yaml"), "--json"])
     assert done.exit_code == status, done.output
     return json.loads(done.stdout.splitlines()[0])  # type: ignore[no-any-return]
 

@@ -13,10 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from typer.testing import CliRunner
 
 from orchestration import operations
-from orchestration.cli.main import app
 from sources.errors import StateError
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
@@ -29,11 +27,12 @@ from spark_jobs.run_state.lock import QueryLock
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.table.ownership.belonging import TargetSide
 from spark_jobs.table.ownership.starts import verified
+from tests.command_line import invoke
 from tests.orchestration.generations.generation_case import GenerationCase
 
 
 def call(case: GenerationCase, *words: str, status: int = 0) -> dict[str, Any]:
-    done = CliRunner().invoke(app, [*words, str(case.folder / "events.yaml"), "--json"])
+    done = invoke([*words, str(case.folder / "events.yaml"), "--json"])
     assert done.exit_code == status, done.output
     return json.loads(done.stdout.splitlines()[0])  # type: ignore[no-any-return]
 
@@ -129,7 +128,7 @@ def test_another_batch_or_start_is_another_declaration(case: GenerationCase) -> 
 def test_an_approval_is_of_the_plan_that_was_approved(case: GenerationCase) -> None:
     declare(case, approve=True)
     call(case, "plan")
-    CliRunner().invoke(app, ["approve", str(case.folder / "events.yaml"), "--by", "Ada"])
+    invoke(["approve", str(case.folder / "events.yaml"), "--by", "Ada"])
     assert find_approval(case.loaded.require_generation()) is not None
     declare(case, approve=True, path="other/*.json")
     call(case, "plan")

@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 from dagster import DagsterExecutionInterruptedError
-from typer.testing import CliRunner
 
-from orchestration.cli.main import app
 from orchestration.generations import promotion, switch_steps
 from orchestration.generations.switch_lock import SwitchHolder, alone
 from sources.errors import StateError
 from sources.serving import Switch, pending_switch
 from spark_jobs.launch import process
 from spark_jobs.table.ownership.take_over import TakeOver
+from tests.command_line import invoke
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, call, two
 from tests.services.processes import NEVER_ENDS
@@ -62,7 +61,7 @@ def test_a_rollback_that_keeps_nothing_tells_what_it_removes(tmp_path: Path) -> 
 
 def test_the_command_line_shows_the_steps_next_to_its_answer(tmp_path: Path) -> None:
     case = two(tmp_path)
-    done = CliRunner().invoke(app, ["generation", "promote", str(case.folder / "events.yaml")])
+    done = invoke(["generation", "promote", str(case.folder / "events.yaml")])
     assert done.stderr.splitlines() == PROMOTED
     assert "Readers see generation g2" in done.stdout
 

@@ -10,16 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from orchestration import operations
-from orchestration.cli.main import app
 from orchestration.progress.benchmarked import COMMIT_S, SPARK_START_S
 from orchestration.progress.plan_preview import Preview, preview
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.state.generation import CurrentGeneration, Generation
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
+from tests.command_line import invoke
 from tests.e2e.case import TRANSFORMS, moment
 
 CORES = "2 cores"
@@ -92,7 +91,7 @@ def test_the_summary_comes_first_for_people_and_programs_alike(loaded: LoadedPip
         f"Writes to `{loaded.target.url}`, each row added once, by `id`. About 30 s: "
         in seen.summary
     )
-    shown = " ".join(CliRunner().invoke(app, ["plan", str(loaded.path)]).stdout.split())
+    shown = " ".join(invoke(["plan", str(loaded.path)]).stdout.split())
     assert shown.startswith("Plan of events Reads 2 files, ")
 
 
@@ -131,7 +130,7 @@ def test_a_plan_tells_what_is_otherwise_than_in_the_one_before(loaded: LoadedPip
 def test_a_plan_that_is_the_same_says_so(loaded: LoadedPipeline) -> None:
     operations.plan(loaded)
     next_generation(loaded)
-    result = CliRunner().invoke(app, ["plan", str(loaded.path)])
+    result = invoke(["plan", str(loaded.path)])
     assert "Nothing differs from the plan of g1." in result.stdout
 
 
@@ -152,5 +151,5 @@ def test_what_another_version_has_left_is_not_compared_and_no_error(
 def test_columns_are_shown_side_by_side(loaded: LoadedPipeline) -> None:
     seen = preview(loaded, operations.plan(loaded))
     assert seen.schemas == {"id": {"history": "bigint"}, "at": {"history": "timestamp"}}
-    answer = json.loads(CliRunner().invoke(app, ["plan", str(loaded.path), "--json"]).stdout)
+    answer = json.loads(invoke(["plan", str(loaded.path), "--json"]).stdout)
     assert Preview.model_validate(answer["preview"]) == seen

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from orchestration.cli.main import app
 from orchestration.generations.promotion import promote
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import tick
@@ -18,6 +16,7 @@ from sources.kept_definitions import keep_definition
 from sources.planning.plan import Plan
 from spark_jobs.run_state.late_rows import LateRows, Period, late_rows_name
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
+from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import LiveCase
 
 HOUR_MS = 3_600_000
@@ -47,7 +46,7 @@ def test_a_run_that_is_hours_behind_is_not_healthy(tmp_path: Path, left: int, he
         assert found.verdict.numbers["waiting_s"] >= 3600
         # Red only where it does not become less.
         assert status(case.loaded).healthy == (health == "catching-up")
-        shown = CliRunner().invoke(app, ["status", str(case.path)])
+        shown = invoke(["status", str(case.path)])
         assert shown.exit_code == (0 if health == "catching-up" else 1)
         assert f"{health}: " in " ".join(shown.stdout.split())
 

@@ -11,16 +11,15 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from deltalake import DeltaTable
-from typer.testing import CliRunner
 
 from orchestration import operations
-from orchestration.cli.main import app
 from orchestration.requested_state import RequestedState, request, write_requested
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import tick
 from sources.common.positions import now_ms
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
+from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import sensor_of
 from tests.spark_jobs.table.target_case import TargetCase
 
@@ -134,7 +133,7 @@ def test_whatever_was_taken_apart_is_red_in_status_supervision_and_dagster(
         check = alive_check(case)
         assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.ERROR)
         assert found.refused.message in (check.description or "")
-        result = CliRunner().invoke(app, ["status", str(case.path), "--json"])
+        result = invoke(["status", str(case.path), "--json"])
         assert result.exit_code == 1
         assert json.loads(result.stdout)["live"]["failure"]["kind"] == "state"
 
@@ -169,7 +168,7 @@ def test_changes_of_others_are_accepted_by_name_and_once(case: TargetCase) -> No
     version = case.table.version()
 
     def call(by: str) -> tuple[int, dict[str, list[dict[str, object]]]]:
-        result = CliRunner().invoke(app, ["accept", str(case.path), "--by", by, "--json"])
+        result = invoke(["accept", str(case.path), "--by", by, "--json"])
         return result.exit_code, json.loads(result.stdout)
 
     assert call(" ")[0] == 2
@@ -187,7 +186,7 @@ def test_changes_of_others_are_accepted_by_name_and_once(case: TargetCase) -> No
 
 def test_a_restore_is_never_accepted(case: TargetCase) -> None:
     restore_target(case)
-    result = CliRunner().invoke(app, ["accept", str(case.path), "--by", "Ada", "--json"])
+    result = invoke(["accept", str(case.path), "--by", "Ada", "--json"])
     assert result.exit_code == 2
     assert "RESTORE to version 2" in json.loads(result.stdout)["message"]
     assert not status(case.loaded).healthy

@@ -12,10 +12,8 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from typer.testing import CliRunner
 
 from orchestration import operations
-from orchestration.cli.main import app
 from orchestration.definitions import defs
 from orchestration.defs.jobs.control import control_job
 from orchestration.defs.show.ways import in_dagster
@@ -32,6 +30,7 @@ from sources.errors import InputError, RunError, StateError
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import make_plan
+from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 from tests.orchestration.test_backlog import CapturedLog, capture
 
@@ -77,7 +76,7 @@ def driver(case: LiveCase) -> Iterator[None]:
 
 def call(case: LiveCase, *arguments: str) -> tuple[int, dict[str, Any]]:
     command, *options = arguments
-    result = CliRunner().invoke(app, [command, str(case.path), "--json", *options])
+    result = invoke([command, str(case.path), "--json", *options])
     return result.exit_code, json.loads(result.stdout)
 
 
@@ -148,7 +147,7 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
     # Asked twice is asked once; to stop is another thing.
     assert call(case, "pause", "--why", "again")[0] == 0
     assert read_requested(case.generation) == wanted
-    printed = CliRunner().invoke(app, ["status", str(case.path)]).stdout
+    printed = invoke(["status", str(case.path)]).stdout
     assert " ".join(printed.split()).count("(new brokers)") == 1
     operations.stop(case.loaded, "bob")
     found = status(case.loaded)

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from orchestration.cli.main import app
 from orchestration.progress.in_words import action_in_words
 from orchestration.supervision import controls
 from orchestration.supervision.card import card
@@ -17,6 +15,7 @@ from orchestration.supervision.status import status
 from sources.errors import StateError
 from sources.kept_definitions import keep_definition
 from sources.state.action_log import LoggedAction, read_actions
+from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import LiveCase
 
 
@@ -30,7 +29,7 @@ def history(case: LiveCase) -> list[LoggedAction]:
 
 
 def call(case: LiveCase, *words: str) -> dict[str, Any]:
-    result = CliRunner().invoke(app, [words[0], str(case.path), *words[1:], "--json"])
+    result = invoke([words[0], str(case.path), *words[1:], "--json"])
     assert result.exit_code == 0, result.output
     answer: dict[str, Any] = json.loads(result.stdout)
     return answer
@@ -53,7 +52,7 @@ def test_commands_leave_who_did_what_with_before_and_after(case: LiveCase) -> No
         (3, "bob", "done"),
         (4, "eve", "done"),
     ]
-    text = CliRunner().invoke(app, ["history", str(case.path)], env={"COLUMNS": "200"}).output
+    text = invoke(["history", str(case.path)], env={"COLUMNS": "200"}).output
     assert "live run: paused → stopped" in text
 
 
@@ -66,7 +65,7 @@ def test_what_changes_nothing_or_is_refused_is_not_recorded(case: LiveCase) -> N
     call(case, "pause", "--by", "ada")
     call(case, "pause", "--by", "bob")
     assert [each.by for each in history(case)] == ["ada"]
-    answer = CliRunner().invoke(app, ["history", str(case.path), "--last", "0"])
+    answer = invoke(["history", str(case.path), "--last", "0"])
     assert answer.exit_code == 2
 
 

@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from orchestration import operations
-from orchestration.cli.main import app
 from orchestration.requested_state import Restart, Watch, request, require_requested
 from orchestration.supervision.look import Look
 from orchestration.supervision.rules.verdict import Verdict
@@ -27,6 +25,7 @@ from sources.common.positions import now_ms
 from sources.config.supervision import Restarts, Supervision
 from sources.errors import RunError, StateError, UnavailableError
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
+from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import DISK_FULL, GAP, LiveCase
 
 SECRET = "T0P-s3cret"
@@ -138,16 +137,13 @@ def test_the_command_line_tells_the_verdict_and_ends_with_it(tmp_path: Path) -> 
     case.launch(
         "a", state="failed", failure=DISK_FULL.model_copy(update={"message": "disk [full]"})
     )
-    answer = CliRunner().invoke(app, ["status", str(case.path), "--json"])
+    answer = invoke(["status", str(case.path), "--json"])
     assert answer.exit_code == 1
     assert json.loads(answer.stdout)["live"]["health"] == "dead"
-    assert (
-        "dead: The live run failed: disk [full]"
-        in CliRunner().invoke(app, ["status", str(case.path)]).stdout
-    )
+    assert "dead: The live run failed: disk [full]" in invoke(["status", str(case.path)]).stdout
     # Dead before it was stopped, but that is no longer of interest.
     operations.stop(case.loaded)
-    answer = CliRunner().invoke(app, ["status", str(case.path), "--json"])
+    answer = invoke(["status", str(case.path), "--json"])
     assert (answer.exit_code, json.loads(answer.stdout)["live"]["health"]) == (0, "stopped")
 
 

@@ -45,7 +45,7 @@ is; ``eager`` would look at the latest one only, and would launch one because it
 
 HAS_ROWS = "has_rows"
 """Name of the check that warns of ranges that are marked as filled, although nothing is in them."""
-_NO_ROWS, _DRY_RUN = "no rows in the range", "dry run: nothing was written"
+_NO_ROWS, _DRY_RUN = "no rows", "dry run"
 
 
 class RangeConfig(dg.Config):

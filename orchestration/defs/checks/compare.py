@@ -35,7 +35,7 @@ def compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
     )
     if not found.passed:
         differ = counted(kept.differing, "key differs", "keys differ")
-        note_on_run(context, {RESULT_TAG: differ if kept.differing else "not all was compared"})
+        note_on_run(context, {RESULT_TAG: differ if kept.differing else "not all compared"})
     context.log.info(kept.text)
 
 

@@ -125,7 +125,7 @@ def _audit(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     # A job without assets may evaluate no check itself.
     context.instance.report_runless_asset_event(audit_evaluation(loaded, kept, found))
     if found.outcome == "unknown":
-        note_on_run(context, {RESULT_TAG: "not all could be checked"})
+        note_on_run(context, {RESULT_TAG: "not all checked"})
     if found.outcome == "failed":
         more = (
             "Look at examples with `hybrid audit P`. While a stream runs, rows on their way count. "

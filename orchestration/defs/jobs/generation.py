@@ -180,7 +180,7 @@ def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: Generat
         say=say_in(context, loaded),
     )
     if form.promote == "NEVER":
-        note_on_run(context, {RESULT_TAG: "computed, not promoted"})
+        note_on_run(context, {RESULT_TAG: "not promoted"})
     _switched(context, loaded, served)
 
 

@@ -113,9 +113,7 @@ def test_an_answer_that_is_old_or_not_there_warns(tmp_path: Path) -> None:
     assert not KeptCompare(begun_ms=1, at="7", ranges=[equal]).is_answered
 
 
-@pytest.mark.parametrize(
-    ("differing", "result"), [(1, "1 key differs"), (0, "not all was compared")]
-)
+@pytest.mark.parametrize(("differing", "result"), [(1, "1 key differs"), (0, "not all compared")])
 def test_lists_of_runs_say_what_a_comparison_found_that_did_not_fail(
     tmp_path: Path, differing: int, result: str
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import dagster as dg
 from pydantic import Field
@@ -82,36 +83,42 @@ def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
 def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
     name = loaded.pipeline.name
 
-    @dg.asset(
-        key=ranges_key(loaded),
-        deps=[
-            key
-            for source in loaded.pipeline.bounded_files
-            for key in upstream_keys(loaded, source.name)
-        ],
-        # Not in the chain's group: the chain's job materializes all of that.
-        group_name=f"{name}_ranges",
-        kinds={"spark", "deltalake"},
-        partitions_def=partitions(ranges),
-        # One Spark run for a range of partitions.
-        backfill_policy=dg.BackfillPolicy.single_run(),
-        pool=POOL,
-        automation_condition=WHEN_UPDATED if ranges.automatic else None,
-        description=(
-            "Rows of history in a range of event times. Materializing a partition recomputes them "
-            "from the present files; rows of the live run are kept, and the live run continues."
-        ),
-        # Each partition is reported with its own number of rows.
-        output_required=False,
-        check_specs=[
-            dg.AssetCheckSpec(
-                HAS_ROWS,
-                asset=ranges_key(loaded),
-                description="Each range of the last run has rows. One that has none is marked as "
-                "filled, too, as there is nothing to recompute.",
-            )
-        ],
-    )
+    with catch_warnings():
+        # That one run does many partitions is beta, which Dagster would say at each load.
+        simplefilter("ignore", dg.BetaWarning)
+        as_asset = dg.asset(
+            key=ranges_key(loaded),
+            deps=[
+                key
+                for source in loaded.pipeline.bounded_files
+                for key in upstream_keys(loaded, source.name)
+            ],
+            # Not in the chain's group: the chain's job materializes all of that.
+            group_name=f"{name}_ranges",
+            kinds={"spark", "deltalake"},
+            partitions_def=partitions(ranges),
+            # One Spark run for a range of partitions.
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            pool=POOL,
+            automation_condition=WHEN_UPDATED if ranges.automatic else None,
+            description=(
+                "Rows of history in a range of event times. Materializing a partition recomputes "
+                "them from the present files; rows of the live run are kept, and the live run "
+                "continues."
+            ),
+            # Each partition is reported with its own number of rows.
+            output_required=False,
+            check_specs=[
+                dg.AssetCheckSpec(
+                    HAS_ROWS,
+                    asset=ranges_key(loaded),
+                    description="Each range of the last run has rows. One that has none is marked "
+                    "as filled, too, as there is nothing to recompute.",
+                )
+            ],
+        )
+
+    @as_asset
     def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.AssetCheckResult]:
         with failures(loaded):
             events = list(_recomputed(context, load_pipeline(loaded.path), ranges))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import dagster as dg
@@ -77,6 +78,15 @@ def test_nothing_is_launched_that_was_not_asked_for(tmp_path: Path) -> None:
 def test_the_automation_is_on_without_anything_to_switch_on(tmp_path: Path) -> None:
     (sensor,) = automation(declared(tmp_path, automatic=True))
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+
+
+def test_ranges_are_loaded_without_a_warning_that_users_can_do_nothing_about(
+    tmp_path: Path,
+) -> None:
+    loaded = declared(tmp_path, automatic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dg.BetaWarning)
+        assert pipeline_definitions(loaded).resolve_asset_graph().get(ranges_key(loaded))
 
 
 def automation(loaded: LoadedPipeline) -> list[dg.AutomationConditionSensorDefinition]:

@@ -48,7 +48,7 @@ def members_of(text: str, *, is_topic: bool) -> Members:
             as_text(value).encode()
     except (ValueError, RecursionError):
         raise Unfit from None
-    is_deep = is_topic and _depth(whole) > LEVELS
+    is_deep = _depth(whole) > LEVELS
     if not isinstance(value, Members) or is_deep or (not is_topic and end < len(whole)):
         raise Unfit
     return value

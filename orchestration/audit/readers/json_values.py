@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ _WIDE = Context(prec=200)
 _INTEGER = re.compile(r"-?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 _MOST_EXPONENT = 2**31 - 1
+_MOST_DIGITS = 38
+_ABOVE_FLOATS = 2.0**128
 _NOT_FINITE = {
     "NaN": math.nan,
     **dict.fromkeys(["Infinity", "+Infinity", "+INF"], math.inf),
@@ -145,6 +148,8 @@ class JsonDialect:
         if (found := _DECIMAL.fullmatch(text)) is None or abs(int(found[1] or 0)) > _MOST_EXPONENT:
             raise Unfit
         number, step = Decimal(text), Decimal(1).scaleb(-kind.scale)
+        if not self.is_topic and _is_long(number):
+            raise Unfit
         if number.adjusted() > kind.precision and number:
             raise Unfit
         if not number or number.adjusted() < -kind.scale - 1:
@@ -196,6 +201,13 @@ OF_FILES = JsonDialect(is_topic=False)
 OF_TOPICS = JsonDialect(is_topic=True)
 
 
+def _is_long(number: Decimal) -> bool:
+    """Return whether a decimal is written with more digits than those of files may have."""
+    _, digits, exponent = number.as_tuple()
+    after = -exponent if isinstance(exponent, int) else 0
+    return after > _MOST_DIGITS or (after > 0 and len(digits) > _MOST_DIGITS)
+
+
 def _known(value: int | None) -> int:
     if value is None:
         raise Unfit
@@ -224,10 +236,28 @@ def _floating(value: Any, kind: pa.DataType) -> float:
         raise Unfit
     # An integer has no negative zero.
     number = float(value) + 0.0 if value == "-0" else float(value)
-    with np.errstate(over="ignore"):
-        if math.isinf(np.float32(number) if kind == pa.float32() else number):
-            raise Unfit
+    if kind == pa.float32():
+        number = _single(value, number)
+    if math.isinf(number):
+        raise Unfit
     return number
+
+
+def _single(text: str, number: float) -> float:
+    """Return the ``float`` next to a number by its text: not next to the double next to that."""
+    with np.errstate(over="ignore"):
+        near = np.float32(number)
+        other = np.nextafter(near, np.float32(math.inf if number > float(near) else -math.inf))
+    low, high = sorted(_beyond(each) for each in (near, other))
+    if math.isinf(number) or (low + high) / 2 != number or Fraction(text) == Fraction(number):
+        return float(near)
+    chosen = low if Fraction(text) < Fraction(number) else high
+    return math.copysign(math.inf, chosen) if abs(chosen) == _ABOVE_FLOATS else chosen
+
+
+def _beyond(number: np.float32) -> float:
+    """Return a ``float`` as a double, with the next power of two for an infinity."""
+    return math.copysign(_ABOVE_FLOATS, number) if np.isinf(number) else float(number)
 
 
 def _characters(text: str) -> str:

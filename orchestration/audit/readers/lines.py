@@ -271,5 +271,6 @@ def _json_rows(path: str) -> Iterator[TextRow]:
     for offset, line in lines_of(path):
         if line is None:
             yield TextRow(offset, NOT_TEXT, [None])
-        elif text := line.strip(" \t\r\n"):
+        # One may begin with a byte order mark, where files were appended to each other.
+        elif text := (line.removeprefix("\ufeff") if offset else line).strip(" \t\r\n"):
             yield TextRow(offset, None, [text])

@@ -17,7 +17,7 @@ from sources.formats.json.numbers import (
     has_integer_zero,
     with_doubles,
 )
-from sources.formats.json.objects import parse_objects
+from sources.formats.json.objects import SHALLOW_BYTES, check_depth, parse_objects
 from sources.formats.lines import (
     BYTE_ORDER_MARK,
     OnBad,
@@ -85,14 +85,14 @@ def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
     check_words(block)
     check_decimals(block, columns)
     if not all(map(_arrow_reads, columns.types)):
-        return parse_objects(block.removeprefix(BYTE_ORDER_MARK), columns)
+        return parse_objects(block, columns)
     try:
         return _by_arrow(block, columns)
     except pa.ArrowInvalid:
         # It is halved meanwhile: Arrow's reader is ten times as fast.
         if len(block) > _FEW_BYTES and block.count(b"\n", 0, -1):
             raise
-        return parse_objects(block.removeprefix(BYTE_ORDER_MARK), columns)
+        return parse_objects(block, columns)
 
 
 def _arrow_reads(kind: pa.DataType) -> bool:
@@ -120,7 +120,7 @@ def _by_arrow(block: bytes, columns: pa.Schema) -> pa.Table:
         raise pa.ArrowInvalid(message)
     check_precision(table)
     if has_integer_zero(table, block):
-        return parse_objects(block.removeprefix(BYTE_ORDER_MARK), columns)
+        return parse_objects(block, columns)
     if has_infinite_float(table):
         check_floats(table, _as(block, pa.schema(with_doubles(pa.struct(inside)))))
     return table.cast(columns)
@@ -144,6 +144,9 @@ def _count_objects(block: bytes) -> int:
     check_utf8(block)
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data[:-1] == _LINE_END)
+    if np.diff(ends, prepend=0, append=len(data)).max() > SHALLOW_BYTES:
+        for line in block.split(b"\n"):
+            check_depth(line)
     if block.startswith(b"{") and block[-3:].rstrip(_BLANK).endswith(b"}"):
         before = np.where(data[ends - 1] == _RETURN, data[ends - 2], data[ends - 1])
         if (before == _CLOSE).all() and (data[ends + 1] == _OPEN).all():

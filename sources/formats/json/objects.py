@@ -15,6 +15,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from sources.common.conversion import (
@@ -24,8 +25,13 @@ from sources.common.conversion import (
     short_repr,
     to_arrow_array,
 )
-from sources.formats.lines import check_utf8
+from sources.formats.json.numbers import TEXT
+from sources.formats.lines import BYTE_ORDER_MARK, check_utf8
 
+_LEVELS = 1000
+SHALLOW_BYTES = 2 * _LEVELS
+"""Bytes up to which no object is nested more deeply than Spark's parser allows."""
+_TEXT = re.compile(TEXT.encode())
 _NOT_FINITE = {
     "NaN": math.nan,
     **dict.fromkeys(("Infinity", "+Infinity", "+INF"), math.inf),
@@ -52,8 +58,11 @@ def parse_objects(block: bytes, columns: pa.Schema) -> pa.Table:
     found: dict[str, list[Any]] = {name: [] for name in values}
     try:
         for line in block.split(b"\n"):
-            if line.strip(b" \t\r"):
-                members = _members(line)
+            # In the middle of a file there is one where others were appended to it.
+            text = line.removeprefix(BYTE_ORDER_MARK)
+            check_depth(text)
+            if text.strip(b" \t\r"):
+                members = _members(text)
                 for name, (value, _) in values.items():
                     found[name].append(value(members.get(name)))
         arrays = [to_arrow_array(found[name], kind) for name, (_, kind) in values.items()]
@@ -65,8 +74,24 @@ def parse_objects(block: bytes, columns: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=columns)
 
 
+def check_depth(line: bytes) -> None:
+    """Refuse a line that is nested more deeply than Spark's parser allows.
+
+    Raises:
+        ArrowInvalid: It is.
+    """
+    if len(line) <= SHALLOW_BYTES or line.count(b"[") + line.count(b"{") <= _LEVELS:
+        return
+    data = np.frombuffer(_TEXT.sub(b"", line), np.uint8)
+    opened = np.isin(data, [*b"[{"]).astype(np.int64) - np.isin(data, [*b"]}"])
+    if opened.cumsum().max(initial=0) > _LEVELS:
+        message = f"it is nested more than {_LEVELS:,} levels deep"
+        raise pa.ArrowInvalid(message)
+
+
 def _members(line: bytes) -> dict[str, Any]:
-    members = json.loads(line, parse_float=Decimal, object_pairs_hook=_once)
+    # Of bytes it would find out the encoding.
+    members = json.loads(line.decode(), parse_float=Decimal, object_pairs_hook=_once)
     if not isinstance(members, dict):
         reason = "it is not a JSON object"
         raise BadValue(reason)

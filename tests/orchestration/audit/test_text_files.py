@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from orchestration.audit.readers.lines import load_rows, load_texts
@@ -121,6 +122,20 @@ FILES: dict[str, tuple[str, bytes, Options, dict[str, str], list[tuple[Any, ...]
         NAMES,
         [(1, None), (2, None)],
     ),
+    "json with marks within": (
+        "a.json",
+        b'{"id": 1}\n\xef\xbb\xbf{"id": 2}\n\xef\xbb\xbf\n{"id": 3}',
+        {},
+        NAMES,
+        [(1, None), (2, None), (3, None)],
+    ),
+    "json with floats between two others": (
+        "a.json",
+        b'{"f": 7.038531e-26}\n{"f": 1.00000017881393432617187499}\n{"f": 3.4028235677973366e38}',
+        {},
+        {"f": "float"},
+        [(float(np.float32(number)),) for number in (7.0385307e-26, 1.0000001, 3.4028235e38)],
+    ),
     "deep json": ("a.json", DEEP, {}, NAMES, [(1, "a")]),
     "json with words in texts": (
         "a.json",
@@ -212,7 +227,10 @@ BAD = {
         *[b'id,name\n1,"a"b\n', b'id,name\n1,"a\n2,b\n', b"id,name\n1,\xff\n"],
         *[b"id,nome\n1,a\n", b'id,name\n1,"a\\"b"\n'],
     ],
-    "a.json": [b'{"id": 1}\n{"id": "x"}\n', b'{"id": 1, "id": 2}\n'],
+    "a.json": [
+        *[b'{"id": 1}\n{"id": "x"}\n', b'{"id": 1, "id": 2}\n'],
+        '{"id": 1}'.encode("utf-16-le"),
+    ],
 }
 
 
@@ -227,6 +245,23 @@ def test_what_runs_refuse_the_audit_refuses_too(tmp_path: Path, name: str, conte
         by_runs(source, path)
     with pytest.raises(InputError, match=name):
         by_audit(source, path)
+
+
+@pytest.mark.parametrize("kind", ["string", "map<string,string>"])
+def test_objects_are_nested_as_deeply_as_in_spark(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a.json"
+    lines = [
+        f'{{"id": {at}, "text": "{"[" * 2000}", "more": {"[" * depth}{"]" * depth}}}'
+        for at, depth in enumerate([900, 1000])
+    ]
+    path.write_text("\n".join(lines))
+    source = declared(path, {}, {"id": "bigint", "m": kind}, "drop")
+    with pytest.raises(InputError, match="nested more than 1,000 levels deep") as told:
+        by_runs(source, path)
+    assert f"byte {len(lines[0]) + 1}: " in told.value.message
+    assert by_audit(source, path) == [(0, None)]
+    path.write_text(lines[0])
+    assert by_runs(source, path) == [(0, None)]
 
 
 def test_columns_that_no_row_has_are_told_as_run_and_audit_share_their_names(

@@ -1,9 +1,7 @@
-"""Commands about this machine, not about one pipeline: reference, JVM parts."""
+"""Commands about this machine, not about one pipeline: JVM parts."""
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Annotated
 
 import typer
@@ -11,15 +9,6 @@ import typer
 from orchestration.cli.output import AsJson, answer
 
 app = typer.Typer()
-
-
-@app.command()
-def reference(as_json: AsJson = False) -> None:
-    """Print all fields of a pipeline's file as Markdown; with --json as a JSON Schema."""
-    from orchestration.cli.reference import json_schema, markdown
-
-    # Neither is an answer about a pipeline: both go into a file as they are.
-    sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n" if as_json else markdown())
 
 
 @app.command()

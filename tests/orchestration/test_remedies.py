@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("sources", "spark_jobs", "orchestration", "hybrid_extensions")
 # They speak about the command itself; none is to be run now.
 MENTIONS = {
-    "orchestration/cli/reference.py",
+    "hybrid_extensions/reference/fields.py",
     "orchestration/cli/starter/files.py",
     "hybrid_extensions/metrics/catalog.py",
 }

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 import yaml
 
-from orchestration.cli.reference import json_schema
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.pipeline import Pipeline
 from sources.config.transform import FunctionTransform, SqlTransform, Watermark
 from sources.config.user_functions import require_transform
 from sources.errors import InputError
@@ -30,7 +30,7 @@ def declared(folder: Path, transform: Any, **changes: Any) -> LoadedPipeline:
         "state": "state",
         **changes,
     }
-    jsonschema.validate(document, json_schema())
+    jsonschema.validate(document, Pipeline.model_json_schema())
     path = folder / "orders.yaml"
     path.write_text(yaml.safe_dump(document))
     return load_pipeline(path)

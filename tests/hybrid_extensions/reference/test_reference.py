@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from orchestration.cli.reference import json_schema, markdown
+from hybrid_extensions.reference.fields import json_schema, markdown
 from sources.common.fields import parse_duration
 from tests.command_line import invoke
 from tests.extensions import whole

@@ -1,0 +1,5 @@
+"""`hybrid reference`: all fields of a pipeline's file, as a page and as a JSON Schema."""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension("reference", commands="hybrid_extensions.reference.cli:app")

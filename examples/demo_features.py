@@ -40,8 +40,8 @@ from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
 from orchestration.cli import tables
+from sources.config.code.transform import SqlTransform
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.config.transform import SqlTransform
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from spark_jobs.jvm.jars import resolve_sets

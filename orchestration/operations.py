@@ -21,12 +21,12 @@ from orchestration.requested_state import (
     write_requested,
 )
 from sources.common.positions import EndPosition, Offsets
+from sources.config.code.user_functions import load_function, require_transform
 from sources.config.loader import LoadedPipeline
 from sources.config.requirements import require_extras
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit, put_in_force, rate_of
-from sources.config.user_functions import load_function, require_transform
 from sources.databases.replication_slot import look_at_slot
 from sources.databases.table_watch import look_at_captured_table
 from sources.errors import InputError, RunError

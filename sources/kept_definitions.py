@@ -9,8 +9,8 @@ from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
 
+from sources.config.code.transform import FunctionTransform
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
-from sources.config.transform import FunctionTransform
 from sources.errors import StateError
 from sources.serving import newest, read_serving
 from sources.state.action_log import recorded

@@ -4,8 +4,8 @@ from hybrid_extensions.postgres.added_columns import find_added_columns, find_ty
 from hybrid_extensions.postgres.mark import mark_log
 from hybrid_extensions.postgres.slot import ask_slot
 from hybrid_extensions.postgres.table import export, open_table
-from hybrid_extensions.postgres.table_look import look_at_table
 from hybrid_extensions.postgres.tables import find_tables
+from hybrid_extensions.postgres.watch.table_look import look_at_table
 from sources.databases.access import Access
 from sources.databases.libpq import server_of
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from hybrid_extensions.postgres.capture import require_capturable
 from hybrid_extensions.postgres.checks import check_columns, check_publication, check_slot
-from hybrid_extensions.postgres.definition import read_definition
-from hybrid_extensions.postgres.publication import read_publication
 from hybrid_extensions.postgres.rows import Database, selected
+from hybrid_extensions.postgres.watch.definition import read_definition
+from hybrid_extensions.postgres.watch.publication import read_publication
 from sources.common.database_snapshot import DatabaseSnapshot, PostgresSnapshot
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_schema

@@ -18,13 +18,13 @@ from sources.common.environment import FILE_SUFFIX, is_set, variable
 from sources.common.fields import Declared
 from sources.common.login.security import check_secrets_come_from_environment
 from sources.common.positions import Record
-from sources.config.own_modules import OwnModules
+from sources.config.code.own_modules import OwnModules
+from sources.config.code.transform import TRANSFORM_MODELS
 from sources.config.pipeline import Pipeline
 from sources.config.section import Section
 from sources.config.source.file_options import BY_ARRIVAL, BY_NAME, ArrivalOrder
 from sources.config.source.file_source import FileSource
 from sources.config.source_chain import SOURCE_MODELS
-from sources.config.transform import TRANSFORM_MODELS
 from sources.decoding.record_rows import FORMATS_FIELDS, RecordRows
 from sources.decoding.value_formats.registry import VALUE_TAGS
 from sources.errors import InputError, StateError

@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints, model_validator
 from sources.common.expressions.translation import Proven, Unproven
 from sources.common.fields import Declared, Duration
 from sources.common.positions import span_ms
+from sources.config.code.transform import DeclaredTransform, SqlTransform
 from sources.config.pipeline_checks import (
     check_arrival,
     check_follows_columns,
@@ -32,7 +33,6 @@ from sources.config.table.reruns import Generations, Ranges
 from sources.config.table.rules import DeclaredRules, RowRules
 from sources.config.table.sample import Sample
 from sources.config.table.sink import Sink
-from sources.config.transform import DeclaredTransform, SqlTransform
 from sources.errors import InputError
 from sources.storage.settings import HdfsSettings, S3Settings
 from sources.storage.stores import Stores

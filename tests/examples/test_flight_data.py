@@ -29,9 +29,9 @@ from examples.flight_data import (
     split_feed,
     write_history,
 )
+from sources.config.code.transform import FunctionTransform
 from sources.config.loader import load_pipeline
 from sources.config.source.file_source import FileSource
-from sources.config.transform import FunctionTransform
 
 EXAMPLES = Path(examples.__file__).parent
 Row = dict[str, Any]

@@ -16,8 +16,8 @@ from hybrid_extensions.feeds.declare import PythonFeed
 from hybrid_extensions.feeds.delivery import Delivery
 from hybrid_extensions.feeds.position import Held, Position
 from sources.common.positions import Record
+from sources.config.code.user_functions import find_line, load_function
 from sources.config.loader import LoadedPipeline
-from sources.config.user_functions import find_line, load_function
 from sources.errors import RunError, StateError
 from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import Lock, take_lock

@@ -12,10 +12,10 @@ from pathlib import Path
 from orchestration.audit.computed.translation import translated
 from orchestration.audit.computed.versions import descending, every_version_query, last_change_query
 from sources.common.sql.sql_names import column_list, quoted
+from sources.config.code.sql_file import read_sql
+from sources.config.code.transform import SqlTransform
 from sources.config.loader import LoadedPipeline
-from sources.config.sql_file import read_sql
 from sources.config.table.sink import Sink
-from sources.config.transform import SqlTransform
 from sources.errors import InputError
 
 _OWN = "Declare `audit: {sql: FILE}` with a DuckDB query that computes the target from `input`."

@@ -27,8 +27,8 @@ from orchestration.progress.table_facts import TableFacts, first_rows, table_fac
 from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
 from sources.common.positions import now_ms
+from sources.config.code.transform import SqlTransform
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.config.transform import SqlTransform
 from sources.planning.topics.followed_columns import followed_columns
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import read_serving, waiting

@@ -14,12 +14,12 @@ from sources.common.counting import counted
 from sources.common.positions import EndPosition, Offsets, Part, StartPosition, now_ms, span_ms
 from sources.common.sql.select import OnlySparkError
 from sources.common.topic_log import LogRecord
+from sources.config.code.user_functions import load_function
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.event_time import EventTime
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
-from sources.config.user_functions import load_function
 from sources.decoding.base import FieldReader
 from sources.decoding.changes.changed_columns import NewColumnsError, WidenedColumnError
 from sources.decoding.changes.widened_columns import widened

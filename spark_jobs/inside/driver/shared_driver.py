@@ -16,8 +16,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sources.config.code.own_modules import OwnModules
 from sources.config.loader import load_pipeline
-from sources.config.own_modules import OwnModules
 from sources.errors import HybridError
 from spark_jobs.inside.driver.own_output import OwnOutput
 from spark_jobs.inside.driver.pipeline_run import PipelineRun, only_session

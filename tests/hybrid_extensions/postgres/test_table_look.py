@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from hybrid_extensions.postgres.publication import read_publication
-from hybrid_extensions.postgres.table_look import look_at_table
+from hybrid_extensions.postgres.watch.publication import read_publication
+from hybrid_extensions.postgres.watch.table_look import look_at_table
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.servers.server_programs import POSTGRESQL, obtain
 from sources.config.source.snapshot import SnapshotOptions

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from orchestration import operations
 from orchestration.generations import promotion
 from orchestration.supervision.status import status
+from sources.config.code.user_functions import load_function
 from sources.config.loader import KEPT, load_pipeline
-from sources.config.user_functions import load_function
 from sources.errors import StateError
 from sources.generations import begin
 from sources.kept_definitions import in_service, kept_folder

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from sources.config.code.own_modules import OwnModules
+from sources.config.code.reserved_names import RESERVED
+from sources.config.code.user_functions import load_function
 from sources.config.loader import LoadedPipeline
-from sources.config.own_modules import OwnModules
-from sources.config.reserved_names import RESERVED
-from sources.config.user_functions import load_function
 from sources.errors import InputError
 from tests.spark_jobs.launch.test_launchers import pipeline
 

@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 import yaml
 
+from sources.config.code.transform import FunctionTransform, SqlTransform, Watermark
+from sources.config.code.user_functions import require_transform
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.pipeline import Pipeline
-from sources.config.transform import FunctionTransform, SqlTransform, Watermark
-from sources.config.user_functions import require_transform
 from sources.errors import InputError
 
 

@@ -26,8 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.schema import parse_schema
 from sources.common.sql.sql_names import in_backticks
+from sources.config.code.user_functions import CodeLine
 from sources.config.loader import LoadedPipeline
-from sources.config.user_functions import CodeLine
 from sources.errors import HybridError, InputError
 from sources.planning.transform_analysis import AnalysisRequest, OutputColumn, TransformAnalysis
 from sources.storage.folder import Folder

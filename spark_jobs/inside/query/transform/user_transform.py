@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import span_ms
 from sources.common.sql.sql_names import in_backticks
+from sources.config.code.sql_file import read_sql
+from sources.config.code.transform import FunctionTransform, SqlTransform
+from sources.config.code.user_functions import CodeLine, code_line, find_line, load_function
 from sources.config.loader import LoadedPipeline
-from sources.config.sql_file import read_sql
-from sources.config.transform import FunctionTransform, SqlTransform
-from sources.config.user_functions import CodeLine, code_line, find_line, load_function
 from sources.errors import InputError
 from spark_jobs.inside.checkpoint.transform_shape import digest, digest_of_code
 

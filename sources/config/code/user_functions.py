@@ -12,10 +12,10 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sources.config.code.reserved_names import require_free_names
+from sources.config.code.sql_file import read_sql
+from sources.config.code.transform import FunctionTransform
 from sources.config.loader import LoadedPipeline
-from sources.config.reserved_names import require_free_names
-from sources.config.sql_file import read_sql
-from sources.config.transform import FunctionTransform
 from sources.errors import InputError
 
 _preferred: set[str] = set()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hybrid_extensions.postgres.alteration import find_alteration
 from hybrid_extensions.postgres.capture import require_capturable
 from hybrid_extensions.postgres.checks import check_publication
-from hybrid_extensions.postgres.definition import RowsOf, read_definition
-from hybrid_extensions.postgres.publication import read_publication
+from hybrid_extensions.postgres.watch.alteration import find_alteration
+from hybrid_extensions.postgres.watch.definition import RowsOf, read_definition
+from hybrid_extensions.postgres.watch.publication import read_publication
 from sources.common.optional import needs_extra
 from sources.common.table_definition import PostgresDefinition
 from sources.config.source.kafka_source import KafkaSource

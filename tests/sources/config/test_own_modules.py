@@ -53,9 +53,10 @@ def load_transform(loaded: LoadedPipeline) -> Callable[[Any], Any]:
 
 @pytest.fixture(autouse=True)
 def _modules_of_others() -> Iterator[None]:
-    """Modules that a test imports as usual are not there for the next one."""
-    before = set(sys.modules)
+    """Modules that a test imports as usual are not there for the next one, nor their folders."""
+    before, path = set(sys.modules), list(sys.path)
     yield
+    sys.path[:] = path
     for name in set(sys.modules) - before:
         if name.partition(".")[0] in {"transforms", "helper", "parts"}:
             del sys.modules[name]

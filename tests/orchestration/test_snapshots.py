@@ -16,6 +16,7 @@ from sources.config.loader import declare, load_pipeline
 from sources.config.source.snapshot import MANIFEST, Chunk, SnapshotManifest
 from sources.errors import InputError
 from tests.e2e.changes.cdc_case import INCLUDE
+from tests.minimal import minimal_declaration
 from tests.orchestration.generations.generation_case import GenerationCase
 
 NOBODY = {"dsn": "host=localhost port=1 dbname=shop user=reader", "slot": "shop"}
@@ -23,38 +24,33 @@ SEEN = PostgresSnapshot(lsn=77, xmin=5, xmax=9, in_progress=[6], taken_ms=1_700_
 
 
 def make(folder: Path) -> Path:
-    document = {
-        "name": "orders",
-        "event_time": "_committed_at",
-        "sources": [
-            {
-                "name": "snapshot",
-                "type": "files",
-                "path": "snapshot/*.parquet",
-                "format": "parquet",
-                "snapshot": NOBODY,
-            },
-            {
-                "name": "changes",
-                "type": "kafka",
-                "topic": "shop.public.orders",
-                "bootstrap_servers": "localhost:1",
-                "format": "debezium",
-                "table": "public.orders",
-                "schema": {"id": "bigint"},
-                "include": INCLUDE,
-            },
-        ],
-        "transform": "transforms:identity",
-        "sink": {
+    document = minimal_declaration(
+        {
+            "name": "snapshot",
+            "type": "files",
+            "path": "snapshot/*.parquet",
+            "format": "parquet",
+            "snapshot": NOBODY,
+        },
+        {
+            "name": "changes",
+            "type": "kafka",
+            "topic": "shop.public.orders",
+            "bootstrap_servers": "localhost:1",
+            "format": "debezium",
+            "table": "public.orders",
+            "schema": {"id": "bigint"},
+            "include": INCLUDE,
+        },
+        event_time="_committed_at",
+        sink={
             "path": "out",
             "mode": "merge",
             "key": ["id"],
             "sequence": "_position",
             "deleted": "_deleted",
         },
-        "state": "state",
-    }
+    )
     return declare(folder / "orders.yaml", document).path
 
 

@@ -24,6 +24,7 @@ from sources.errors import StateError
 from tests.command_line import invoke
 from tests.e2e.case import SMALL, TRANSFORMS, as_json, moment, wrong
 from tests.e2e.in_session import run_history, run_live
+from tests.minimal import minimal_declaration
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 COLUMNS = {"id": "bigint", "at": "timestamp", "v": "double"}
@@ -47,19 +48,14 @@ class FolderCase:
             pq.write_table(table, folder / "in" / f"{at}.parquet")
         files = {"type": "files", "name": "history", "path": "in/*.parquet", "format": "parquet"}
         inbox = {"type": "files", "name": "inbox", "path": "inbox", "format": "json"}
-        document: dict[str, Any] = {
-            "name": "events",
-            "event_time": "at",
-            "key": ["id"],
-            "sources": [
-                {**files, "batch": {"files": 1}},
-                {**inbox, "schema": COLUMNS, "discovery_interval": "100 ms"},
-            ],
-            "transform": "transforms:identity",
-            "sink": {"path": "out", "mode": mode, "key": ["id"]},
-            "state": "state",
-            "spark": {"conf": dict(SMALL)},
-        }
+        document: dict[str, Any] = minimal_declaration(
+            {**files, "batch": {"files": 1}},
+            {**inbox, "schema": COLUMNS, "discovery_interval": "100 ms"},
+            name="events",
+            key=["id"],
+            sink={"path": "out", "mode": mode, "key": ["id"]},
+            spark={"conf": dict(SMALL)},
+        )
         if mode == "merge":
             (folder / "all.sql").write_text("SELECT * FROM input")
             document["audit"] = {"sql": "all.sql"}

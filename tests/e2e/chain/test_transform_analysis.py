@@ -9,11 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from pyspark.sql import SparkSession
 
 from orchestration import operations
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, SeamError
 from sources.planning.context import PipelineContext
 from sources.planning.transform_analysis import (
@@ -25,6 +24,7 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.query.transform.analysis import analyze
 from spark_jobs.launch.questions.transform_check import TransformCheck
 from tests.e2e.case import moment
+from tests.minimal import minimal_pipeline
 
 pytestmark = pytest.mark.spark
 COLUMNS = {"id": "bigint", "at": "timestamp", "amount": "double", "tags": "array<string>"}
@@ -44,20 +44,12 @@ def declared(folder: Path, body: str, **changes: Any) -> LoadedPipeline:
     """A pipeline whose transform has this body."""
     lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
     (folder / "shop.py").write_text(HEAD + lines)
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [
-            {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"}
-        ],
-        "transform": "shop:transform",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
+    return minimal_pipeline(
+        folder,
+        {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"},
+        transform="shop:transform",
         **changes,
-    }
-    path = folder / "orders.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return load_pipeline(path)
+    )
 
 
 Analyze = Callable[..., TransformAnalysis]

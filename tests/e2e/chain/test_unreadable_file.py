@@ -18,6 +18,7 @@ from sources.serving import own_table
 from spark_jobs.inside.readers.spark_errors import report_of
 from tests.e2e.case import TRANSFORMS, moment
 from tests.e2e.in_session import run_history
+from tests.minimal import minimal_declaration
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -38,15 +39,12 @@ def test_a_damaged_file_is_named_and_nothing_is_tried_again(
     content[100:900] = b"\xff" * 800
     damaged.write_bytes(content)
     os.utime(damaged, ns=(found.st_atime_ns, found.st_mtime_ns))
-    declared = {
-        "name": "events",
-        "event_time": "at",
-        "key": ["id"],
-        "sources": [{"name": "history", "type": "files", "path": "*.parquet", "format": "parquet"}],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": mode, "key": ["id"]},
-        "state": "state",
-    }
+    declared = minimal_declaration(
+        {"name": "history", "type": "files", "path": "*.parquet", "format": "parquet"},
+        name="events",
+        key=["id"],
+        sink={"path": "out", "mode": mode, "key": ["id"]},
+    )
     (tmp_path / "events.yaml").write_text(yaml.safe_dump(declared))
     with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever PySpark makes of it
         run_history(spark, load_pipeline(tmp_path / "events.yaml"))
@@ -63,14 +61,10 @@ def test_a_file_with_values_that_spark_has_not_is_named_with_what_to_do(
     at, file = pa.array([moment(1)], pa.timestamp("us", "UTC")), tmp_path / "a.parquet"
     far = pa.array([2**62], pa.timestamp("ms", "UTC"))
     pq.write_table(pa.table({"id": [1], "at": at, "v": far}), file)
-    declared = {
-        "name": "events",
-        "event_time": "at",
-        "sources": [{"name": "history", "type": "files", "path": "*.parquet", "format": "parquet"}],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-    }
+    declared = minimal_declaration(
+        {"name": "history", "type": "files", "path": "*.parquet", "format": "parquet"},
+        name="events",
+    )
     (tmp_path / "events.yaml").write_text(yaml.safe_dump(declared))
     with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever PySpark makes of it
         run_history(spark, load_pipeline(tmp_path / "events.yaml"))

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pymysql.err import IntegrityError, OperationalError
 
 from hybrid_extensions.mariadb.log.connector import ReadUpTo, ask_connector
@@ -18,9 +17,10 @@ from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connect import binlog_config
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.config.table_names import topic_part
-from tests.e2e.case import SMALL, TRANSFORMS
+from tests.e2e.case import TRANSFORMS
+from tests.e2e.changes.captured import captured
 from tests.services.processes import wait_for
 
 INCLUDE = {"_position": "position", "_committed_at": "committed_at", "_deleted": "deleted"}
@@ -105,44 +105,15 @@ class BinlogCase:
         edit: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> LoadedPipeline:
         """The declaration of one table, after ``edit``."""
-        document: dict[str, Any] = {
-            "name": table,
-            "event_time": "_committed_at",
-            "sources": [
-                {
-                    "name": "snapshot",
-                    "type": "files",
-                    "path": f"snapshot/{table}/*.parquet",
-                    "format": "parquet",
-                    "snapshot": {"dsn": self.dsn, "chunk_rows": 200},
-                },
-                {
-                    "name": "changes",
-                    "type": "kafka",
-                    "topic": self.topic(table),
-                    "bootstrap_servers": self.servers,
-                    "format": "debezium",
-                    "table": f"{self.name}.{table}",
-                    "schema": columns,
-                    "include": INCLUDE,
-                    "trigger_interval": "200 ms",
-                },
-            ],
-            "transform": "transforms:identity",
-            "sink": {
-                "path": f"out/{table}",
-                "mode": "merge",
-                "key": list(key),
-                "sequence": "_position",
-                "deleted": "_deleted",
-            },
-            "state": "state",
-            "spark": {"conf": dict(SMALL)},
+        database = {"dsn": self.dsn}
+        topic = {
+            "topic": self.topic(table),
+            "bootstrap_servers": self.servers,
+            "table": f"{self.name}.{table}",
+            "schema": columns,
+            "include": INCLUDE,
         }
-        edit(document)
-        path = self.folder / f"{document['name']}.yaml"
-        path.write_text(yaml.safe_dump(document))
-        return load_pipeline(path)
+        return captured(self.folder, table, database, topic, key, edit)
 
 
 ORDERS = {

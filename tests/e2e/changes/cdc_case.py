@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import yaml
 
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connect import debezium_config
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration.audit.database.compare_source import SourceComparison, compare_with_source
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import SnapshotManifest
 from sources.databases.snapshot_copy import TableSnapshot
-from tests.e2e.case import SMALL, TRANSFORMS
+from tests.e2e.case import TRANSFORMS
+from tests.e2e.changes.captured import captured
 from tests.services.processes import wait_for
 
 ORDERS = {
@@ -154,44 +154,15 @@ class CdcCase:
         edit: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> LoadedPipeline:
         """The declaration of one table, after ``edit``."""
-        document: dict[str, Any] = {
-            "name": table,
-            "event_time": "_committed_at",
-            "sources": [
-                {
-                    "name": "snapshot",
-                    "type": "files",
-                    "path": f"snapshot/{table}/*.parquet",
-                    "format": "parquet",
-                    "snapshot": {"dsn": self.dsn, "slot": self.name, "chunk_rows": 200},
-                },
-                {
-                    "name": "changes",
-                    "type": "kafka",
-                    "topic": f"{self.name}.public.{table}",
-                    "bootstrap_servers": self.servers,
-                    "format": "debezium",
-                    "table": f"public.{table}",
-                    "schema": columns or ORDERS,
-                    "include": INCLUDE,
-                    "trigger_interval": "200 ms",
-                },
-            ],
-            "transform": "transforms:identity",
-            "sink": {
-                "path": f"out/{table}",
-                "mode": "merge",
-                "key": list(key),
-                "sequence": "_position",
-                "deleted": "_deleted",
-            },
-            "state": "state",
-            "spark": {"conf": dict(SMALL)},
+        database = {"dsn": self.dsn, "slot": self.name}
+        topic = {
+            "topic": f"{self.name}.public.{table}",
+            "bootstrap_servers": self.servers,
+            "table": f"public.{table}",
+            "schema": columns or ORDERS,
+            "include": INCLUDE,
         }
-        edit(document)
-        path = self.folder / f"{document['name']}.yaml"
-        path.write_text(yaml.safe_dump(document))
-        return load_pipeline(path)
+        return captured(self.folder, table, database, topic, key, edit)
 
 
 def take_snapshot(

@@ -33,6 +33,7 @@ from spark_jobs.table.ownership.belonging import TargetSide
 from spark_jobs.table.ownership.starts import accept
 from spark_jobs.table.ownership.take_over import prepare
 from tests.e2e.case import TRANSFORMS, moment
+from tests.minimal import minimal_declaration
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD
 from tests.services.processes import wait_for
@@ -155,25 +156,19 @@ def test_a_feature_that_is_refused_can_be_dropped_as_the_error_says(
 
 
 def json_history(folder: Path, files: int, batch: dict[str, int], **changes: Any) -> LoadedPipeline:
-    document = {
-        "name": "events",
-        "event_time": "at",
-        "key": ["id"],
-        "sources": [
-            {
-                "type": "files",
-                "name": "history",
-                "format": "json",
-                "schema": {"id": "bigint", "at": "timestamp"},
-                "path": "in/*.json",
-                "batch": batch,
-                **changes,
-            }
-        ],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-    }
+    document = minimal_declaration(
+        {
+            "type": "files",
+            "name": "history",
+            "format": "json",
+            "schema": {"id": "bigint", "at": "timestamp"},
+            "path": "in/*.json",
+            "batch": batch,
+            **changes,
+        },
+        name="events",
+        key=["id"],
+    )
     (folder / "transforms.py").write_text(TRANSFORMS)
     (folder / "in").mkdir(exist_ok=True)
     for number in range(files):

@@ -14,12 +14,11 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import to_ms
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_records import BadRecordCount
 from spark_jobs.inside.driver.reports.collector import Collector
 from spark_jobs.inside.readers.bad_records import staging_folder
@@ -27,6 +26,7 @@ from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.parse_records import parse_values
 from tests.e2e.case import live_of
 from tests.e2e.in_session import fails_with
+from tests.minimal import minimal_pipeline
 from tests.sources.decoding.value_case import MESSAGE, ORIGIN, descriptors, order_class
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
@@ -141,26 +141,19 @@ class Records:
         (folder / "shop.bin").write_bytes(descriptors())
 
     def loaded(self, event_time: dict[str, Any], **source: Any) -> LoadedPipeline:
-        document = {
-            "name": "events",
-            "event_time": {"column": "at", **event_time},
-            "sources": [
-                {
-                    "name": "live",
-                    "type": "kafka",
-                    "topic": "t",
-                    "start": "earliest",
-                    **self.declared,
-                    **source,
-                }
-            ],
-            "transform": "transforms:identity",
-            "sink": {"path": "out", "mode": "append", "key": ["id"]},
-            "state": "state",
-        }
-        path = self.folder / "events.yaml"
-        path.write_text(yaml.safe_dump(document))
-        return load_pipeline(path)
+        return minimal_pipeline(
+            self.folder,
+            {
+                "name": "live",
+                "type": "kafka",
+                "topic": "t",
+                "start": "earliest",
+                **self.declared,
+                **source,
+            },
+            name="events",
+            event_time={"column": "at", **event_time},
+        )
 
     def write(self, times: list[datetime | None], extra: list[bytes] = [], files: int = 1) -> None:  # noqa: B006
         """Write records in ``files`` files, of which a stream reads one in a micro-batch."""

@@ -7,14 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from sources.config.loader import load_pipeline
 from tests.e2e.case import SMALL, TRANSFORMS, moment
 from tests.e2e.in_session import run_history
+from tests.minimal import minimal_pipeline
 from tests.sources.storage.int96_files import EARLY, FAR
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
@@ -29,17 +28,12 @@ def test_they_are_in_the_target_as_every_reader_knows_them(
     until, at = pa.array([FAR, EARLY], micros), pa.array([moment(1), moment(2)], micros)
     table = pa.table({"id": [1, 2], "at": at, "valid_to": until})
     pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=is_int96)
-    declared = {
-        "name": "events",
-        "event_time": "at",
-        "sources": [{"name": "history", "type": "files", "path": "*.parquet", "format": "parquet"}],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-        "spark": {"conf": dict(SMALL)},
-    }
-    (tmp_path / "events.yaml").write_text(yaml.safe_dump(declared))
-    loaded = load_pipeline(tmp_path / "events.yaml")
+    loaded = minimal_pipeline(
+        tmp_path,
+        {"name": "history", "type": "files", "path": "*.parquet", "format": "parquet"},
+        name="events",
+        spark={"conf": dict(SMALL)},
+    )
     run_history(spark, loaded)
     written = DeltaTable(str(tmp_path / "out"))
     stored = [pq.ParquetFile(file).schema for file in (tmp_path / "out").glob("*.parquet")]

@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from pyspark.sql import SparkSession
 
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing import sampler
@@ -26,6 +25,7 @@ from sources.state.generation import Generation
 from spark_jobs.inside.readers.bad_records import staging_folder
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
 from tests.e2e.in_session import fails_with
+from tests.minimal import minimal_pipeline
 from tests.sources.files.dirty_files import (
     EPOCH,
     FORMATS,
@@ -46,16 +46,9 @@ FILES: Sequence[Sequence[datetime]] = [
 
 def declared(folder: Path, form: str, outside: str, **changes: Any) -> LoadedPipeline:
     source = {"name": "h", "type": "files", "path": "in", **FORMATS[form]}
-    document = {
-        "name": "p",
-        "event_time": {"column": "at", "outside": outside},
-        "sources": [{**source, **changes}],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-    }
-    (folder / "p.yaml").write_text(yaml.safe_dump(document))
-    return load_pipeline(folder / "p.yaml")
+    return minimal_pipeline(
+        folder, {**source, **changes}, name="p", event_time={"column": "at", "outside": outside}
+    )
 
 
 def planned(loaded: LoadedPipeline) -> PlannedSource:

@@ -21,12 +21,12 @@ from pyiceberg.types import UUIDType
 
 from sources.common.schema import names_and_types
 from sources.config.loader import LoadedPipeline
-from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.split_table import FileListing
 from sources.files.listing.splits import list_source
 from tests.hybrid_extensions.iceberg.tables import catalog, delete_rows
+from tests.minimal import minimal_model
 from tests.properties import examples
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -60,19 +60,10 @@ def source(**changes: Any) -> FileSource:
 
 def listed(folder: Path, table: Table | Path, **changes: Any) -> FileListing:
     path = table.metadata_location if isinstance(table, Table) else str(table)
-    pipeline = Pipeline.model_validate(
-        {
-            "name": "p",
-            "event_time": "at",
-            "sources": [
-                source(path=path.removeprefix("file://"), **changes).model_dump(
-                    exclude_unset=True, by_alias=True
-                )
-            ],
-            "transform": "none:none",
-            "sink": {"path": "out", "mode": "append", "key": ["id"]},
-            "state": "state",
-        }
+    pipeline = minimal_model(
+        source(path=path.removeprefix("file://"), **changes).model_dump(
+            exclude_unset=True, by_alias=True
+        )
     )
     (declared,) = pipeline.sources
     assert isinstance(declared, FileSource)

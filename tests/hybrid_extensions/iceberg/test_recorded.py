@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 import pytest
 
 from sources.config.loader import LoadedPipeline
-from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.split_table import FileListing
 from sources.files.listing.splits import list_source
 from tests.hybrid_extensions.iceberg.recorded.place import Recorded, recorded, unpack
+from tests.minimal import minimal_model
 
 RECORDED = recorded()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,15 +42,11 @@ BEFORE = {
 def listed(folder: Path, table: str, **changes: Any) -> FileListing:
     source = {"type": "files", "name": "history", "format": "iceberg", **changes}
     path = str(unpack(folder, table))
-    document = {
-        "name": "p",
-        "event_time": EVERY_TIME,
-        "sources": [{**source, "path": path}],
-        "transform": "none:none",
-        "sink": {"path": "out", "mode": "append", "key": ["k"]},
-        "state": "state",
-    }
-    pipeline = Pipeline.model_validate(document)
+    pipeline = minimal_model(
+        {**source, "path": path},
+        event_time=EVERY_TIME,
+        sink={"path": "out", "mode": "append", "key": ["k"]},
+    )
     (declared,) = pipeline.sources
     assert isinstance(declared, FileSource)
     return list_source(LoadedPipeline(folder / "p.yaml", pipeline), declared)

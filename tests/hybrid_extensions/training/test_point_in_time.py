@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hybrid_extensions.training.columns import Asked
 from hybrid_extensions.training.point_in_time import TrainingSet, training_set
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
 from tests.command_line import invoke
+from tests.minimal import minimal_pipeline
 from tests.properties import examples
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -57,18 +57,12 @@ def labels_of(rows: list[tuple[str | None, int | None]]) -> pa.Table:
 
 def declared(folder: Path, **changes: Any) -> LoadedPipeline:
     """A pipeline with windows by shop."""
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [{"name": "h", "type": "files", "path": "in/*.parquet", "format": "parquet"}],
-        "transform": "shop:rows",
-        "sink": {"path": "out", "mode": "append", "key": ["start", "shop"]},
-        "state": "state",
-        **changes,
-    }
-    path = folder / "orders.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return load_pipeline(path)
+    return minimal_pipeline(
+        folder,
+        {"name": "h", "type": "files", "path": "in/*.parquet", "format": "parquet"},
+        transform="shop:rows",
+        **{"sink": {"path": "out", "mode": "append", "key": ["start", "shop"]}, **changes},
+    )
 
 
 def joined(folder: Path, table: pa.Table, labels: pa.Table, **asked: Any) -> TrainingSet:

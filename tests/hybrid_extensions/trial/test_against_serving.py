@@ -9,18 +9,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from deltalake import write_deltalake
 
 from hybrid_extensions.trial import run
 from hybrid_extensions.trial.against_serving import SAMPLE, compare_with_serving
 from hybrid_extensions.trial.declaration import SampleOptions, declare_sample, sample_of
 from orchestration.chain import ChainRun, Outcome, steps_of
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.planning.transform_analysis import OutputColumn, TransformAnalysis, keep_analysis
 from tests.e2e.case import TRANSFORMS, moment
 from tests.e2e.records.test_sample import is_sampled
+from tests.minimal import minimal_pipeline
 
 IDS = range(100)
 SAMPLED = [n for n in IDS if is_sampled(str(n), 0.3)]
@@ -41,19 +41,14 @@ def declared(
     (folder / "in").mkdir()
     pq.write_table(table(IDS), folder / "in" / "0.parquet")
     source = {"name": "history", "type": "files", "path": "in/*", "format": "parquet"}
-    document: dict[str, Any] = {
-        "name": "events",
-        "event_time": "at",
-        "key": ["id"],
-        "sources": [source],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"], **(sink or {})},
-        "state": "state",
+    return minimal_pipeline(
+        folder,
+        source,
+        name="events",
+        key=["id"],
+        sink={"path": "out", "mode": "append", "key": ["id"], **(sink or {})},
         **more,
-    }
-    path = folder / "events.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return load_pipeline(path)
+    )
 
 
 def compared(

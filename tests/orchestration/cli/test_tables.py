@@ -7,7 +7,6 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-import yaml
 from rich.console import Console, RenderableType
 
 from orchestration.audit.report import AuditExample, AuditReport, BadLine, InputRows
@@ -15,9 +14,9 @@ from orchestration.cli import tables
 from orchestration.progress.plan_preview import preview
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
-from sources.config.loader import load_pipeline
 from sources.planning.plan import make_plan
 from spark_jobs.run_state.heartbeat import Heartbeat
+from tests.minimal import minimal_pipeline
 from tests.sources.files.dirty_files import EPOCH, FUTURE, minute, write_files
 
 
@@ -118,16 +117,12 @@ def test_the_audit_says_what_became_of_bad_records(line: BadLine, told: str) -> 
 def test_times_of_a_plan_are_readable_at_80_columns(tmp_path: Path, outside: bool) -> None:
     wrong = [FUTURE, EPOCH] if outside else []
     write_files(tmp_path, "parquet", [[minute(0), minute(1), *wrong]])
-    document = {
-        "name": "p",
-        "event_time": {"column": "at", "outside": "drop"},
-        "sources": [{"name": "h" * 30, "type": "files", "path": "in", "format": "parquet"}],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-    }
-    (tmp_path / "p.yaml").write_text(yaml.safe_dump(document))
-    loaded = load_pipeline(tmp_path / "p.yaml")
+    loaded = minimal_pipeline(
+        tmp_path,
+        {"name": "h" * 30, "type": "files", "path": "in", "format": "parquet"},
+        name="p",
+        event_time={"column": "at", "outside": "drop"},
+    )
     made = make_plan(loaded)
     shown = text(tables.plan(made, preview(loaded, made)), width=80)
     assert max(map(len, shown.splitlines())) <= 80

@@ -14,35 +14,13 @@ from orchestration.defs.checks.compare import EQUALS, compare_checks
 from orchestration.defs.keys import ACTION_TAG, table_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import load_pipeline
 from sources.errors import InputError
-from tests.sources.config.test_unchanged import CHANGES, MERGE
-
-
-def captured(folder: Path, **more: Any) -> LoadedPipeline:
-    snapshot = {
-        "name": "snapshot",
-        "type": "files",
-        "path": "snapshot/*.parquet",
-        "format": "parquet",
-        "snapshot": {"dsn": "mariadb://reader@localhost:1/shop"},
-    }
-    changes = {name: value for name, value in CHANGES.items() if name != "start"}
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [snapshot, {**changes, "table": "shop.orders"}],
-        "transform": "transforms:identity",
-        "sink": MERGE,
-        "state": "state",
-        **more,
-    }
-    (folder / "p.yaml").write_text(yaml.safe_dump(document))
-    return load_pipeline(folder / "p.yaml")
+from tests.sources.databases.captured_table import captured_table
 
 
 def test_a_schedule_asks_for_the_comparison_that_the_check_shows(tmp_path: Path) -> None:
-    loaded = captured(tmp_path, compare={"cron": "0 2 * * *"})
+    loaded = captured_table(tmp_path, compare={"cron": "0 2 * * *"})
     defs = pipeline_definitions(loaded)
     (tmp_path / "dagster").mkdir()
     with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
@@ -56,13 +34,13 @@ def test_a_schedule_asks_for_the_comparison_that_the_check_shows(tmp_path: Path)
 
 
 def test_without_a_declaration_there_is_no_check(tmp_path: Path) -> None:
-    assert compare_checks(captured(tmp_path)) == []
+    assert compare_checks(captured_table(tmp_path)) == []
 
 
 def test_a_difference_keeps_check_and_status_red_though_the_run_can_not_be_judged(
     tmp_path: Path,
 ) -> None:
-    loaded = captured(tmp_path, compare={"cron": "0 2 * * *"})
+    loaded = captured_table(tmp_path, compare={"cron": "0 2 * * *"})
     generation = loaded.open_generation(create=True)
     assert generation is not None
     assert status(loaded).healthy
@@ -88,7 +66,7 @@ def test_a_difference_keeps_check_and_status_red_though_the_run_can_not_be_judge
 
 
 def test_an_answer_that_is_old_or_not_there_warns(tmp_path: Path) -> None:
-    loaded = captured(tmp_path, compare={"cron": "0 2 * * *"})
+    loaded = captured_table(tmp_path, compare={"cron": "0 2 * * *"})
     generation = loaded.open_generation(create=True)
     assert generation is not None
     [check] = compare_checks(loaded)
@@ -117,7 +95,7 @@ def test_an_answer_that_is_old_or_not_there_warns(tmp_path: Path) -> None:
 def test_lists_of_runs_say_what_a_comparison_found_that_did_not_fail(
     tmp_path: Path, differing: int, result: str
 ) -> None:
-    loaded = captured(tmp_path, compare={"cron": "0 2 * * *"})
+    loaded = captured_table(tmp_path, compare={"cron": "0 2 * * *"})
     generation = loaded.open_generation(create=True)
     assert generation is not None
     found = ComparedRange(first=None, until=None, at_ms=1, rows=9, differing=differing, examples=[])
@@ -138,7 +116,7 @@ def test_a_difference_without_examples_is_a_whole_sentence() -> None:
 
 
 def test_only_a_captured_table_can_be_compared(tmp_path: Path) -> None:
-    path = captured(tmp_path, compare={"cron": "0 2 * * *"}).path
+    path = captured_table(tmp_path, compare={"cron": "0 2 * * *"}).path
     document = yaml.safe_load(path.read_text())
     del document["sources"][0]["snapshot"]
     path.write_text(yaml.safe_dump(document))

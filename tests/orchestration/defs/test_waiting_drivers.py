@@ -6,11 +6,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
-import yaml
 
 from orchestration.defs.jobs import waiting_drivers
 from orchestration.defs.jobs.waiting_drivers import driver_of_plan, driver_of_step
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
+from tests.minimal import minimal_pipeline
 
 
 class Driver:
@@ -33,18 +33,12 @@ def drivers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def declared(folder: Path, master: str) -> LoadedPipeline:
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [{"type": "files", "name": "history", "path": "in", "format": "parquet"}],
-        "transform": "shop:orders",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-        "spark": {"master": master},
-    }
-    path = folder / "orders.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return load_pipeline(path)
+    return minimal_pipeline(
+        folder,
+        {"type": "files", "name": "history", "path": "in", "format": "parquet"},
+        transform="shop:orders",
+        spark={"master": master},
+    )
 
 
 def given(

@@ -21,6 +21,7 @@ from sources.storage.tables.delta import delta_table
 from spark_jobs.table.ownership.belonging import TargetSide
 from spark_jobs.table.ownership.guard import confirm, epoch_transaction
 from spark_jobs.table.ownership.starts import announce
+from tests.minimal import minimal_declaration
 from tests.services.lake import Edit
 
 END = datetime(2024, 1, 1, tzinfo=UTC)
@@ -39,24 +40,17 @@ class GenerationCase:
 
     def write(self, **changes: Any) -> None:
         columns = {"id": "bigint", "at": "timestamp", "v": "bigint"}
-        document = {
-            "name": "events",
-            "event_time": "at",
-            "key": ["id"],
-            "sources": [
-                {
-                    "type": "files",
-                    "name": "history",
-                    "format": "json",
-                    "schema": columns,
-                    "path": "in/*.json",
-                }
-            ],
-            "transform": "transforms:features",
-            "sink": {"path": "out", "mode": "append", "key": ["id"]},
-            "state": "state",
-            **changes,
-        }
+        document = minimal_declaration(
+            {
+                "type": "files",
+                "name": "history",
+                "format": "json",
+                "schema": columns,
+                "path": "in/*.json",
+            },
+            name="events",
+            **{"key": ["id"], "transform": "transforms:features", **changes},
+        )
         self._move(document)
         (self.folder / "events.yaml").write_text(yaml.safe_dump(document))
 

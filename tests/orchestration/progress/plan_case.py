@@ -23,6 +23,7 @@ from sources.planning.event_times import EventTimes
 from sources.planning.files.file_plan import FilePlan, FoundFiles
 from sources.planning.plan import Plan
 from sources.planning.topics.topic_plan import RangePlan, TopicPlan
+from tests.minimal import minimal_model
 
 COLUMNS = {"id": "bigint", "at": "timestamp"}
 FILES: Mapping[str, Any] = {"type": "files", "path": "in/*", "format": "parquet"}
@@ -47,18 +48,10 @@ COMPLETE_MS = ms(2013, 9, 29, 23, 56)
 
 def pipeline(*sources: Mapping[str, Any], **fields: Any) -> Pipeline:
     """Return a pipeline of these sources: history and live if none is given."""
-    return Pipeline.model_validate(
-        {
-            "name": "p",
-            "event_time": "at",
-            "key": ["id"],
-            "sources": [dict(each) for each in sources or (HISTORY, LIVE)],
-            "transform": "flights:events",
-            "sink": {"path": "out", "mode": "append", "key": ["id"]},
-            "state": "state",
-            "spark": {"master": "local[2]"},
-            **fields,
-        }
+    return minimal_model(
+        *[dict(each) for each in sources or (HISTORY, LIVE)],
+        transform="flights:events",
+        **{"key": ["id"], "spark": {"master": "local[2]"}, **fields},
     )
 
 

@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from orchestration import operations
 from orchestration.progress.benchmarked import COMMIT_S, SPARK_START_S
 from orchestration.progress.plan_preview import Preview, preview
 from sources.common.positions import now_ms
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.state.generation import CurrentGeneration, Generation
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
 from tests.command_line import invoke
 from tests.e2e.case import TRANSFORMS, moment
+from tests.minimal import minimal_pipeline
 
 CORES = "2 cores"
 
@@ -36,18 +36,9 @@ def loaded(tmp_path: Path) -> LoadedPipeline:
     write(tmp_path / "in/a.parquet", 1, 2)
     write(tmp_path / "in/b.parquet", 3, 4)
     files = {"type": "files", "path": "in/*.parquet", "format": "parquet"}
-    document = {
-        "name": "events",
-        "event_time": "at",
-        "sources": [{**files, "name": "history"}],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-        "spark": {"master": "local[2]"},
-    }
-    path = tmp_path / "events.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return load_pipeline(path)
+    return minimal_pipeline(
+        tmp_path, {**files, "name": "history"}, name="events", spark={"master": "local[2]"}
+    )
 
 
 def next_generation(loaded: LoadedPipeline) -> Generation:

@@ -21,6 +21,7 @@ from spark_jobs.launch.record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.lock import QueryLock
 from tests.e2e.case import TRANSFORMS
+from tests.minimal import minimal_declaration
 
 DISK_FULL = ErrorReport(kind="spark", message="disk full", transient=True)
 """A failure that is worth a restart."""
@@ -47,19 +48,14 @@ class LiveCase:
         (folder / "transforms.py").write_text(TRANSFORMS)
         columns = {"id": "bigint", "at": "timestamp"}
         files = {"type": "files", "format": "json", "schema": columns}
-        document = {
-            "name": "events",
-            "event_time": "at",
-            "key": ["id"],
-            "sources": [
-                {**files, "name": "history", "path": "in/*.json"},
-                inbox or {**files, "name": "inbox", "path": "inbox", "discovery_interval": "1 s"},
-            ],
-            "transform": "transforms:identity",
-            "sink": {"path": "out", "mode": sink_mode, "key": ["id"]},
-            "state": "state",
-            "supervision": {**QUICK, **(supervision or {})},
-        }
+        document = minimal_declaration(
+            {**files, "name": "history", "path": "in/*.json"},
+            inbox or {**files, "name": "inbox", "path": "inbox", "discovery_interval": "1 s"},
+            name="events",
+            key=["id"],
+            sink={"path": "out", "mode": sink_mode, "key": ["id"]},
+            supervision={**QUICK, **(supervision or {})},
+        )
         self.path = folder / "events.yaml"
         self.path.write_text(yaml.safe_dump(document))
         self.loaded: LoadedPipeline = load_pipeline(self.path, environment or {})

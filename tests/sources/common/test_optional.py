@@ -23,6 +23,7 @@ from sources.config.requirements import require_extras
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import ask_slot
 from sources.errors import InputError
+from tests.minimal import minimal_declaration
 
 ROOT = Path(__file__).parents[3]
 COLUMNS = {"id": "bigint", "at": "timestamp"}
@@ -55,17 +56,9 @@ def take_away(monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
 
 
 def declare(folder: Path, **changes: Any) -> Path:
-    document = {
-        "name": "events",
-        "event_time": "at",
-        "key": ["id"],
-        "allowed_lateness": "1 h",
-        "sources": [FILES, TOPIC],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-        **changes,
-    }
+    document = minimal_declaration(
+        FILES, TOPIC, name="events", key=["id"], allowed_lateness="1 h", **changes
+    )
     (folder / "transforms.py").write_text("def identity(rows):\n    return rows\n")
     path = folder / "events.yaml"
     path.write_text(yaml.safe_dump(document))

@@ -13,6 +13,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
 from sources.planning.topics.tombstone_check import tombstone_warnings
 from sources.planning.topics.topic_plan import fit_sample
+from tests.minimal import minimal_model
 from tests.sources.decoding.value_case import changes_source
 
 LIVE: dict[str, Any] = {
@@ -29,16 +30,7 @@ APPEND = {"path": "out", "mode": "append", "key": ["id"]}
 
 
 def declared(sink: dict[str, Any] = MERGE, **changed: Any) -> Pipeline:
-    return Pipeline.model_validate(
-        {
-            "name": "orders",
-            "event_time": "at",
-            "sources": [{**LIVE, **changed}],
-            "transform": "transforms:identity",
-            "sink": sink,
-            "state": "state",
-        }
-    )
+    return minimal_model({**LIVE, **changed}, sink=sink)
 
 
 SELECT = {"id": "id", "at": "at", "gone": "gone"}

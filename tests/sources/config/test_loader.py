@@ -13,20 +13,14 @@ from sources.config.loader import declare, load_pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
+from tests.minimal import minimal_declaration
 
-GOOD: dict[str, Any] = {
-    "name": "orders",
-    "event_time": "at",
-    "key": ["id"],
-    "allowed_lateness": "1 hour",
-    "sources": [
-        {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"},
-        {"name": "live", "type": "kafka", "topic": "${TOPIC}", "trigger_interval": "500 ms"},
-    ],
-    "transform": "transforms:identity",
-    "sink": {"path": "out", "mode": "append", "key": ["id"]},
-    "state": "state",
-}
+GOOD: dict[str, Any] = minimal_declaration(
+    {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"},
+    {"name": "live", "type": "kafka", "topic": "${TOPIC}", "trigger_interval": "500 ms"},
+    key=["id"],
+    allowed_lateness="1 hour",
+)
 
 
 def write(folder: Path, **changes: Any) -> Path:

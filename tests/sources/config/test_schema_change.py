@@ -9,6 +9,7 @@ import pytest
 from sources.config.pipeline import Pipeline
 from sources.decoding.changes.widened_columns import is_widened
 from sources.errors import InputError
+from tests.minimal import minimal_model
 
 SNAPSHOT = {
     "name": "snapshot",
@@ -37,16 +38,7 @@ MERGE = {"path": "out", "mode": "merge", "key": ["id"], "sequence": "seq", "dele
 
 
 def declared(*sources: dict[str, Any], sink: dict[str, Any] = MERGE) -> Pipeline:
-    return Pipeline.model_validate(
-        {
-            "name": "orders",
-            "event_time": "at",
-            "sources": list(sources),
-            "transform": "transforms:identity",
-            "sink": sink,
-            "state": "state",
-        }
-    )
+    return minimal_model(*sources, sink=sink)
 
 
 def test_columns_are_followed_only_where_that_is_declared() -> None:

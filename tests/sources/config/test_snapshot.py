@@ -23,6 +23,7 @@ from sources.config.source.snapshot import (
 from sources.errors import StateError
 from sources.kafka.seam import seam_rule, seam_warnings
 from sources.storage.folder import Folder
+from tests.minimal import minimal_declaration
 from tests.properties import examples
 
 TURN = 1 << 32
@@ -151,43 +152,38 @@ def test_a_password_in_the_file_is_refused_and_not_shown(dsn: str) -> None:
     assert "geheim" not in str(caught.value)
 
 
-PIPELINE: dict[str, Any] = {
-    "name": "orders",
-    "event_time": "_at",
-    "sources": [
-        {
-            "name": "snapshot",
-            "type": "files",
-            "path": "orders/*.parquet",
-            "format": "parquet",
-            "snapshot": {"dsn": "host=db", "slot": "shop"},
+PIPELINE: dict[str, Any] = minimal_declaration(
+    {
+        "name": "snapshot",
+        "type": "files",
+        "path": "orders/*.parquet",
+        "format": "parquet",
+        "snapshot": {"dsn": "host=db", "slot": "shop"},
+    },
+    {
+        "name": "changes",
+        "type": "kafka",
+        "topic": "shop.public.orders",
+        "format": "debezium",
+        "table": "public.orders",
+        "schema": {"id": "bigint"},
+        "include": {
+            "_position": "position",
+            "_lsn": "lsn",
+            "_tx": "transaction",
+            "_at": "committed_at",
+            "_gone": "deleted",
         },
-        {
-            "name": "changes",
-            "type": "kafka",
-            "topic": "shop.public.orders",
-            "format": "debezium",
-            "table": "public.orders",
-            "schema": {"id": "bigint"},
-            "include": {
-                "_position": "position",
-                "_lsn": "lsn",
-                "_tx": "transaction",
-                "_at": "committed_at",
-                "_gone": "deleted",
-            },
-        },
-    ],
-    "transform": "transforms:identity",
-    "sink": {
+    },
+    event_time="_at",
+    sink={
         "path": "out",
         "mode": "merge",
         "key": ["id"],
         "sequence": "_position",
         "deleted": "_gone",
     },
-    "state": "state",
-}
+)
 
 
 def changed(*path: Any, to: Any) -> dict[str, Any]:

@@ -15,21 +15,16 @@ from sources.config.code.user_functions import require_transform
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
+from tests.minimal import minimal_declaration
 
 
 def declared(folder: Path, transform: Any, **changes: Any) -> LoadedPipeline:
     """A pipeline with this transform."""
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [
-            {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"}
-        ],
-        "transform": transform,
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
+    document = minimal_declaration(
+        {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"},
+        transform=transform,
         **changes,
-    }
+    )
     jsonschema.validate(document, Pipeline.model_json_schema())
     path = folder / "orders.yaml"
     path.write_text(yaml.safe_dump(document))

@@ -8,6 +8,7 @@ import pytest
 
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
+from tests.minimal import minimal_model
 
 CHANGES: dict[str, Any] = {
     "name": "changes",
@@ -35,16 +36,7 @@ MERGE = {
 
 
 def declared(sink: dict[str, Any], **changed: Any) -> Pipeline:
-    return Pipeline.model_validate(
-        {
-            "name": "orders",
-            "event_time": "at",
-            "sources": [{**CHANGES, **changed}],
-            "transform": "transforms:identity",
-            "sink": sink,
-            "state": "state",
-        }
-    )
+    return minimal_model({**CHANGES, **changed}, sink=sink)
 
 
 def test_a_sink_that_merges_keeps_them() -> None:

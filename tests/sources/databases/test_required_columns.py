@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import yaml
 from deltalake import write_deltalake
 
 from hybrid_extensions.servers.broker import create_topic
 from sources.common.positions import Offsets, TopicPartition
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.databases.altered_table import RequiredColumn, TableWatch
 from sources.databases.required_columns import PATIENCE_MS, judge_required
-from tests.sources.config.test_unchanged import CHANGES, MERGE
+from tests.sources.databases.captured_table import captured_table
 
 AT = 1_704_067_200_000
 STATEMENT = "ALTER TABLE orders MODIFY v int NOT NULL"
@@ -24,24 +23,7 @@ REQUIRED = RequiredColumn(table="shop.orders", column="v", statement=STATEMENT, 
 
 @pytest.fixture
 def loaded(tmp_path: Path) -> LoadedPipeline:
-    snapshot = {
-        "name": "snapshot",
-        "type": "files",
-        "path": "snapshot/*.parquet",
-        "format": "parquet",
-        "snapshot": {"dsn": "mariadb://reader@localhost:1/shop"},
-    }
-    changes = {name: value for name, value in CHANGES.items() if name != "start"}
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [snapshot, {**changes, "table": "shop.orders"}],
-        "transform": "transforms:identity",
-        "sink": MERGE,
-        "state": "state",
-    }
-    (tmp_path / "p.yaml").write_text(yaml.safe_dump(document))
-    return load_pipeline(tmp_path / "p.yaml")
+    return captured_table(tmp_path)
 
 
 def write(loaded: LoadedPipeline, values: list[int | None], column: str = "v") -> None:

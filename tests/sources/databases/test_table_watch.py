@@ -7,15 +7,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
-import yaml
 
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.positions import EndPosition
-from sources.config.loader import load_pipeline
 from sources.databases.altered_table import RequiredColumn, TableWatch, keep_table_watch
 from sources.databases.table_watch import observe_table
-from tests.sources.config.test_unchanged import CHANGES, MERGE
+from tests.sources.config.test_unchanged import CHANGES
+from tests.sources.databases.captured_table import captured_table
 
 pytestmark = pytest.mark.slow
 
@@ -25,25 +24,9 @@ def test_a_target_that_can_not_be_read_is_no_traceback(
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", postgres.password)
     table = f"t{uuid.uuid4().hex[:8]}"
-    snapshot = {
-        "name": "snapshot",
-        "type": "files",
-        "path": "snapshot/*.parquet",
-        "format": "parquet",
-        "snapshot": {"dsn": postgres.dsn, "slot": "shop"},
-    }
-    changes = {name: value for name, value in CHANGES.items() if name != "start"}
     include = {**CHANGES["include"], "lsn": "lsn", "xid": "transaction"}
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [snapshot, {**changes, "table": f"public.{table}", "include": include}],
-        "transform": "transforms:identity",
-        "sink": MERGE,
-        "state": "state",
-    }
-    (tmp_path / "p.yaml").write_text(yaml.safe_dump(document))
-    loaded = load_pipeline(tmp_path / "p.yaml")
+    database = {"dsn": postgres.dsn, "slot": "shop"}
+    loaded = captured_table(tmp_path, database, f"public.{table}", include)
     generation = loaded.open_generation(create=True)
     assert generation is not None
     end = EndPosition(

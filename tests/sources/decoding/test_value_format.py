@@ -19,6 +19,7 @@ from sources.decoding.value_formats.protobuf_values import ProtobufValues
 from sources.decoding.value_formats.raw_values import RawReader
 from sources.errors import InputError, StateError
 from sources.planning.schema_check import compare_sample
+from tests.minimal import minimal_declaration
 
 SCHEMA = {"id": "bigint", "at": "timestamp"}
 SECRET = "hunter2"
@@ -26,14 +27,9 @@ AT = TopicPartition("t", 2)
 
 
 def load(folder: Path, **live: Any) -> LoadedPipeline:
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [{"name": "live", "type": "kafka", "topic": "t", "start": "earliest", **live}],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-    }
+    document = minimal_declaration(
+        {"name": "live", "type": "kafka", "topic": "t", "start": "earliest", **live}
+    )
     path = folder / "pipeline.yaml"
     path.write_text(yaml.safe_dump(document))
     return load_pipeline(path, {"REGISTRY_PASSWORD": SECRET})

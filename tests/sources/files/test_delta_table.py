@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from sources.common.schema import names_and_types
 from sources.config.loader import LoadedPipeline
-from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.split_table import FileListing, changed_splits
@@ -26,6 +25,7 @@ from sources.formats.deleted_rows import as_action, deletion_vector
 from sources.storage.partitions import values_of
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.minimal import minimal_model
 from tests.properties import examples
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -45,16 +45,7 @@ def rows(micros: list[int | None], day: str | None = "a") -> pa.Table:
 
 def listed(folder: Path, event_time: str = "at", **changes: Any) -> FileListing:
     source = {"type": "files", "name": "history", "path": "t", "format": "delta", **changes}
-    pipeline = Pipeline.model_validate(
-        {
-            "name": "p",
-            "event_time": event_time,
-            "sources": [source],
-            "transform": "none:none",
-            "sink": {"path": "out", "mode": "append", "key": ["id"]},
-            "state": "state",
-        }
-    )
+    pipeline = minimal_model(source, event_time=event_time)
     (declared,) = pipeline.sources
     assert isinstance(declared, FileSource)
     return list_source(LoadedPipeline(folder / "p.yaml", pipeline), declared)

@@ -9,10 +9,10 @@ import pytest
 
 from sources.common.positions import PartitionStart, StartPosition
 from sources.common.topic_log import LogRecord
-from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.seam_checks import SeamOf, check_event_time_filter
+from tests.minimal import minimal_model
 from tests.sources.kafka.model_log import ModelLog
 from tests.sources.kafka.test_start_offsets import T0, history, ms
 
@@ -26,19 +26,10 @@ def check(ends_at: float, times: list[float], *, start: int = 0, **declared: Any
     The clock that gives records their timestamps is years ahead: it is the broker's.
     """
     source = KafkaSource.model_validate({"type": "kafka", "name": "live", "topic": "t", **declared})
-    pipeline = Pipeline.model_validate(
-        {
-            "name": "p",
-            "sources": [
-                {"type": "files", "name": "history", "path": "*", "format": "parquet"},
-                source.model_dump(exclude_unset=True),
-            ],
-            "event_time": "at",
-            "allowed_lateness": "2 h",
-            "transform": "m:f",
-            "sink": {"path": "s", "mode": "append", "key": ["id"]},
-            "state": "state",
-        }
+    pipeline = minimal_model(
+        {"type": "files", "name": "history", "path": "*", "format": "parquet"},
+        source.model_dump(exclude_unset=True),
+        allowed_lateness="2 h",
     )
     values = [
         json.dumps({"id": 1, "at": f"2024-01-01T{12 + int(second / HOUR):02}:00:00Z"}).encode()

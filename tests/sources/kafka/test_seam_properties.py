@@ -27,6 +27,7 @@ from sources.hybrid import SourceSwitchContext
 from sources.kafka.seam import SeamRule, seam_rule
 from sources.kafka.start.checks import check_in_log
 from sources.kafka.start.offsets import GapError, UserFactory, factory_for
+from tests.minimal import minimal_model
 from tests.properties import examples
 from tests.sources.kafka.model_log import ChangingLog, ModelLog
 from tests.sources.worlds import (
@@ -49,19 +50,10 @@ WITHOUT_REASON = "refused, though nothing was ever deleted"
 
 @cache
 def pipeline(*key: str) -> Pipeline:
-    return Pipeline.model_validate(
-        {
-            "name": "p",
-            "sources": [
-                {"type": "files", "name": "history", "path": "*", "format": "parquet"},
-                {"type": "kafka", "name": "live", "topic": "t"},
-            ],
-            "event_time": "at",
-            "key": list(key),
-            "transform": "m:f",
-            "sink": {"path": "s", "mode": "append", "key": ["id"]},
-            "state": "state",
-        }
+    return minimal_model(
+        {"type": "files", "name": "history", "path": "*", "format": "parquet"},
+        {"type": "kafka", "name": "live", "topic": "t"},
+        key=list(key),
     )
 
 

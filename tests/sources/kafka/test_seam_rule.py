@@ -9,6 +9,7 @@ import pytest
 from sources.common.positions import HeldOffsets, PartitionStart, StartPosition
 from sources.config.pipeline import Pipeline
 from sources.kafka.seam import seam_rule, seam_warnings
+from tests.minimal import minimal_model
 from tests.sources.kafka.test_start_offsets import T0, history
 
 START = StartPosition(
@@ -21,19 +22,11 @@ START = StartPosition(
 
 def pipeline(**declared: Any) -> Pipeline:
     sink = {"path": "s", "mode": "merge", "key": ["id"], **declared.pop("sink", {})}
-    return Pipeline.model_validate(
-        {
-            "name": "p",
-            "sources": [
-                {"type": "files", "name": "history", "path": "*", "format": "parquet"},
-                {"type": "kafka", "name": "live", "topic": "t"},
-            ],
-            "event_time": "at",
-            "transform": "m:f",
-            "sink": sink,
-            "state": "state",
-            **declared,
-        }
+    return minimal_model(
+        {"type": "files", "name": "history", "path": "*", "format": "parquet"},
+        {"type": "kafka", "name": "live", "topic": "t"},
+        sink=sink,
+        **declared,
     )
 
 

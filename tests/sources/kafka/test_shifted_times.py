@@ -14,6 +14,7 @@ from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.start.shifted_times import check_shift, constant_shift_ms
+from tests.minimal import minimal_model
 from tests.sources.kafka.test_start_offsets import T0, history
 
 MINUTE = 60_000
@@ -28,26 +29,17 @@ SCHEMA = {"id": "bigint", "at": "timestamp"}
 
 
 def pipeline(lateness: str = "1 min", **live: Any) -> Pipeline:
-    return Pipeline.model_validate(
+    return minimal_model(
         {
-            "name": "p",
-            "sources": [
-                {
-                    "type": "files",
-                    "name": "history",
-                    "path": "*",
-                    "format": "json",
-                    "schema": SCHEMA,
-                },
-                {"type": "kafka", "name": "live", "topic": "t", "schema": SCHEMA, **live},
-            ],
-            "event_time": "at",
-            "key": ["id"],
-            "allowed_lateness": lateness,
-            "transform": "m:f",
-            "sink": {"path": "s", "mode": "append", "key": ["id"]},
-            "state": "state",
-        }
+            "type": "files",
+            "name": "history",
+            "path": "*",
+            "format": "json",
+            "schema": SCHEMA,
+        },
+        {"type": "kafka", "name": "live", "topic": "t", "schema": SCHEMA, **live},
+        key=["id"],
+        allowed_lateness=lateness,
     )
 
 

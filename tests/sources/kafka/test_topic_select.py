@@ -23,6 +23,7 @@ from sources.errors import InputError, StateError
 from sources.kafka.client.sample import SampledTimes, sampled_times
 from sources.planning.plan import draft_plan
 from tests.e2e.case import Case
+from tests.minimal import minimal_declaration
 
 SCHEMA = {"order": "string", "ms": "bigint", "amount": "string"}
 SELECT = {"id": "CAST(substring(order, 3) AS bigint)", "at": "timestamp_millis(ms)"}
@@ -38,14 +39,7 @@ HISTORY = {
 def load(folder: Path, *before: dict[str, Any], **live: Any) -> LoadedPipeline:
     topic = {"name": "live", "type": "kafka", "topic": "t", "schema": SCHEMA, "select": SELECT}
     topic |= {} if before else {"start": "earliest"}
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [*before, {**topic, **live}],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-    }
+    document = minimal_declaration(*before, {**topic, **live})
     path = folder / "pipeline.yaml"
     path.write_text(yaml.safe_dump(document))
     return load_pipeline(path, {})

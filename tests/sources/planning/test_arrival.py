@@ -27,6 +27,7 @@ from sources.formats.regions import Region
 from sources.planning.files.arrival_times import arrival_warnings
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.minimal import minimal_model
 from tests.properties import examples
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -156,17 +157,7 @@ def declare(history: dict[str, Any], **changes: Any) -> Pipeline:
         **history,
     }
     live = {"type": "kafka", "name": "live", "topic": "t", **changes.pop("live", {})}
-    return Pipeline.model_validate(
-        {
-            "name": "p",
-            "event_time": "at",
-            "sources": [source, live],
-            "transform": "t:t",
-            "sink": {"path": "out", "mode": "append", "key": ["id"]},
-            "state": "state",
-            **changes,
-        }
-    )
+    return minimal_model(source, live, **changes)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from sources.common.schema import TIMESTAMP
 from sources.config.loader import LoadedPipeline
-from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.splits import list_source
 from sources.planning.files.copied_files import CopiedFiles, plan_copies
+from tests.minimal import minimal_model
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
@@ -34,16 +34,10 @@ def declared(folder: Path, sink: dict[str, Any], **changes: Any) -> LoadedPipeli
     names = ("event_time", "rules", "sample")
     fields = {name: changes.pop(name) for name in names if name in changes}
     source = {"type": "files", "name": "history", "path": "in", "format": "parquet", **changes}
-    pipeline = Pipeline.model_validate(
-        {
-            "name": "p",
-            "event_time": "at",
-            "sources": [source],
-            "transform": "none:none",
-            "sink": {"path": "out", "mode": "append", "key": ["id"], "copy_files": True, **sink},
-            "state": "state",
-            **fields,
-        }
+    pipeline = minimal_model(
+        source,
+        sink={"path": "out", "mode": "append", "key": ["id"], "copy_files": True, **sink},
+        **fields,
     )
     return LoadedPipeline(folder / "p.yaml", pipeline)
 

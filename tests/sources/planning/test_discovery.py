@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sources.config.loader import LoadedPipeline
-from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError, StateError
 from sources.planning.context import PipelineContext
@@ -27,6 +26,7 @@ from sources.planning.files.file_plan import FoundFiles, read_splits
 from sources.planning.plan import make_plan
 from spark_jobs.inside.driver.discoverer import Discoverer
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
+from tests.minimal import minimal_model
 from tests.properties import examples
 from tests.services.processes import wait_for
 
@@ -43,16 +43,7 @@ def write(folder: Path, name: str, minute: int = 0, **columns: Any) -> Path:
 
 
 def pipeline(folder: Path, *sources: dict[str, Any], **more: Any) -> LoadedPipeline:
-    document = {
-        "name": "p",
-        "event_time": "at",
-        "sources": list(sources),
-        "transform": "none:none",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-        **more,
-    }
-    return LoadedPipeline(folder / "p.yaml", Pipeline.model_validate(document))
+    return LoadedPipeline(folder / "p.yaml", minimal_model(*sources, **more))
 
 
 def history(**changes: Any) -> dict[str, Any]:

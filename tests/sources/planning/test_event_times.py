@@ -21,6 +21,7 @@ from sources.files.listing import sampler
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import Plan, draft_plan, make_plan
+from tests.minimal import minimal_declaration
 from tests.properties import examples
 from tests.sources.files.dirty_files import (
     EPOCH,
@@ -39,15 +40,9 @@ EXACT = ("parquet", "delta", "orc")
 def declared(folder: Path, form: str = "parquet", outside: str = "fail", **changes: Any) -> Path:
     event_time = {"column": "at", "outside": outside, **changes.pop("event_time", {})}
     source = {"name": "history", "type": "files", "path": "in", **FORMATS[form], **changes}
-    document = {
-        "name": "p",
-        "event_time": event_time,
-        "allowed_lateness": "10 min",
-        "sources": [source],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-    }
+    document = minimal_declaration(
+        source, name="p", event_time=event_time, allowed_lateness="10 min"
+    )
     path = folder / "p.yaml"
     path.write_text(yaml.safe_dump(document))
     return path

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from sources.common.positions import to_ms
 from sources.config.loader import LoadedPipeline
-from sources.config.pipeline import Pipeline
 from sources.config.source.file_options import FileBatch
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
@@ -22,6 +21,7 @@ from sources.files.listing.splits import list_source
 from sources.planning.event_times import misread_unit
 from sources.planning.files import file_plan
 from sources.planning.files.file_plan import FilePlan, batch_ends, plan_files
+from tests.minimal import minimal_model
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
@@ -37,17 +37,7 @@ def planned(
     folder: Path, event_time: str | dict[str, Any] = "at", **changes: Any
 ) -> tuple[FilePlan, list[str]]:
     source = {"type": "files", "name": "history", "path": "in", "format": "parquet", **changes}
-    pipeline = Pipeline.model_validate(
-        {
-            "name": "p",
-            "event_time": event_time,
-            "allowed_lateness": "10 min",
-            "sources": [source],
-            "transform": "none:none",
-            "sink": {"path": "out", "mode": "append", "key": ["id"]},
-            "state": "state",
-        }
-    )
+    pipeline = minimal_model(source, event_time=event_time, allowed_lateness="10 min")
     loaded = LoadedPipeline(folder / "p.yaml", pipeline)
     (declared,) = pipeline.sources
     assert isinstance(declared, FileSource)

@@ -18,6 +18,7 @@ from sources.planning.transform_analysis import (
     read_analysis,
     request_by_declaration,
 )
+from tests.minimal import minimal_declaration
 
 FILES = {"type": "files", "name": "history", "path": "in/*", "format": "json"}
 COLUMNS = {"id": "bigint", "at": "timestamp"}
@@ -27,14 +28,7 @@ COLUMNS = {"id": "bigint", "at": "timestamp"}
 def document(tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "shop.py").write_text("import rules\ndef orders(rows):\n    return rows\n")
     (tmp_path / "rules.py").write_text("LIMIT = 1\n")
-    return {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [{**FILES, "schema": COLUMNS}],
-        "transform": "shop:orders",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-    }
+    return minimal_declaration({**FILES, "schema": COLUMNS}, transform="shop:orders")
 
 
 def load(folder: Path, document: dict[str, Any]) -> LoadedPipeline:

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError, StateError, UnavailableError
 from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.spark_version import installed_parts
@@ -35,6 +34,7 @@ from spark_jobs.launch.submission import submit
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name, read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
 from tests.e2e.case import TRANSFORMS
+from tests.minimal import minimal_pipeline
 from tests.services.processes import wait_for
 from tests.spark_jobs.launch import recorded_answers as recorded
 
@@ -99,23 +99,15 @@ def pipeline(folder: Path, spark: dict[str, Any], **changes: Any) -> LoadedPipel
     (folder / "transforms.py").write_text(TRANSFORMS)
     columns = {"id": "bigint", "at": "timestamp"}
     files = {"type": "files", "format": "json", "schema": columns}
-    document = {
-        "name": "events",
-        "event_time": "at",
-        "key": ["id"],
-        "sources": [
-            {**files, "name": "history", "path": "in/*.json"},
-            {**files, "name": "inbox", "path": "inbox", "discovery_interval": "1 s"},
-        ],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-        "spark": spark,
+    return minimal_pipeline(
+        folder,
+        {**files, "name": "history", "path": "in/*.json"},
+        {**files, "name": "inbox", "path": "inbox", "discovery_interval": "1 s"},
+        name="events",
+        key=["id"],
+        spark=spark,
         **changes,
-    }
-    path = folder / "events.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return load_pipeline(path)
+    )
 
 
 K8S: dict[str, Any] = {

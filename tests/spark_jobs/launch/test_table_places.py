@@ -8,30 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import HybridError, InputError, UnavailableError
 from spark_jobs.launch.questions import spark_process
 from spark_jobs.launch.questions.spark_process import SparkProcess
 from spark_jobs.launch.questions.table_places import find_places
+from tests.minimal import minimal_pipeline
 
 TABLE = {"table": "shop.orders"}
 
 
 def loaded(folder: Path, **declared: Any) -> LoadedPipeline:
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [{"type": "files", "name": "history", "format": "delta", **declared}],
-        "transform": "shop:orders",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-    }
-    path = folder / "orders.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return load_pipeline(path)
+    return minimal_pipeline(
+        folder,
+        {"type": "files", "name": "history", "format": "delta", **declared},
+        transform="shop:orders",
+    )
 
 
 def found(pipeline: LoadedPipeline, monkeypatch: pytest.MonkeyPatch, script: str) -> LoadedPipeline:

@@ -6,16 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from sources.common.positions import now_ms
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, SeamError
 from sources.planning.plan import Plan
 from sources.planning.transform_analysis import read_analysis, request_by_declaration
 from sources.state.generation import Generation
 from spark_jobs.launch.questions import spark_process
 from spark_jobs.launch.questions.transform_check import TransformCheck
+from tests.minimal import minimal_pipeline
 from tests.services.processes import NEVER_ENDS, runs, wait_for
 
 pytestmark = pytest.mark.analysis
@@ -27,17 +27,7 @@ ANALYSIS = '{"analysis": {"digest": "%s", "columns": [], "watermark_ms": 5}}'
 def loaded(tmp_path: Path) -> LoadedPipeline:
     (tmp_path / "shop.py").write_text("def orders(rows):\n    return rows\n")
     files = {"type": "files", "name": "history", "path": "in/*", "format": "json"}
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [{**files, "schema": COLUMNS}],
-        "transform": "shop:orders",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-    }
-    path = tmp_path / "orders.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return load_pipeline(path)
+    return minimal_pipeline(tmp_path, {**files, "schema": COLUMNS}, transform="shop:orders")
 
 
 def digest(loaded: LoadedPipeline) -> str:

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.state.generation import Generation
 from spark_jobs.launch import waiting_driver
 from spark_jobs.launch.questions import spark_process
 from spark_jobs.launch.submission import submit
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.run_state.lock import is_launched, take_launch_lock
+from tests.minimal import minimal_pipeline
 from tests.services.processes import runs, wait_for
 
 # Answers a question by itself, and writes down the run that it is given.
@@ -54,18 +54,12 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedPipeline:
 
 
 def declared(folder: Path, **changes: object) -> LoadedPipeline:
-    document = {
-        "name": "orders",
-        "event_time": "at",
-        "sources": [{"type": "files", "name": "history", "path": "in/*", "format": "parquet"}],
-        "transform": "shop:orders",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
+    return minimal_pipeline(
+        folder,
+        {"type": "files", "name": "history", "path": "in/*", "format": "parquet"},
+        transform="shop:orders",
         **changes,
-    }
-    path = folder / "orders.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return load_pipeline(path)
+    )
 
 
 def begun(loaded: LoadedPipeline) -> Generation:

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from deltalake import write_deltalake
 from pyarrow import orc
 
@@ -21,22 +20,14 @@ from sources.planning.plan import make_plan
 from spark_jobs.inside.readers.files.kept_batch import waiting_change
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
 from tests.e2e.case import moment
+from tests.minimal import minimal_pipeline
 
 ROWS = [10, 70, 30, 40, 5]
 
 
 def planned(folder: Path, event_time: Any = "at", **changes: Any) -> PlannedSource:
     history = {"type": "files", "name": "h", "path": "in/*", "batch": {"files": 2}, **changes}
-    document = {
-        "name": "p",
-        "event_time": event_time,
-        "sources": [history],
-        "transform": "transforms:identity",
-        "sink": {"path": "out", "mode": "append", "key": ["id"]},
-        "state": "state",
-    }
-    (folder / "p.yaml").write_text(yaml.safe_dump(document))
-    loaded = load_pipeline(folder / "p.yaml")
+    loaded = minimal_pipeline(folder, history, name="p", event_time=event_time)
     (source,) = loaded.pipeline.sources
     assert isinstance(source, FileSource)
     parts, generation = make_plan(loaded).files, loaded.require_generation()

@@ -240,7 +240,7 @@ class Batch:
     ) -> pa.Array | None:
         """Read the bytes of integers, the highest first, as the unscaled numbers of decimals.
 
-        Values with more than 15 bytes, or more digits than they may have, become undecided.
+        Values without bytes, with more than 15, or with too many digits become undecided.
 
         Args:
             lengths: Number of bytes, by value or the same for all.
@@ -254,7 +254,8 @@ class Batch:
         starts, ends = self.skip(lengths, where)
         if kind is None:
             return None
-        self.require(np.broadcast_to(lengths < _DECIMAL_BYTES, len(self)), where)
+        is_read = (lengths > 0) & (lengths < _DECIMAL_BYTES)
+        self.require(np.broadcast_to(is_read, len(self)), where)
         data = np.frombuffer(self._data, np.uint8)
         at = ends[:, None] - 1 - np.arange(_DECIMAL_BYTES)
         is_there = (at >= starts[:, None]) & (where & self.is_sure)[:, None]

@@ -24,6 +24,9 @@ from sources.formats.row_check import RowCheck
 with needs_extra("avro", "Avro"):
     import fastavro
 
+    from sources.common.avro_decimals import refuse_empty_decimals
+
+refuse_empty_decimals()
 _BATCH_ROWS = 20_000
 _HEADER_BYTES = 1 << 16
 _MAGIC = b"Obj\x01"

@@ -25,8 +25,11 @@ from sources.errors import InputError, UnavailableError
 with needs_extra("avro", "Avro"):
     import fastavro
 
+    from sources.common.avro_decimals import refuse_empty_decimals
+
 _NO_SCHEMA = -1
 fastavro.read.LOGICAL_READERS[f"long-{NANOS}"] = lambda ns, *_: Nanos(ns)
+refuse_empty_decimals()
 
 
 class AvroReader(BaseReader):

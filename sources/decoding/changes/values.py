@@ -282,7 +282,11 @@ def _decimal(raw: Any, encoding: Encoding, scale: int) -> Decimal | int:
 def _unscaled(text: Any, scale: int) -> Decimal:
     """Build a decimal from its unscaled value (big-endian bytes, base64 in JSON) and scale."""
     # `scaleb` would round to the 28 digits of Python's default context.
-    number = int.from_bytes(_bytes(text), "big", signed=True)
+    data = _bytes(text)
+    if not data:
+        reason = "a decimal without bytes is no number"
+        raise BadValue(reason)
+    number = int.from_bytes(data, "big", signed=True)
     return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 
 

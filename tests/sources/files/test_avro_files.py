@@ -167,6 +167,13 @@ def test_a_decimal_that_does_not_fit_is_refused_with_file_and_column(tmp_path: P
         read(tmp_path, schema=DECLARED)
 
 
+def test_a_decimal_without_bytes_is_no_zero(tmp_path: Path) -> None:
+    amount = {"name": "amount", "type": logical("bytes", "decimal", precision=4)}
+    write(tmp_path / "a.avro", [amount], {"amount": b""})
+    with pytest.raises(InputError, match=r"a\.avro can't be read .*a decimal without bytes"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "told"),
     [

@@ -227,6 +227,12 @@ def test_a_decimal_of_any_size_is_exact(unscaled: int, scale: int) -> None:
     ).as_py().as_tuple()  # fmt: skip
 
 
+def test_a_decimal_without_bytes_is_no_zero() -> None:
+    document = {"schema": SCHEMA, "payload": envelope(price="")}
+    with pytest.raises(BadValue, match="`price`: a decimal without bytes is no number"):
+        read(document)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -92,6 +92,16 @@ def test_damaged_documents(spark: SparkSession, values: list[bytes]) -> None:
     compare(spark, [*values], SCHEMA)
 
 
+@pytest.mark.parametrize("kind", ["string", "array<string>"])
+def test_bytes_that_are_no_text_make_a_bad_record_and_no_other_characters(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    bad = [b'{"v": null, "more": "\xff"}', b'{"v": null, "\xed\xa0\x80": 1}', b'{"v": null}\xc3']
+    good = [b'{"v": null, "more": "\\ud800"}', '{"v": null, "more": "ü😀"}'.encode()]
+    found = read_records(spark, tmp_path, [*bad, *good], {"v": kind})
+    assert [*found] == [len(bad), len(bad) + 1]
+
+
 LARGE = ["1e400", "-1e400", "1" + "0" * 309, "123456e305"]
 FLOATS = ["1e39", "-3.5e38", "1" + "0" * 39]
 NAMED = ["Infinity", "-Infinity", '"Infinity"', "NaN", "1.5e30", "1e-400", "0"]

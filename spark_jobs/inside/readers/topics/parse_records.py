@@ -77,6 +77,7 @@ _REPAIR = (
     "or `on_bad_record: drop` in the source of this topic, and run the pipeline again: "
     "`hybrid run P`. No row of this micro-batch was written."
 )
+_NO_TEXT = "the value is no UTF-8 text"
 _LOG_DDL = f"{TOPIC} string, {PARTITION} int, {OFFSET} bigint"
 _RECORD_TYPES = {TIME: "timestamp", KEY: "binary", VALUE: "binary"}
 
@@ -371,6 +372,8 @@ def _parse(
     row = F.col(_ROW)
     too_large = is_too_large(row, of_value, F.col(VALUE))
     undated = has_time_of_day(of_value, F.col(VALUE))
+    # Spark would put other characters in place of the bytes.
+    is_text = F.coalesce(F.is_valid_utf8(F.col(VALUE).cast("string")), F.lit(True))
     parsed_columns = {
         field.name: row[field.name]
         if field.type == as_parsed.field(field.name).type
@@ -394,18 +397,18 @@ def _parse(
         returned = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
         records = records.mapInArrow(read, returned)
         parsed = F.when(~is_read, parsed)
-        unfit = row.isNull() | row[_CORRUPT].isNotNull() | too_large | undated
+        unfit = row.isNull() | row[_CORRUPT].isNotNull() | too_large | undated | ~is_text
         is_bad = ~is_read & unfit | _any_of(wrong)
         values = {
             name: F.when(is_read, F.col(in_backticks(name))).otherwise(by_spark)
             for name, by_spark in parsed_columns.items()
         }
     else:
-        unfit = row.isNull() | row[_CORRUPT].isNotNull() | too_large | undated
+        unfit = row.isNull() | row[_CORRUPT].isNotNull() | too_large | undated | ~is_text
         is_bad = unfit | _any_of(wrong)
         values = parsed_columns
     no_object = F.lit("the value is no JSON object with the declared columns")
-    reasons = [(too_large, TOO_LARGE), (undated, TIME_OF_DAY)]
+    reasons = [(~is_text, _NO_TEXT), (too_large, TOO_LARGE), (undated, TIME_OF_DAY)]
     return _Marked(
         records.select("*", parsed.alias(_ROW)),
         {**included, **values},

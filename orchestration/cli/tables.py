@@ -163,6 +163,9 @@ def _verdict(found: Status) -> list[str]:
         is_waiting = live.health in ("starting", "paused", "stopped", "catching-up")
         colour = "red" if live.is_red else "yellow" if is_waiting else "green"
         return [f"[{colour}]{live.health}[/]: {escape(live.reason)}"]
+    if all(each.state == "waiting" for each in found.sources):
+        before = "" if found.planned else " Before, `hybrid plan P` shows what would be read."
+        return [f"Not started: `hybrid run P` starts it.{before}"]
     beats = [source.heartbeat for source in found.sources]
     return [escape(str(each.failure)) for each in beats if each is not None and each.failure][-1:]
 

@@ -174,6 +174,14 @@ def test_status_of_a_pipeline_that_never_ran_is_waiting(
     status, answer = call(tmp_path, declared, "status")
     assert status == 0
     assert [source["state"] for source in answer["sources"]] == ["waiting"]
+    path = tmp_path / "events.yaml"
+    shown = " ".join(CliRunner().invoke(app, ["status", str(path)]).stdout.split())
+    assert f"hybrid run {path}` starts it. Before, `" in shown
+    assert f"hybrid plan {path}` shows" in shown
+    call(tmp_path, declared, "plan")
+    shown = CliRunner().invoke(app, ["status", str(path)]).stdout
+    assert "Not started: " in shown
+    assert "Before, " not in shown
 
 
 def test_stopping_what_does_not_run_is_no_error(tmp_path: Path, declared: dict[str, Any]) -> None:

@@ -65,6 +65,8 @@ class Extension:
             :class:`sources.databases.kinds.DatabaseParts`.
         stores: Kinds of stores of files, a sequence of
             :class:`sources.storage.store_kind.StoreKind`.
+        clusters: Clusters that ``spark-submit`` hands drivers over to, a sequence of
+            :class:`spark_jobs.launch.places.cluster.Cluster`.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Extension:
     lakes: str | None = None
     databases: str | None = None
     stores: str | None = None
+    clusters: str | None = None
 
 
 @cache

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import Field
 
 from sources.common.positions import Part, Record, now_ms
+from sources.config.managed_service import managed_services
 from sources.errors import StateError
 from sources.state.generation import Generation
 from sources.state.local_copy import local_path
@@ -26,7 +27,7 @@ class Place(Part):
     Attributes:
         kind: ``local`` is a process of the machine that launched it, wherever its executors are;
             ``shared`` a thread of such a process, which runs other pipelines as well.
-            Any other is the scheme of a managed service.
+            Any other is a kind of clusters, or the scheme of a managed service.
         server: Kubernetes: address of the API server; None: as the context says. A managed service:
             its address or region.
         context: Kubernetes: context of the client's configuration; None: the current one.
@@ -50,7 +51,7 @@ class Place(Part):
     @property
     def is_managed(self) -> bool:
         """Whether the driver runs on a managed service; computed from ``kind``."""
-        return self.is_cluster and self.kind not in ("yarn", "kubernetes")
+        return self.kind in managed_services()
 
 
 class Launch(Record):

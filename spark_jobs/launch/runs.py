@@ -17,7 +17,7 @@ from sources.state.local_copy import local_path
 from spark_jobs.launch.driver_state import DriverState
 from spark_jobs.launch.places.base import Order, start
 from spark_jobs.launch.places.choice import launcher_at, place_of
-from spark_jobs.launch.places.cluster_cli import require_tool
+from spark_jobs.launch.places.cluster import cluster_at
 from spark_jobs.launch.places.local import GRACE_S
 from spark_jobs.launch.places.managed import drivers_at
 from spark_jobs.launch.record import LAUNCH, Launch, Place, last_launch, log_name, write_launch
@@ -126,7 +126,8 @@ def find_or_launch(
     launch_id = uuid.uuid4().hex
     # Whatever may be refused or takes time is done before the lock is taken.
     place = place_of(loaded.pipeline.spark)
-    require_tool(place)
+    if place.is_cluster and not place.is_managed:
+        cluster_at(place).require_tool()
     locked: Lock | WatchedRun | None = None
     if waiting is not None and (locked := waiting.take_lock(loaded, generation)) is not None:
         launch_id, start_run = waiting.launch_id, _by_waiting(waiting, generation, sources, extra)

@@ -1,7 +1,7 @@
 """Where a driver runs, and how it is seen and ended there.
 
-Belongs here: a launcher for each place (this machine, a driver that pipelines share, YARN,
-Kubernetes, managed services of extensions) behind one interface (`base`), and the choice of one
-(`choice`). Does not belong here: what is submitted (`launch.submission`), and runs of pipelines
+Belongs here: a launcher for each place (this machine, a driver that pipelines share, clusters and
+managed services of extensions) behind one interface (`base`), and the choice of one (`choice`).
+Does not belong here: what is submitted (`launch.submission`), and runs of pipelines
 (`launch.runs`).
 """

@@ -27,8 +27,8 @@ from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
 from spark_jobs.jvm.spark_version import spark_home, version_at
 from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN, JAR, require_jar
-from spark_jobs.launch.places import kubernetes, yarn
 from spark_jobs.launch.places.choice import place_of
+from spark_jobs.launch.places.cluster import cluster_at
 from spark_jobs.launch.record import Place, application_name
 from spark_jobs.launch.submission.addresses import local_conf, ui_environment
 from spark_jobs.launch.submission.cloud_conf import cloud_conf
@@ -39,13 +39,6 @@ _HERE = Path(__file__).parents[2]
 _STORES = {"s3": ("s3://", "s3a://"), "azure": ("abfss://",), "google": ("gs://",)}
 _MODULES = "modules.zip"
 _KUBERNETES_ENV = "spark.kubernetes.driverEnv."
-# Prefixes of the properties that give a driver an environment variable; a hint names the first.
-_VARIABLES = {
-    "local": (),
-    "yarn": ("spark.yarn.appMasterEnv.",),
-    "kubernetes": ("spark.kubernetes.driver.secretKeyRef.", _KUBERNETES_ENV),
-}
-
 # What a driver that lives for seconds and runs no task does without.
 _BRIEF = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -245,22 +238,23 @@ def _command(
     application: str,
 ) -> list[str]:
     """Return the ``spark-submit`` command of one of this project's jobs."""
-    if place.kind == "kubernetes":
+    cluster = cluster_at(place) if place.is_cluster else None
+    if cluster is not None and cluster.has_image:
         conf, job, own_jars = image_parts(loaded, place, scratch)
-        conf |= kubernetes.conf(application)
         jars = ["--jars", *own_jars] if own_jars else []
     else:
         _require_variables(loaded, place)
         conf, sets = spark_properties(loaded, place, scratch), _sets(loaded)
         job = str(_HERE / script)
         own = [require_jar()] if _uses(loaded, "s3") else []
-        conf |= yarn.conf(application) if place.kind == "yarn" else {}
         if place.kind == "local":
             conf = use_archive(spark_home(), resolve("spark"), conf)
         every = [*(jar for name in sets for jar in resolve(name)), *own]
         jars = ["--jars", ",".join(map(str, every))]
         if _shares_no_folder(loaded):
             conf = _with_modules(conf, scratch)
+    if cluster is not None:
+        conf |= cluster.conf(application)
     return [
         str(spark_home() / "bin" / "spark-submit"),
         *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
@@ -392,7 +386,7 @@ def _variables(place: Place) -> tuple[str, ...]:
     """Return prefixes of properties that give a driver at a place an environment variable."""
     if place.is_managed:
         return (managed_services()[place.kind].environment,)
-    return _VARIABLES[place.kind]
+    return cluster_at(place).variables if place.is_cluster else ()
 
 
 def _driver_env(settings: SparkSettings) -> str | None:

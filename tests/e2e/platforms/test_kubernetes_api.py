@@ -22,10 +22,10 @@ from spark_jobs.launch.process import stop
 from spark_jobs.launch.record import Launch, last_launch
 from spark_jobs.launch.runs import find_or_launch, find_run, last_driver, why_ended
 from spark_jobs.run_state.lock import is_launched
+from tests.hybrid_extensions.clusters.recorded_answers import container
 from tests.services.kubernetes_server import kubernetes_api, programs
 from tests.services.processes import wait_for
-from tests.spark_jobs.launch.recorded_answers import container
-from tests.spark_jobs.launch.test_launchers import pipeline
+from tests.spark_jobs.launch.launch_case import pipeline
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -28,7 +28,7 @@ from spark_jobs.run_state.lock import QueryLock
 from tests.hybrid_extensions.managed import recorded_services as recorded
 from tests.hybrid_extensions.managed.recorded_services import Answer, ManagedService
 from tests.services.processes import wait_for
-from tests.spark_jobs.launch.test_launchers import ID, NAME, beat, launched, pipeline
+from tests.spark_jobs.launch.launch_case import ID, NAME, beat, launched, pipeline
 
 ROLE = "arn:aws:iam::123456789012:role/spark"
 EMR: dict[str, Any] = {

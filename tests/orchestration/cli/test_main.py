@@ -175,11 +175,11 @@ def test_status_of_a_pipeline_that_never_ran_is_waiting(
     assert status == 0
     assert [source["state"] for source in answer["sources"]] == ["waiting"]
     path = tmp_path / "events.yaml"
-    shown = " ".join(CliRunner().invoke(app, ["status", str(path)]).stdout.split())
+    shown = " ".join(invoke(["status", str(path)]).stdout.split())
     assert f"hybrid run {path}` starts it. Before, `" in shown
     assert f"hybrid plan {path}` shows" in shown
     call(tmp_path, declared, "plan")
-    shown = CliRunner().invoke(app, ["status", str(path)]).stdout
+    shown = invoke(["status", str(path)]).stdout
     assert "Not started: " in shown
     assert "Before, " not in shown
 

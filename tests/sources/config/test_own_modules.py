@@ -19,7 +19,7 @@ from sources.config.code.reserved_names import RESERVED
 from sources.config.code.user_functions import load_function
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
-from tests.spark_jobs.launch.test_launchers import pipeline
+from tests.spark_jobs.launch.launch_case import pipeline
 
 ROOT = Path(__file__).parents[3]
 CODE = """

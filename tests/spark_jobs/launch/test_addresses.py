@@ -16,7 +16,7 @@ import pytest
 from sources.errors import InputError
 from spark_jobs.launch.shared_socket import Request, ask, listen, pid_of
 from spark_jobs.launch.submission import submit
-from tests.spark_jobs.launch.test_launchers import pipeline
+from tests.spark_jobs.launch.launch_case import pipeline
 
 ALL = {"spark.driver.bindAddress": "0.0.0.0"}
 STRANGER = """

@@ -29,7 +29,7 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
 from tests.services.processes import wait_for
 from tests.spark_jobs.launch import shared_submit
-from tests.spark_jobs.launch.test_launchers import pipeline
+from tests.spark_jobs.launch.launch_case import pipeline
 
 pytestmark = pytest.mark.slow
 GROUP = "tests"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from hybrid_extensions.clusters.tools import Answer, ask
 from sources.errors import HybridError, RunError
 from spark_jobs.launch.places.base import Status
-from spark_jobs.launch.places.cluster_cli import Answer, ask
 from spark_jobs.launch.record import Launch, Place
 
 _CONTAINER = "spark-kubernetes-driver"

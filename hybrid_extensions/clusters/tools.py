@@ -7,11 +7,9 @@ import subprocess
 from typing import NamedTuple
 
 from sources.errors import InputError, UnavailableError
-from spark_jobs.launch.record import Place
 
 # `yarn` starts a JVM for each question, and retries for minutes if the cluster does not answer.
 TIMEOUT_S = 30.0
-_TOOLS = {"yarn": "yarn", "kubernetes": "kubectl"}
 
 
 class Answer(NamedTuple):
@@ -37,19 +35,12 @@ class Answer(NamedTuple):
         return next((line for line in reversed(lines) if line), f"exit status {self.status}")
 
 
-def require_tool(place: Place) -> None:
+def require_tool(name: str) -> None:
     """Refuse to launch a driver on a cluster whose command line tool is not installed.
 
-    Without it, nobody could ask whether the driver runs, or end it. A local place needs no tool.
-
-    Args:
-        place: Where the driver is to run.
-
-    Raises:
-        InputError: ``yarn`` or ``kubectl`` is not on the PATH.
+    Without it, nobody could ask whether the driver runs, or end it.
     """
-    name = _TOOLS.get(place.kind)
-    if name is not None and shutil.which(name) is None:
+    if shutil.which(name) is None:
         raise _missing(name)
 
 

@@ -15,31 +15,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hybrid_extensions.clusters import kubernetes, yarn
+from hybrid_extensions.clusters.tools import Answer
 from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
-from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError, StateError, UnavailableError
 from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.spark_version import installed_parts
 from spark_jobs.jvm.storage_jar import CONF, JAR
 from spark_jobs.launch import driver_state
-from spark_jobs.launch.places import kubernetes, yarn
 from spark_jobs.launch.places.base import Status
 from spark_jobs.launch.places.choice import place_of
-from spark_jobs.launch.places.cluster_cli import Answer
 from spark_jobs.launch.process import find_running, run_to_end, stop
-from spark_jobs.launch.record import Launch, Place, last_launch
+from spark_jobs.launch.record import Place, last_launch
 from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
 from spark_jobs.launch.submission import submit
-from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name, read_heartbeat
+from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
-from tests.e2e.case import TRANSFORMS
-from tests.minimal import minimal_pipeline
+from tests.hybrid_extensions.clusters import recorded_answers as recorded
 from tests.services.processes import wait_for
-from tests.spark_jobs.launch import recorded_answers as recorded
+from tests.spark_jobs.launch.launch_case import ID, NAME, beat, launched, pipeline
 
-ID = "0f" * 16
-NAME = f"hybrid-{ID}"
 TOOL = """#!{python}
 import json, sys
 from pathlib import Path
@@ -95,21 +91,6 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     return made
 
 
-def pipeline(folder: Path, spark: dict[str, Any], **changes: Any) -> LoadedPipeline:
-    (folder / "transforms.py").write_text(TRANSFORMS)
-    columns = {"id": "bigint", "at": "timestamp"}
-    files = {"type": "files", "format": "json", "schema": columns}
-    return minimal_pipeline(
-        folder,
-        {**files, "name": "history", "path": "in/*.json"},
-        {**files, "name": "inbox", "path": "inbox", "discovery_interval": "1 s"},
-        name="events",
-        key=["id"],
-        spark=spark,
-        **changes,
-    )
-
-
 K8S: dict[str, Any] = {
     "master": "k8s://https://10.0.0.1:6443",
     "conf": {
@@ -123,32 +104,6 @@ KUBECTL = ["kubectl", "--context", "prod", "--server", "https://10.0.0.1:6443"]
 KUBECTL += ["--namespace", "spark"]
 LIST = ["yarn", "application", "-list", "-appTags", NAME, "-appStates", "ALL"]
 STATUS = ["yarn", "application", "-status", recorded.APPLICATION]
-
-
-def launched(loaded: LoadedPipeline, source: str = "inbox", **changes: Any) -> Launch:
-    """A launch that somebody made who is gone since."""
-    generation = loaded.open_generation(create=True)
-    assert generation is not None
-    place = place_of(loaded.pipeline.spark)
-    log = f"run/{source}.log"
-    made = Launch(launch_id=ID, source=source, log=log, group=None, at_ms=1, place=place, **changes)
-    generation.replace("run/launch.json", made)
-    return made
-
-
-def beat(loaded: LoadedPipeline, state: str) -> None:
-    """The last word of that launch's driver."""
-    said = {
-        "launch_id": ID,
-        "pid": 4_000_000,
-        "host": "worker-7",
-        "source": "inbox",
-        "phase": "unbounded",
-        "state": state,
-        "at_ms": 1,
-    }
-    name = heartbeat_name("inbox")
-    loaded.require_generation().replace(name, Heartbeat.model_validate(said))
 
 
 def conf_of(command: list[str]) -> dict[str, str]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from hybrid_extensions.clusters.tools import Answer, ask
 from sources.errors import HybridError, RunError, UnavailableError
 from spark_jobs.launch.places.base import Status
-from spark_jobs.launch.places.cluster_cli import Answer, ask
 from spark_jobs.launch.record import Launch
 
 _ID = re.compile(r"application_\d+_\d+")

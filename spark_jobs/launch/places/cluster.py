@@ -1,0 +1,90 @@
+"""Clusters that ``spark-submit`` hands drivers over to, which extensions know."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from sources.config.spark_settings import SparkSettings
+from sources.errors import InputError
+from sources.extensions import contributions
+from spark_jobs.launch.places.base import Launcher
+from spark_jobs.launch.record import Place
+
+
+class Cluster(Protocol):
+    """A kind of clusters.
+
+    Attributes:
+        kind: Its name in the record of a launch.
+        variables: Prefixes of the properties that give a driver an environment variable; a hint
+            names the first.
+        has_image: Whether drivers find the project in a container image, and get no files from the
+            machine that launches them.
+    """
+
+    kind: str
+    variables: tuple[str, ...]
+    has_image: bool
+
+    def place(self, settings: SparkSettings) -> Place | None:
+        """Return where drivers with these settings run; None if the master is another one."""
+
+    def conf(self, application: str) -> dict[str, str]:
+        """Return the properties by which a driver is found on the cluster.
+
+        Args:
+            application: The launch's name there.
+        """
+
+    def require_tool(self) -> None:
+        """Refuse to launch a driver that nobody could ask about, or end.
+
+        Raises:
+            InputError: The cluster's command line tool is not installed.
+        """
+
+    def launcher(self, place: Place, log: Path) -> Launcher:
+        """Return what asks about and ends drivers.
+
+        Args:
+            place: Where they run.
+            log: Output of the launch's ``spark-submit``.
+        """
+
+
+@cache
+def clusters() -> dict[str, Cluster]:
+    """Return the clusters that extensions know, by kind."""
+    return {each.kind: each for some in contributions("clusters") for each in some}
+
+
+def place_on_cluster(settings: SparkSettings) -> Place:
+    """Return where drivers with these settings run on a cluster.
+
+    Raises:
+        InputError: No installed extension knows the master.
+    """
+    for cluster in clusters().values():
+        if (place := cluster.place(settings)) is not None:
+            return place
+    raise _unknown(settings.master)
+
+
+def cluster_at(place: Place) -> Cluster:
+    """Return the cluster that a driver runs on.
+
+    Raises:
+        InputError: No installed extension knows it.
+    """
+    found = clusters().get(place.kind)
+    if found is None:
+        raise _unknown(place.kind)
+    return found
+
+
+def _unknown(what: str) -> InputError:
+    message = f"No installed extension launches drivers on `{what}`, or asks about them there."
+    hint = "Restore the extension in `hybrid_extensions`, or declare another `spark.master`."
+    return InputError(message, hint, field="spark.master", value=what)

@@ -21,6 +21,7 @@ from sources.common.positions import Record
 from sources.config.code.own_modules import OwnModules
 from sources.config.code.transform import TRANSFORM_MODELS
 from sources.config.pipeline import Pipeline
+from sources.config.plain_paths import require_plain_path
 from sources.config.section import Section
 from sources.config.source.file_options import BY_ARRIVAL, BY_NAME, ArrivalOrder
 from sources.config.source.file_source import FileSource
@@ -335,9 +336,12 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
             raise _refusal(path, [f"  pipeline: {error}"]) from None
     kept = Folder(path.parent).read(KEPT, KeptDefinition)
     loaded = LoadedPipeline(path, pipeline, kept)
+    located = pipeline.located(loaded.locate)
+    require_plain_path("state", loaded.locate(located.state))
+    require_plain_path("sink.path", loaded.locate(located.sink.path))
     return replace(
         loaded,
-        pipeline=pipeline.located(loaded.locate),
+        pipeline=located,
         sections=tuple(each.located(loaded.locate) for each in sections),
     )
 

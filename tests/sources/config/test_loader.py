@@ -6,8 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from sources.config.loader import declare, load_pipeline
 from sources.config.source.file_source import FileSource
@@ -49,6 +52,20 @@ def test_paths_start_at_the_pipelines_own_folder(tmp_path: Path) -> None:
     loaded = load_pipeline(write(tmp_path), {"TOPIC": "orders"})
     assert loaded.locate("../x") == str(tmp_path.parent / "x")
     assert loaded.locate("/abs") == "/abs"
+
+
+@pytest.mark.parametrize("name", ["a%41b", "a\\b"])
+def test_a_path_that_delta_rs_takes_for_another_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DeltaError):
+        DeltaTable.create(tmp_path / name / "out", pa.schema([("x", pa.int64())]))
+    sink = {**GOOD["sink"], "path": f"{name}/out"}
+    assert f"`sink.path` is {tmp_path}/{name}/out: delta-rs" in refusal(tmp_path, sink=sink)
+    (tmp_path / name).mkdir(exist_ok=True)
+    assert f"`state` is {tmp_path}/{name}/state: delta-rs" in refusal(tmp_path / name)
+    for other in ("a%b", "a b", "a:b", "a#b", "ü"):
+        DeltaTable.create(tmp_path / other / "out", pa.schema([("x", pa.int64())]))
+        (tmp_path / other).mkdir(exist_ok=True)
+        assert load_pipeline(write(tmp_path / other), {"TOPIC": "orders"}).pipeline.name
 
 
 def test_hdfs_without_a_namenode_is_the_declared_one_or_refused(tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""Paths of this machine that delta-rs takes for others."""
+
+from __future__ import annotations
+
+import re
+
+from sources.errors import InputError
+
+# Escapes of addresses, and the separator of other systems.
+_TAKEN_FOR_OTHERS = re.compile(r"%[0-9a-fA-F]{2}|\\")
+
+
+def require_plain_path(field: str, place: str) -> None:
+    """Refuse the folder of a table whose path delta-rs takes for another one.
+
+    Args:
+        field: Field of the declaration.
+        place: The path, absolute, or a URL.
+
+    Raises:
+        InputError: The path has an escape of addresses, or a backslash.
+    """
+    found = None if "://" in place else _TAKEN_FOR_OTHERS.search(place)
+    if found is None:
+        return
+    message = f"`{field}` is {place}: delta-rs takes `{found[0]}` in a path for another character."
+    hint = f"Declare a path without `{found[0]}`, or rename the folder of the pipeline that has it."
+    raise InputError(message, hint, field=field, file=place)

@@ -32,6 +32,7 @@ from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
 from spark_jobs.launch.submission import submit
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
+from tests.extensions import whole
 from tests.hybrid_extensions.clusters import recorded_answers as recorded
 from tests.services.processes import wait_for
 from tests.spark_jobs.launch.launch_case import ID, NAME, beat, launched, pipeline
@@ -234,6 +235,7 @@ class TestCommands:
         inside = "local:///opt/hybrid/spark_jobs/jvm/storage/hybrid-storage.jar"
         assert (inside if spark else str(JAR)) in jars
 
+    @whole
     @pytest.mark.parametrize(
         ("variables", "expected"),
         [

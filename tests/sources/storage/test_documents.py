@@ -22,6 +22,7 @@ from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.probe import require_writable
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.extensions import whole
 from tests.services.gcs_server import gcs_server
 from tests.services.s3_server import LOGIN, client, s3_server
 from tests.services.versitygw import Versitygw
@@ -66,10 +67,10 @@ def container(azurite: LocalAzurite, azure_container: str, monkeypatch: pytest.M
         "a folder",
         pytest.param("S3", marks=pytest.mark.slow),
         "versitygw",
-        pytest.param("HDFS", marks=pytest.mark.slow),
-        pytest.param("Azure", marks=pytest.mark.slow),
+        pytest.param("HDFS", marks=[pytest.mark.slow, whole]),
+        pytest.param("Azure", marks=[pytest.mark.slow, whole]),
         # A stand-in: the tests show what is sent, and not what Google does.
-        "Google",
+        pytest.param("Google", marks=whole),
     ]
 )
 def folder(

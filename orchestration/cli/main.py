@@ -6,6 +6,11 @@ Exit status 0: good; 1: the answer is bad, or a run failed; 2: the command is re
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
+import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -43,8 +48,28 @@ class Until(StrEnum):
 
 
 def main() -> None:
-    """Run the command ``hybrid`` with the arguments of this process, and end the process."""
-    app()
+    """Run the command ``hybrid`` with the arguments of this process, and end the process.
+
+    Its threads are not torn down: one within C++ would end the process by SIGABRT, after a command
+    that succeeded (https://github.com/duckdb/duckdb/issues/13904).
+    """
+    status = 1
+
+    def end() -> None:
+        logging.shutdown()
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+    # Called once the threads have ended that the interpreter waits for.
+    atexit.register(end)
+    try:
+        app()
+    except SystemExit as asked:
+        if asked.code is None or isinstance(asked.code, int):
+            status = asked.code or 0
+        raise
 
 
 @app.command()

@@ -19,6 +19,27 @@ from spark_jobs.launch.record import Launch
 from tests.command_line import invoke
 from tests.e2e.case import TRANSFORMS, moment
 
+BUSY = """
+import threading
+
+import duckdb
+
+from orchestration.cli.main import main
+
+
+def compute():
+    connection = duckdb.connect()
+    begun.set()
+    while True:
+        connection.execute("SELECT sum(range) FROM range(3000000)").fetchall()
+
+
+begun = threading.Event()
+threading.Thread(target=compute, daemon=True).start()
+begun.wait()
+main()
+"""
+
 
 @pytest.fixture
 def declared(tmp_path: Path) -> dict[str, Any]:
@@ -203,6 +224,13 @@ def test_an_audit_before_anything_was_written_is_bad(
     status, answer = call(tmp_path, declared, "audit")
     assert status == 1
     assert (answer["expected"], answer["missing"], answer["found"]) == (2, 2, 0)
+
+
+@pytest.mark.parametrize(("word", "status"), [("--help", 0), ("nonsense", 2)])
+def test_a_thread_in_native_code_does_not_change_the_exit_status(word: str, status: int) -> None:
+    command = [sys.executable, "-c", BUSY, word]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "terminate called" in done.stderr) == (status, False)
 
 
 def test_without_java_a_run_is_refused_before_anything_is_written(

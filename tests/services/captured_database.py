@@ -1,4 +1,4 @@
-"""A database of a PostgreSQL server whose log a replication slot keeps."""
+"""A database of a test's own on the PostgreSQL server that tests share, also with a slot."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from contextlib import contextmanager
 import psycopg
 
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
+
+
+@contextmanager
+def own_database(postgres: LocalPostgres) -> Iterator[str]:
+    """Make a database, whose tables no other test sees. Yields the DSN, without the password."""
+    name = f"own_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(postgres.dsn, password=postgres.password, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield postgres.dsn.replace("dbname=postgres", f"dbname={name}")
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @contextmanager

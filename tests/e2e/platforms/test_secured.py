@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -86,7 +85,6 @@ def case_on(
         document["supervision"] = {"webhook": "${HOOK:-}"}
         document["spark"]["conf"]["spark.ui.enabled"] = str(with_ui).lower()
 
-    os.environ["KAFKA_PASSWORD"] = PASSWORD
     case.pipeline(secured)
     return case
 

@@ -30,13 +30,14 @@ CONFIG = {"heartbeat.interval.ms": "1000"}
 class Case:
     """A table in a real server, and a worker that answers for a connector."""
 
-    def __init__(self, mariadb: LocalMariaDb, options: SnapshotOptions, answers: Any) -> None:
-        self.mariadb, self.options = mariadb, options
+    def __init__(self, mariadb: LocalMariaDb, name: str, url: str, answers: Any) -> None:
+        self.mariadb, self.name = mariadb, name
+        self.options = SnapshotOptions(dsn=mariadb.dsn(name), connector=url)
         self._answers = answers
 
     def commit(self, *, settings: str = "") -> Gtid:
         """Commit a row, and return the number of the transaction."""
-        with self.mariadb.connect("marks") as connection, connection.cursor() as cursor:
+        with self.mariadb.connect(self.name) as connection, connection.cursor() as cursor:
             if settings:
                 cursor.execute(f"SET SESSION {settings}")
             cursor.execute("INSERT INTO t VALUES ()")
@@ -62,20 +63,22 @@ def position(gtid: Gtid) -> str:
 @pytest.fixture
 def case(mariadb: LocalMariaDb, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
     monkeypatch.setenv("MYSQL_PWD", mariadb.password)
+    name = f"marks_{uuid.uuid4().hex[:8]}"
     mariadb.execute(
-        "CREATE OR REPLACE DATABASE marks",
-        "CREATE TABLE marks.t (id bigint AUTO_INCREMENT PRIMARY KEY)",
+        f"CREATE DATABASE {name}",
+        f"CREATE TABLE {name}.t (id bigint AUTO_INCREMENT PRIMARY KEY)",
     )
     answers: dict[str, Any] = {
         "/connectors/shop/config": CONFIG,
         "/connectors/shop/status": RUNNING,
     }
     with worker(answers) as url:
-        yield Case(mariadb, SnapshotOptions(dsn=mariadb.dsn("marks"), connector=url), answers)
+        yield Case(mariadb, name, url, answers)
+    mariadb.execute(f"DROP DATABASE {name}")
 
 
 def test_what_was_committed_before_is_on_one_side_and_nothing_else(case: Case) -> None:
-    with case.mariadb.connect("marks") as in_flight, in_flight.cursor() as cursor:
+    with case.mariadb.connect(case.name) as in_flight, in_flight.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("INSERT INTO t VALUES ()")
         before = case.commit()
@@ -93,7 +96,7 @@ def test_marks_under_load_divide_the_commits_before_them_from_those_after(case: 
     stop, committed = threading.Event(), list[Gtid]()
 
     def commit() -> None:
-        with case.mariadb.connect("marks") as connection, connection.cursor() as cursor:
+        with case.mariadb.connect(case.name) as connection, connection.cursor() as cursor:
             while not stop.is_set():
                 cursor.execute("INSERT INTO t VALUES ()")
                 committed.append(last_gtid(cursor))
@@ -173,13 +176,19 @@ def test_that_of_mysql_is_the_end_of_its_log(
     answers = {"/connectors/shop/config": CONFIG}
     mysql.execute("CREATE TABLE IF NOT EXISTS mysql.marks (id int AUTO_INCREMENT PRIMARY KEY)")
     with worker(answers) as url, mysql.connect() as connection, connection.cursor() as cursor:
+
+        def end() -> str:
+            cursor.execute("SHOW BINARY LOG STATUS")
+            [(name, offset, *_)] = cursor.fetchall()
+            return file_position(file_number(name), offset)
+
         options = SnapshotOptions(dsn=mysql.dsn("mysql"), connector=url)
         first = mark_log(options)
         mysql.execute("INSERT INTO mysql.marks VALUES ()")
-        cursor.execute("SHOW BINARY LOG STATUS")
-        [(name, end, *_)] = cursor.fetchall()
-        second = mark_log(options)
-    assert second.text == f"{name}:{end}"
+        # Other tests write to the same log.
+        before, second, after = end(), mark_log(options), end()
+    assert first.position < before <= second.position <= after
     assert (first.position, first.through) < (second.position, second.through)
     assert first.at <= second.at
-    assert second.position == file_position(file_number(name), end)
+    name, _, offset = second.text.partition(":")
+    assert second.position == file_position(file_number(name), int(offset))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -35,7 +34,6 @@ class Case:
     def __init__(self, mariadb: LocalMariaDb, servers: str) -> None:
         self.mariadb, self.servers = mariadb, servers
         self.name = f"shop_{uuid.uuid4().hex[:8]}"
-        os.environ["MYSQL_PWD"] = mariadb.password
         mariadb.execute(f"CREATE DATABASE {self.name}")
         mariadb.execute(f"CREATE TABLE {self.name}.t (id int PRIMARY KEY, v int)")
         create_topic(servers, self.name)
@@ -88,7 +86,8 @@ class Case:
 
 
 @pytest.fixture
-def case(mariadb: LocalMariaDb, servers: str) -> Iterator[Case]:
+def case(mariadb: LocalMariaDb, servers: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
+    monkeypatch.setenv("MYSQL_PWD", mariadb.password)
     made = Case(mariadb, servers)
     yield made
     mariadb.execute(f"DROP DATABASE {made.name}")

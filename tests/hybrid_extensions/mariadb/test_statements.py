@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -26,9 +25,9 @@ SNAPSHOT = BinlogSnapshot(file=1, offset=1000, domain=0, sequence=10, taken_ms=0
 
 
 @pytest.fixture
-def table(mariadb: LocalMariaDb) -> Iterator[str]:
+def table(mariadb: LocalMariaDb, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     name = f"shop_{uuid.uuid4().hex[:8]}"
-    os.environ["MYSQL_PWD"] = mariadb.password
+    monkeypatch.setenv("MYSQL_PWD", mariadb.password)
     mariadb.execute(
         f"CREATE DATABASE {name} CHARACTER SET utf8mb4",
         f"CREATE TABLE {name}.t (id INT PRIMARY KEY)",

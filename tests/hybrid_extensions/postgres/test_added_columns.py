@@ -14,6 +14,7 @@ from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import NewColumns, UnknownDefault
 from sources.errors import InputError, UnavailableError
+from tests.services.captured_database import own_database
 from tests.sources.decoding.value_case import changes_source
 
 pytestmark = pytest.mark.slow
@@ -56,10 +57,16 @@ class Table:
         return str(caught.value)
 
 
+@pytest.fixture(scope="module")
+def dsn(postgres: LocalPostgres) -> Iterator[str]:
+    with own_database(postgres) as made:
+        yield made
+
+
 @pytest.fixture
-def table(postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table]:
+def table(dsn: str, postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table]:
     monkeypatch.setenv("PGPASSWORD", postgres.password)
-    made = Table(postgres.dsn)
+    made = Table(dsn)
     yield made
     made.connection.close()
 

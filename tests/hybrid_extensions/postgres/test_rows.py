@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
@@ -19,6 +18,7 @@ from hybrid_extensions.postgres.rows import Database, selected
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.schema import parse_schema
 from sources.databases.captured_table import Misfit, QueryError
+from tests.services.captured_database import own_database
 
 pytestmark = pytest.mark.slow
 
@@ -164,15 +164,15 @@ class Case:
 
 @pytest.fixture(scope="module")
 def case(postgres: LocalPostgres) -> Iterator[Case]:
-    os.environ["PGPASSWORD"] = postgres.password
-    made = Case(postgres.dsn)
-    with made.connection as connection, made.database:
-        connection.execute("CREATE TYPE mood AS ENUM ('sad', 'glad')")
-        connection.execute("CREATE DOMAIN above_zero AS int CHECK (VALUE > 0)")
-        connection.execute("CREATE TYPE pair AS (a int, b int)")
-        yield made
-        connection.execute("DROP TABLE one")
-        connection.execute("DROP TYPE mood, above_zero, pair")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGPASSWORD", postgres.password)
+        with own_database(postgres) as dsn:
+            made = Case(dsn)
+            with made.connection as connection, made.database:
+                connection.execute("CREATE TYPE mood AS ENUM ('sad', 'glad')")
+                connection.execute("CREATE DOMAIN above_zero AS int CHECK (VALUE > 0)")
+                connection.execute("CREATE TYPE pair AS (a int, b int)")
+                yield made
 
 
 @pytest.mark.parametrize(("kind", "literal", "column", "value"), FITS)

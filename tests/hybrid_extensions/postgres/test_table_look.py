@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -31,10 +30,10 @@ MERGE = Sink.model_validate({"path": "out", "mode": "merge", "key": ["id"]})
 
 
 @pytest.fixture
-def database(postgres: LocalPostgres) -> Iterator[str]:
+def database(postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A database with a published table; the slot and the publication have its name."""
     name = f"shop_{uuid.uuid4().hex[:8]}"
-    os.environ["PGPASSWORD"] = postgres.password
+    monkeypatch.setenv("PGPASSWORD", postgres.password)
     with psycopg.connect(postgres.dsn, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
     dsn = postgres.dsn.replace("dbname=postgres", f"dbname={name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
@@ -39,12 +38,14 @@ ROWS = 5_000
 
 
 @pytest.fixture(params=["postgres", "mariadb", "mysql"])
-def database(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, str], str, Execute]]:
+def database(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[dict[str, str], str, Execute]]:
     """How a table of 5,000 rows is reached, its name, and a function that executes SQL."""
     name = f"t_{uuid.uuid4().hex[:8]}"
     if request.param == "postgres":
         server: LocalPostgres = request.getfixturevalue("postgres")
-        os.environ["PGPASSWORD"] = server.password
+        monkeypatch.setenv("PGPASSWORD", server.password)
 
         def execute(*statements: str) -> None:
             with psycopg.connect(server.dsn, autocommit=True) as connection:
@@ -54,7 +55,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, str], s
         made = ({"dsn": server.dsn, "slot": "none"}, f"public.{name}", execute)
     else:
         other: MySqlServer = request.getfixturevalue(request.param)
-        os.environ["MYSQL_PWD"] = other.password
+        monkeypatch.setenv("MYSQL_PWD", other.password)
         other.execute(f"CREATE DATABASE {name}")
 
         def execute(*statements: str) -> None:

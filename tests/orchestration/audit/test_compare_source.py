@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from orchestration.audit.database.compare_source import SourceComparison, compar
 from orchestration.audit.database.compared_sides import ComparedTable
 from sources.common.schema import parse_schema
 from sources.storage.folder import Folder
+from tests.services.captured_database import own_database
 
 pytestmark = pytest.mark.slow
 
@@ -34,11 +35,16 @@ VALUES: list[tuple[Any, ...]] = [
 ]
 
 
-def compared(postgres: LocalPostgres, path: Path, rows: list[tuple[Any, ...]]) -> SourceComparison:
+@pytest.fixture
+def dsn(postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("PGPASSWORD", postgres.password)
+    with own_database(postgres) as made:
+        yield made
+
+
+def compared(dsn: str, path: Path, rows: list[tuple[Any, ...]]) -> SourceComparison:
     """Compare the values in PostgreSQL with these rows in Delta."""
-    os.environ["PGPASSWORD"] = postgres.password
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        connection.execute("DROP TABLE IF EXISTS compared")
+    with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
             "CREATE TABLE compared (id bigint, raw bytea, ratio double precision, tags text[], "
             "sizes double precision[], blobs bytea[], days date[])"
@@ -51,14 +57,14 @@ def compared(postgres: LocalPostgres, path: Path, rows: list[tuple[Any, ...]]) -
         for values, field in zip(zip(*rows, strict=True), columns, strict=True)
     ]
     write_deltalake(str(path), pa.table(arrays, schema=columns))
-    asked = ComparedTable(postgres.dsn, "public.compared", COLUMNS, Folder(path))
+    asked = ComparedTable(dsn, "public.compared", COLUMNS, Folder(path))
     return compare_table(asked)
 
 
 def test_equal_rows_with_arrays_bytes_and_numbers_that_are_not_finite(
-    postgres: LocalPostgres, tmp_path: Path
+    dsn: str, tmp_path: Path
 ) -> None:
-    found = compared(postgres, tmp_path / "t", VALUES)
+    found = compared(dsn, tmp_path / "t", VALUES)
     assert (found.ok, found.rows, found.found) == (True, 2, 2), found.examples
 
 
@@ -66,9 +72,9 @@ def test_equal_rows_with_arrays_bytes_and_numbers_that_are_not_finite(
     ("column", "other"), [("tags", ["a"]), ("blobs", [b"\x01", b""]), ("sizes", [0.0, 0.1])]
 )
 def test_another_value_within_an_array_is_a_difference(
-    postgres: LocalPostgres, tmp_path: Path, column: str, other: list[Any]
+    dsn: str, tmp_path: Path, column: str, other: list[Any]
 ) -> None:
     at = list(COLUMNS).index(column)
     changed = (*VALUES[0][:at], other, *VALUES[0][at + 1 :])
-    found = compared(postgres, tmp_path / "t", [changed, VALUES[1]])
+    found = compared(dsn, tmp_path / "t", [changed, VALUES[1]])
     assert (found.only_in_source, found.only_in_target) == (1, 1)

@@ -148,6 +148,18 @@ def table_of(files: Iterable[File]) -> pa.Table:
     return pa.Table.from_batches(chunks)
 
 
+def _require_text(folder: str, name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        message = (
+            f"Folder {folder} has a name in it that is no UTF-8 text, which Spark's paths can't "
+            f"have: {os.fsencode(name)!r}."
+        )
+        hint = "Rename the file or folder, or move it elsewhere if it does not belong there."
+        raise InputError(message, hint, file=folder) from None
+
+
 class LocalStorage:
     """File systems of this machine."""
 
@@ -155,13 +167,15 @@ class LocalStorage:
         """Return the files and folders directly in a folder; none if it does not exist.
 
         Raises:
-            InputError: The folder can't be listed, for example without permission.
+            InputError: The folder can't be listed, for example without permission; or a name in it
+                is no text.
         """
         folders: list[str] = []
 
         def files() -> Iterator[File]:
             with os.scandir(folder) as entries:
                 for entry in entries:
+                    _require_text(folder, entry.name)
                     if entry.is_dir():
                         folders.append(entry.path)
                     elif entry.is_file():

@@ -64,7 +64,7 @@ class Detected:
     key: list[str]
     index: list[str] = field(default_factory=list)
     why_key: str = ""
-    csv: dict[str, str] = field(default_factory=dict)
+    csv: dict[str, str | bool] = field(default_factory=dict)
 
 
 def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
@@ -169,8 +169,12 @@ def _query(
 
 
 def _is_utf8(path: Path) -> bool:
-    with pa.input_stream(str(path), compression="detect") as file:
-        head = file.read(_HEAD_BYTES)
+    try:
+        with pa.input_stream(str(path), compression="detect") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        # What is wrong with the file is told already.
+        return True
     try:
         head.decode()
     except UnicodeDecodeError as error:
@@ -197,13 +201,18 @@ def _type_of(kind: pa.DataType, none: pa.DataType) -> str:
         return "string"
 
 
-def _dialect_of(path: Path) -> dict[str, str]:
+def _dialect_of(path: Path) -> dict[str, str | bool]:
     """Return the options of a CSV file that differ from the defaults, as DuckDB detects them."""
     with duckdb.connect() as connection:
-        query = "SELECT Delimiter, Quote, Escape FROM sniff_csv(?)"
+        query = "SELECT Delimiter, Quote, Escape, HasHeader FROM sniff_csv(?)"
         found = connection.execute(query, [str(path)]).fetchone()
     assert found is not None
-    usual = {"delimiter": (",",), "quote": ('"', "(empty)"), "escape": ('"', "(empty)")}
+    usual = {
+        "delimiter": (",",),
+        "quote": ('"', "(empty)"),
+        "escape": ('"', "(empty)"),
+        "header": (True,),
+    }
     pairs = zip(usual.items(), found, strict=True)
     return {name: value for (name, default), value in pairs if value not in default}
 

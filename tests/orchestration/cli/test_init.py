@@ -179,6 +179,14 @@ def test_nothing_that_is_there_is_written_over(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "mine_audit.sql"]
 
 
+def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    packed = gzip.compress(b"id,at\n1,2024-01-01T00:00:00Z\n")
+    (tmp_path / "data" / "a.csv.gz").write_bytes(packed[:-6])
+    status, answer = call(tmp_path, "--files", "data/*")
+    assert (status, "a.csv.gz can't be read as csv" in answer["message"]) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("text", "dialect"),
     [
@@ -192,9 +200,10 @@ def test_nothing_that_is_there_is_written_over(tmp_path: Path) -> None:
             'id,at,name\n1,2024-01-01T00:00:00Z,"say \\"hi\\", twice"\n2,2024-01-01T00:01:00Z,x\n',
             {"escape": "\\"},
         ),
+        ("1,2024-01-01T00:00:00Z,x\n2,2024-01-01T00:01:00Z,y\n", {"header": False}),
     ],
 )
-def test_the_dialect_of_csv_is_declared(tmp_path: Path, text: str, dialect: dict[str, str]) -> None:
+def test_the_dialect_of_csv_is_declared(tmp_path: Path, text: str, dialect: dict[str, Any]) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").write_text(text)
     assert call(tmp_path, "--files", "data/*")[0] == 0

@@ -147,6 +147,12 @@ def test_partition_values_are_those_of_the_folder_names() -> None:
     assert values_of(partition) == {"day": "2024-01-01", "c": "a/b", "n": None}
 
 
+def test_a_name_that_is_no_text_is_refused_with_its_bytes(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.csv")).write_text("")
+    with pytest.raises(InputError, match=r"no UTF-8 text, .*: b'a\\xff\.csv'"):
+        find_files("h", ["*.csv"], tmp_path, STORES)
+
+
 def test_escapes_in_folder_names_are_bytes_of_utf8_or_else_characters() -> None:
     texts = {"M%C3%BCnchen": "München", "%FF": "ÿ", "%FE": "þ", "ü%FF": "üÿ", "a+b%zz": "a+b%zz"}
     for text, value in texts.items():

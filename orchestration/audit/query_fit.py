@@ -35,7 +35,7 @@ def query_misfit(loaded: LoadedPipeline, generation: str) -> str | None:
         generation: Name of the generation, whose table is there.
 
     Returns:
-        None if the query fits, if the audit needs none, or if it can't be tried.
+        None if the query fits, if the audit needs or has none, or if it can't be tried.
 
     Raises:
         InputError: The table can't be read.
@@ -43,7 +43,12 @@ def query_misfit(loaded: LoadedPipeline, generation: str) -> str | None:
     """
     plan = read_generation(loaded.state, generation).read("plan.json", Plan)
     target = open_target(target_of(loaded, generation))
-    if plan is None or target is None:
+    try:
+        query = expected_query(loaded)
+    except InputError:
+        # There is none, whatever the generation is.
+        return None
+    if plan is None or target is None or query is None:
         return None
     sink = loaded.pipeline.sink
     with (
@@ -53,13 +58,14 @@ def query_misfit(loaded: LoadedPipeline, generation: str) -> str | None:
         names = [field.name for field in target.schema().fields if field.name != sink.unchanged]
         create_target_rows(connection, "found", target, names, most=0)
         try:
-            if (query := expected_query(loaded)) is None:
-                return None
             _create_empty_inputs(connection, loaded, plan)
             create_expected(connection, query)
             check_columns(connection, sink.row_key, query)
         except InputError as error:
             return f"{error.message} {error.hint}"
+        except duckdb.Error:
+            # The input can't be made of the plan alone, such as for a name or a type.
+            return None
     return None
 
 

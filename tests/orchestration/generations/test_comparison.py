@@ -6,13 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+import yaml
+from deltalake import write_deltalake
 
 from orchestration import operations
 from orchestration.audit.compare_generations import GenerationComparison, compare_generations
+from orchestration.audit.query_fit import query_misfit
 from orchestration.defs.show import generation_metadata
 from orchestration.generations import promotion
 from sources.generations import begin
+from sources.serving import target_of
 from tests.command_line import invoke
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import OLD, call, two
@@ -131,6 +136,34 @@ def test_before_a_promotion_the_query_of_the_audit_is_tried_against_the_candidat
     assert misfit in str(found.audit_misfit)
     assert misfit in warned[0]
     assert misfit in generation_metadata.comparison(found)["audit of the candidate"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # No query: an audit was never possible.
+        {"sink": {"path": "out", "mode": "merge", "key": ["id"]}},
+        # A name that the audit needs itself.
+        {"audit": {"sql": "events.sql"}, "named": "input"},
+    ],
+)
+def test_a_promotion_warns_of_nothing_that_can_not_be_tried(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    case = GenerationCase(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text('{"id": 1, "at": "2024-01-01T00:00:00Z", "v": 1}\n')
+    (tmp_path / "events.sql").write_text("SELECT id, v AS w FROM input")
+    if (name := changes.pop("named", None)) is not None:
+        [source] = yaml.safe_load((tmp_path / "events.yaml").read_text())["sources"]
+        changes["sources"] = [{**source, "name": name}]
+    case.write(**changes)
+    loaded = case.loaded
+    assert loaded.open_generation(create=True) is not None
+    plan = operations.plan(loaded)
+    write_deltalake(target_of(loaded, "g1").url, pa.table({"id": [1], "v": [1]}))
+    assert plan.files
+    assert query_misfit(loaded, "g1") is None
 
 
 def test_the_numbers_are_those_of_the_two_tables(tmp_path: Path) -> None:

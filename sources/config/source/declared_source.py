@@ -14,8 +14,6 @@ from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.record_columns import EnvelopePart
 from sources.hybrid import Source
 
-LagUnit = Literal["records", "files"]
-
 
 class Chain(Protocol):
     """The pipeline as its sources' checks see it: event time, log position and target."""
@@ -86,10 +84,6 @@ class DeclaredSource(Source, Protocol):
     @property
     def extras(self) -> Sequence[tuple[str, str]]:
         """Extras of this project that reading needs, each with what needs it, for messages."""
-
-    @property
-    def lag_unit(self) -> LagUnit:
-        """Unit in which the lag of a live run is counted: ``records`` or ``files``."""
 
     @property
     def has_hand_over(self) -> bool:

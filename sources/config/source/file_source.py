@@ -11,7 +11,7 @@ from sources.common.fields import AssetName, Columns, Duration, Instant, Name, S
 from sources.common.map_keys import require_text_keys
 from sources.common.sql.select import EventColumn, Selection
 from sources.config.source.bad_records import BadRecords
-from sources.config.source.declared_source import Chain, DeclaredSource, LagUnit
+from sources.config.source.declared_source import Chain, DeclaredSource
 from sources.config.source.file_checks import (
     check_arrival,
     check_arrival_offsets,
@@ -239,11 +239,6 @@ class FileSource(BadRecords):
         if any(pattern.startswith("hdfs://") for pattern in self.patterns):
             found.append(("hdfs", "an `hdfs://` path"))
         return [*found, (self.snapshot.kind.name, "`snapshot`")] if self.snapshot else found
-
-    @property
-    def lag_unit(self) -> LagUnit:
-        """``files``: lag counts files that have arrived and are not read."""
-        return "files"
 
     @property
     def has_hand_over(self) -> bool:

@@ -14,7 +14,7 @@ from sources.common.login.security import Security
 from sources.common.schema import names_and_types, parse_schema
 from sources.common.sql.select import Selection
 from sources.config.source.bad_records import BadRecords
-from sources.config.source.declared_source import Chain, DeclaredSource, LagUnit
+from sources.config.source.declared_source import Chain, DeclaredSource
 from sources.config.source.kafka_options import (
     Align,
     EndAtOffsets,
@@ -136,11 +136,6 @@ class KafkaSource(RecordRows, BadRecords):
         if isinstance(self.start, StartByFactory):
             return {"start.factory": self.start.factory}
         return {}
-
-    @property
-    def lag_unit(self) -> LagUnit:
-        """``records``: lag counts offsets between the position of the run and the log end."""
-        return "records"
 
     @property
     def has_hand_over(self) -> bool:

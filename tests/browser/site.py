@@ -31,7 +31,7 @@ from tests.services.processes import wait_for
 ROOT = Path(__file__).parents[2]
 LOCATION = "hybrid_backfill"
 # A busy machine starts a JVM in half a minute, and a chain needs several of its things.
-PATIENCE_S = 240
+PATIENCE_S = 480
 
 
 class Site(NamedTuple):

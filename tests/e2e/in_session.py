@@ -26,7 +26,7 @@ from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import live_of
 from tests.services.processes import wait_for
 
-DEADLINE_S = 240
+DEADLINE_S = 480
 
 
 @contextmanager

@@ -16,7 +16,7 @@ NEVER_ENDS = "import time; time.sleep(600)"
 
 
 def wait_for(
-    condition: Callable[[], bool], what: str | Callable[[], str], seconds: float = 30.0
+    condition: Callable[[], bool], what: str | Callable[[], str], seconds: float = 120.0
 ) -> None:
     deadline = time.monotonic() + seconds
     while not condition():

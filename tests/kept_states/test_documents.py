@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("hybrid_extensions.cuts", reason="it has each kind of document")
+
 from sources.common.positions import Record
 from tests.extensions import whole
 from tests.kept_states.archives import kept_states, this_version

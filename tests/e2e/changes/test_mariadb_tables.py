@@ -12,6 +12,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+pytest.importorskip("hybrid_extensions.cuts", reason="it publishes cuts")
+
 from examples.transfers import MAKE_MARIADB, TABLES, Transfers, broken
 from hybrid_extensions.cuts.members import load_group
 from hybrid_extensions.cuts.publisher import publish

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hdfs_native import WriteOptions
 
+pytest.importorskip("hybrid_extensions.hdfs", reason="it reads HDFS")
+
 from hybrid_extensions.hdfs.files import connect
 from sources.storage.settings import HdfsSettings
 from tests.e2e.case import Case, as_json, run_through, wrong

@@ -9,16 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hdfs_native import WriteOptions
 
-from hybrid_extensions.hdfs.files import connect
-from hybrid_extensions.servers.azurite import LocalAzurite
 from orchestration.audit.readers.files import AuditFiles
 from orchestration.audit.report import AuditExample
 from sources.config.source.file_source import FileSource
-from sources.errors import InputError
 from sources.storage.listing import find_files
-from sources.storage.settings import HdfsSettings, S3Settings
+from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.orchestration.audit.audit_case import SCHEMA, Case, row, wrong
 from tests.sources.storage.int96_files import EARLY, FAR, store_as_int96
@@ -223,46 +219,6 @@ def test_the_same_files_are_found_as_by_the_plan(case: Case, tmp_path: Path) -> 
         source = FileSource(type="files", name="history", path=pattern, format="parquet")
         planned = find_files("history", source.patterns, tmp_path, Stores(S3Settings()))
         assert files.find(source) == planned["path"].to_pylist(), pattern
-
-
-@pytest.mark.slow
-def test_the_same_files_are_found_in_azure(
-    case: Case, azurite: LocalAzurite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in azurite.login.items():
-        monkeypatch.setenv(name, value)
-    stores = Stores(S3Settings())
-    root = stores.folder(azurite.create_container("audit"))
-    for name in ("a/day=1/x", "a/day=2/y z+%20", "a/_x/z", "ab/w", "ab/u/v"):
-        root.replace_bytes(name, name.encode())
-    for pattern in ("a", "a/*/*", "a*", "a*/**", "a/day=[12]/*", "ab/w", "*/u/*"):
-        source = FileSource(type="files", name="h", path=root.location(pattern), format="parquet")
-        planned = find_files("h", source.patterns, tmp_path, stores)["path"].to_pylist()
-        files = AuditFiles(case.loaded(), tmp_path / "copies")
-        copies = [files.local_path(path) for path in planned]
-        assert files.find(source) == copies, pattern
-        names = [path.removeprefix(f"{root}/") for path in planned]
-        assert [Path(copy).read_text() for copy in copies] == names
-
-
-@pytest.mark.slow
-def test_the_same_files_are_found_in_hdfs(case: Case, namenode: str, tmp_path: Path) -> None:
-    client = connect(namenode, HdfsSettings())
-    for name in ("a/day=1/x", "a/day=2/y z+%20", "a/_x/z", "ab/w", "ab/u/v"):
-        with client.create(f"/audit/{name}", WriteOptions(create_parent=True)) as file:
-            file.write(name.encode())
-    root = f"hdfs://{namenode}/audit"
-    for pattern in ("a", "a/*/*", "a*", "a*/**", "a/day=[12]/*", "ab/w", "*/u/*"):
-        source = FileSource(type="files", name="h", path=f"{root}/{pattern}", format="parquet")
-        planned = find_files("h", source.patterns, tmp_path, Stores(S3Settings()))["path"]
-        files = AuditFiles(case.loaded(), tmp_path / "copies")
-        copies = [files.local_path(path) for path in planned.to_pylist()]
-        assert files.find(source) == copies, pattern
-        names = [path.removeprefix(f"{root}/") for path in planned.to_pylist()]
-        assert [Path(copy).read_text() for copy in copies] == names
-    source = FileSource(type="files", name="h", path=f"{root}/gone/*", format="parquet")
-    with pytest.raises(InputError, match="no file matches"):
-        AuditFiles(case.loaded(), tmp_path / "none").find(source)
 
 
 @pytest.mark.parametrize("is_int96", [False, True])

@@ -6,6 +6,8 @@ from contextlib import suppress
 
 import pytest
 
+pytest.importorskip("hybrid_extensions.cuts", reason="it has each kind of document")
+
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from orchestration.audit.kept_audit import KeptAudit
 from orchestration.databases.compared_ranges import KeptCompare

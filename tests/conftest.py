@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import signal
 from collections.abc import Generator, Iterator
@@ -147,6 +148,8 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        # At the end, native libraries report objects that nothing has freed.
+        atexit.register(gc.unfreeze)
         gc.enable()
 
 

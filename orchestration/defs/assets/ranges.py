@@ -124,14 +124,10 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
             events = list(_recomputed(context, load_pipeline(loaded.path), ranges))
             for event in events:
                 context.log_event(event)
-        empty = [
-            str(event.partition)
-            for event in events
-            if (rows := event.metadata.get("dagster/row_count")) is not None and rows.value == 0
-        ]
-        if len(empty) == len(events):
+        rows = {str(event.partition): _rows(event) for event in events}
+        if not any(each is None or each for each in rows.values()):
             note_on_run(context, {RESULT_TAG: _NO_ROWS})
-        yield generation_metadata.rows_in_ranges(HAS_ROWS, len(events), empty)
+        yield generation_metadata.rows_in_ranges(HAS_ROWS, rows)
 
     schedules = [
         schedule(loaded, each, ranges_, partial(_last_ranges, loaded, ranges, each.last))
@@ -139,6 +135,12 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
     ]
     sensors = [_automation(name)] if ranges.automatic else []
     return dg.Definitions(assets=[ranges_], schedules=schedules, sensors=sensors)
+
+
+def _rows(event: dg.AssetMaterialization) -> int | None:
+    """Return the number of rows that a range is reported with; None if they were not counted."""
+    found = event.metadata.get("dagster/row_count")
+    return found.value if isinstance(found, dg.IntMetadataValue) else None
 
 
 def _automation(name: str) -> dg.AutomationConditionSensorDefinition:

@@ -103,27 +103,31 @@ def _range(found: RangeLook | RangeResult) -> Metadata:
     }
 
 
-def rows_in_ranges(name: str, ranges: int, empty: Sequence[str]) -> dg.AssetCheckResult:
+def rows_in_ranges(name: str, rows: Mapping[str, int | None]) -> dg.AssetCheckResult:
     """Return the result of the check that ranges of the table have rows; it only warns.
 
     Args:
         name: Name of the check.
-        ranges: Number of ranges that a run was about.
-        empty: Those of which the table has no row.
+        rows: Rows of each range that a run was about; None where they can't be counted.
     """
-    told = f"{counted(ranges, 'range has', 'ranges have')} rows."
+    empty = [each for each, number in rows.items() if number == 0]
+    is_known = None not in rows.values()
+    told = f"{counted(len(rows), 'range has', 'ranges have')} rows."
+    if not is_known:
+        told = "Rows of ranges can't be counted: there is no table, or it lacks the event time."
     if empty:
         shown = ", ".join(empty[:_SHOWN]) + (", …" if empty[_SHOWN:] else "")
         told = (
-            f"The table has no rows in {counted(len(empty), 'range')} of {ranges:,}: {shown}. If "
-            "there should be some, look whether their files are there, and materialize them again."
+            f"The table has no rows in {counted(len(empty), 'range')} of {len(rows):,}: {shown}. "
+            "If there should be some, look whether their files are there, and materialize them "
+            "again."
         )
     return dg.AssetCheckResult(
         check_name=name,
-        passed=not empty,
+        passed=is_known and not empty,
         severity=dg.AssetCheckSeverity.WARN,
         description=told,
-        metadata={"ranges": ranges, "ranges without rows": len(empty)},
+        metadata={"ranges": len(rows), "ranges without rows": len(empty)},
     )
 
 

@@ -43,9 +43,6 @@ def members_of(text: str, *, is_topic: bool) -> Members:
     whole = text.strip(_BLANKS)
     try:
         value, end = _decoder().raw_decode(_plain(whole) if is_topic else whole)
-        if not is_topic and "\\ud" in whole.lower():
-            # Half of a character, which UTF-8 does not have, is no JSON to the runs.
-            as_text(value).encode()
     except (ValueError, RecursionError):
         raise Unfit from None
     is_deep = _depth(whole) > LEVELS

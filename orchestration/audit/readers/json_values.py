@@ -114,7 +114,8 @@ class JsonDialect:
                 try:
                     row[name] = fields[name](each)
                 except Unfit:
-                    reason = f"`{name}` does not fit its type: {as_text(each)[:_SHOWN]}"
+                    shown = as_text(each)[:_SHOWN].encode("utf-8", "replace").decode()
+                    reason = f"`{name}` does not fit its type: {shown}"
                     raise Unfit(reason) from None
         return row
 
@@ -124,7 +125,7 @@ class JsonDialect:
         def read_map(value: Any) -> Any:
             if not isinstance(value, Members):
                 raise Unfit
-            entries = [(_characters(name), read(each)) for name, each in value]
+            entries = [(self._characters(name), read(each)) for name, each in value]
             if len(dict(entries)) < len(entries):
                 self._refuse_twice([name for name, _ in entries])
             return entries
@@ -191,10 +192,19 @@ class JsonDialect:
 
     def _text(self, value: Any, _: pa.DataType) -> str:
         if isinstance(value, str) and not isinstance(value, Number):
-            return _characters(value)
+            return self._characters(value)
         if not self.is_topic:
             raise Unfit
-        return _characters(as_text(value))
+        return self._characters(as_text(value))
+
+    def _characters(self, text: str) -> str:
+        """Return a text; half of a character, which UTF-8 does not have, is `?` in topics."""
+        if text.isascii():
+            return text
+        try:
+            return text.encode("utf-8", "replace" if self.is_topic else "strict").decode()
+        except UnicodeEncodeError:
+            raise Unfit from None
 
 
 OF_FILES = JsonDialect(is_topic=False)
@@ -258,8 +268,3 @@ def _single(text: str, number: float) -> float:
 def _beyond(number: np.float32) -> float:
     """Return a ``float`` as a double, with the next power of two for an infinity."""
     return math.copysign(_ABOVE_FLOATS, number) if np.isinf(number) else float(number)
-
-
-def _characters(text: str) -> str:
-    """Return a text with Java's replacement of characters that UTF-8 does not have."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -98,6 +98,7 @@ def test_bad_records_go_to_the_quarantine_and_all_others_arrive(
     no_object = "the value is no JSON object with the declared columns"
     assert {row["value"]: row["reason"] for row in rows} == {
         **dict.fromkeys(BAD, no_object),
+        b"\xff\xfe": "the value is no UTF-8 text",
         None: "the record has no value",
     }
     assert not list(staging_folder(loaded.require_generation(), "live").root.iterdir())

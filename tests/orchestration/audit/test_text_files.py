@@ -136,6 +136,13 @@ FILES: dict[str, tuple[str, bytes, Options, dict[str, str], list[tuple[Any, ...]
         {"f": "float"},
         [(float(np.float32(number)),) for number in (7.0385307e-26, 1.0000001, 3.4028235e38)],
     ),
+    "json with half of a character elsewhere": (
+        "a.json",
+        b'{"id": 1, "more": "\\ud800", "\\ud800": 1}\n{"id": 2}\n',
+        {},
+        NAMES,
+        [(1, None), (2, None)],
+    ),
     "deep json": ("a.json", DEEP, {}, NAMES, [(1, "a")]),
     "json with words in texts": (
         "a.json",
@@ -230,6 +237,7 @@ BAD = {
     "a.json": [
         *[b'{"id": 1}\n{"id": "x"}\n', b'{"id": 1, "id": 2}\n'],
         '{"id": 1}'.encode("utf-16-le"),
+        b'{"id": 1, "name": "\\ud800"}\n{"id": 2}',
     ],
 }
 
@@ -245,6 +253,16 @@ def test_what_runs_refuse_the_audit_refuses_too(tmp_path: Path, name: str, conte
         by_runs(source, path)
     with pytest.raises(InputError, match=name):
         by_audit(source, path)
+
+
+def test_a_decimal_of_very_many_digits_is_bad_whatever_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(f'{{"id": 1, "n": 1.{"0" * 45}}}\n{{"id": 2, "n": 1.{"0" * 30}}}\n')
+    columns = {"id": "bigint", "n": "decimal(38,35)"}
+    source = declared(path, {}, columns, "drop")
+    assert [row[0] for row in by_audit(source, path)] == [2]
+    with pytest.raises(InputError, match="byte 0: a decimal has more than 38 digits"):
+        by_runs(source, path)
 
 
 @pytest.mark.parametrize("kind", ["string", "map<string,string>"])

@@ -60,7 +60,7 @@ def open_launchpad(page: Page) -> None:
 
 def choose_action(page: Page, job: str, action: str, **fields: str) -> None:
     """Fill in the form of a job that has a choice of actions, in the Launchpad."""
-    _write(page, form(job, action=action, **fields))
+    _write(page, form(job, action={action.lower(): fields}))
 
 
 def materialize_all(page: Page, site: Site, job: str) -> None:
@@ -82,7 +82,7 @@ def await_end(page: Page, state: str) -> None:
     expect(ended).to_have_text(state)
 
 
-def form(job: str, **fields: str) -> str:
+def form(job: str, **fields: object) -> str:
     """What a job's form holds when these fields are filled in."""
     return yaml.safe_dump({"ops": {f"do_{job}": {"config": fields}}})
 

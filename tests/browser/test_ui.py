@@ -91,6 +91,8 @@ def test_three_clicks_pause_a_pipeline_which_then_is_neither_green_nor_red(
 def test_a_chain_waits_for_its_approval_and_then_goes_on_by_itself(page: Page, shown: Site) -> None:
     pages.materialize_all(page, shown, "guarded")
     pages.await_end(page, "Success")
+    page.goto(f"{shown.url}/runs")
+    expect(page.get_by_text("hybrid/waits_for: approval")).to_be_visible()
     approved = pages.check_result(page, shown, "guarded", "plan", "approved")
     expect(approved).to_have_text("Failed")
     pages.expect_warning(approved)
@@ -108,6 +110,8 @@ def test_a_chain_waits_for_its_approval_and_then_goes_on_by_itself(page: Page, s
     healthy = pages.check_result(page, shown, "guarded", "table", "healthy")
     expect(healthy).to_have_text("Passed", timeout=pages.RUN_MS)
     expect(page.get_by_text(re.compile("^Healthy")).first).to_be_visible()
+    page.goto(f"{shown.url}/runs")
+    expect(page.get_by_text("hybrid/waits_for: nothing")).to_be_visible()
 
 
 def test_a_gap_is_red_with_its_reason(page: Page, shown: Site) -> None:

@@ -126,10 +126,11 @@ def _tests(field: str, kind: pa.DataType, depth: int) -> tuple[tuple[str, ...], 
     if pa.types.is_integer(kind):
         return _INTEGERS, [f"TRY_CAST({text} AS {_integer(kind)}) IS NOT NULL"]
     if pa.types.is_floating(kind):
-        is_double = f"isfinite(TRY_CAST({text} AS DOUBLE))"
+        # Of a list, conditions that are null would not count.
+        is_double = f"coalesce(isfinite(TRY_CAST({text} AS DOUBLE)), false)"
         # DuckDB makes floats of doubles, which rounds twice.
         single, twice = f"TRY_CAST({text} AS FLOAT)", f"CAST(CAST({text} AS DOUBLE) AS FLOAT)"
-        is_float = f"CASE WHEN isfinite({single}) THEN {single} = TRY_{twice} END"
+        is_float = f"CASE WHEN isfinite({single}) THEN {single} = TRY_{twice} ELSE false END"
         return _NUMBERS, [is_float if pa.types.is_float32(kind) else is_double]
     if pa.types.is_decimal(kind):
         digits = f"-?[0-9]{{1,{max(kind.precision - kind.scale, 1)}}}"

@@ -48,8 +48,7 @@ class GenerationCase:
                 "schema": columns,
                 "path": "in/*.json",
             },
-            name="events",
-            **{"key": ["id"], "transform": "transforms:features", **changes},
+            **{"name": "events", "key": ["id"], "transform": "transforms:features", **changes},
         )
         self._move(document)
         (self.folder / "events.yaml").write_text(yaml.safe_dump(document))

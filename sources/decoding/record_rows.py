@@ -19,7 +19,6 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from sources.common.map_keys import require_text_keys
 from sources.decoding.base import FieldReader
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.record_columns import RecordColumns, RecordPart
@@ -31,6 +30,7 @@ from sources.decoding.value_formats.registry import (
     formats_of_fields,
 )
 from sources.errors import InputError
+from sources.formats.json.map_keys import require_text_keys
 
 FORMATS_FIELDS = "the fields of the format"
 """What Pydantic calls :attr:`RecordRows.value`; no field of a YAML file can have this name."""

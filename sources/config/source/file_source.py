@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, NonNegativeInt, PrivateAttr, model_validator
 
 from sources.common.fields import AssetName, Columns, Duration, Instant, Name, Sequence
-from sources.common.map_keys import require_text_keys
 from sources.common.sql.select import EventColumn, Selection
 from sources.config.source.bad_records import BadRecords
 from sources.config.source.declared_source import Chain, DeclaredSource
@@ -35,6 +34,7 @@ from sources.config.source.rate_limit import RateLimit, require_meaning
 from sources.config.source.snapshot import SnapshotOptions
 from sources.decoding.record_columns import EnvelopePart
 from sources.formats.csv.options import CsvOptions
+from sources.formats.json.map_keys import require_text_keys
 from sources.hybrid import Boundedness
 from sources.storage.partitions import FolderTime
 

@@ -47,8 +47,7 @@ def declared(folder: Path, body: str, **changes: Any) -> LoadedPipeline:
     return minimal_pipeline(
         folder,
         {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"},
-        transform="shop:transform",
-        **changes,
+        **{"transform": "shop:transform", **changes},
     )
 
 

@@ -12,8 +12,8 @@ from dagster._core.storage.local_compute_log_manager import LocalComputeLogManag
 from hybrid_extensions.report.collect import collect
 from hybrid_extensions.report.page import render, write
 from orchestration.defs.assets.table import REPORT, last_action
-from orchestration.defs.jobs.action_form import text_field
 from orchestration.defs.jobs.actions import Action
+from orchestration.defs.jobs.control_form import OF_GENERATION
 from orchestration.defs.keys import table_key
 from orchestration.display import moment
 from sources.common.positions import now_ms
@@ -30,10 +30,7 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
         "writes one HTML page about plan, seam, audit, generations and status, to attach to a "
         "ticket; the table's page links to it; changes nothing"
     )
-    fields = {
-        "generation": text_field("Name of the generation, such as g2; else the one that serves.")
-    }
-    return {"REPORT": Action(write_report, text, fields)}
+    return {"REPORT": Action(write_report, text, OF_GENERATION)}
 
 
 def write_report(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:

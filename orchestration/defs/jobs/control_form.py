@@ -10,7 +10,10 @@ import dagster as dg
 from orchestration.defs.jobs.action_form import ActionForm, text_field
 from sources.config.loader import LoadedPipeline
 
-_GENERATION = "Name of the generation, such as g2; else the one that serves."
+OF_GENERATION: Mapping[str, dg.Field] = {
+    "generation": text_field("Name of the generation, such as g2; else the one that serves.")
+}
+"""The field of actions on a generation."""
 
 
 class ControlForm(ActionForm):
@@ -41,18 +44,17 @@ class ControlForm(ActionForm):
 def fields_of(loaded: LoadedPipeline) -> dict[str, Mapping[str, dg.Field]]:
     """Return the fields of each action of the core that has some."""
     names = [source.name for source in loaded.pipeline.sources]
-    of_generation = {"generation": text_field(_GENERATION)}
     number = dg.Noneable(int)
     return {
-        "PAUSE": {"why": text_field("The reason, shown as long as it is paused."), **of_generation},
-        "RESUME": of_generation,
-        "STOP": of_generation,
-        "AUDIT": of_generation,
+        "PAUSE": {"why": text_field("The reason, shown as long as it is paused."), **OF_GENERATION},
+        "RESUME": OF_GENERATION,
+        "STOP": OF_GENERATION,
+        "AUDIT": OF_GENERATION,
         "DRAIN": {
             "within": text_field(
                 "Longest time to wait, such as 10 min. Then the job fails.", "1 h"
             ),
-            **of_generation,
+            **OF_GENERATION,
         },
         "RATE": {
             "source": dg.Field(
@@ -64,7 +66,7 @@ def fields_of(loaded: LoadedPipeline) -> dict[str, Mapping[str, dg.Field]]:
             "files": _field(number, "Files per second."),
             "rows": _field(number, "Rows of Parquet, Delta or ORC files per second."),
             "offsets": _field(number, "Offsets of topics per second."),
-            **of_generation,
+            **OF_GENERATION,
         },
         "APPROVE": {"by": text_field("Your name, which is kept and shown.")},
     }

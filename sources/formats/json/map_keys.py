@@ -24,11 +24,11 @@ def require_text_keys(columns: Mapping[str, str]) -> None:
     for name, kind in columns.items():
         if _has_other_keys(parse_type(kind)):
             message = (
-                f"`schema.{name}: {kind}` has a map whose keys are no texts, as which JSON has the "
-                "names of all members."
+                f"`schema.{name}: {kind}` has a map whose keys are no texts; the names of a JSON "
+                "object's members are texts."
             )
             hint = (
-                f"Declare `{name}` with a map<string,…>. If the keys are needed as numbers, let "
+                f"Declare `{name}` with a `map<string,…>`. If the keys are needed as numbers, let "
                 "the transform convert them: transform_keys(<map>, (k, v) -> CAST(k AS int))."
             )
             raise InputError(message, hint, field=f"schema.{name}", column=name, value=kind)

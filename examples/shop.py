@@ -17,7 +17,7 @@ import pymysql
 
 from hybrid_extensions.mariadb.server import connect as connect_binlog
 from hybrid_extensions.mariadb.server import parse_address
-from hybrid_extensions.postgres.parts import POSTGRES
+from hybrid_extensions.postgres.kind import POSTGRES
 from sources.config.database_kind import kind_of
 from sources.errors import UnavailableError
 

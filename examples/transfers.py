@@ -11,7 +11,7 @@ import duckdb
 from examples.shop import Sessions
 from hybrid_extensions.cuts.members import CutGroup
 from hybrid_extensions.cuts.table import Cut
-from hybrid_extensions.postgres.parts import POSTGRES
+from hybrid_extensions.postgres.kind import POSTGRES
 from sources.config.database_kind import kind_of
 
 ACCOUNTS = 40

@@ -50,8 +50,8 @@ class Extension:
         value_formats: Mapping from names of formats of a record's value to their models, each a
             :class:`sources.decoding.value_formats.base.ValueFormat`. Their decoders run in tasks,
             so their modules have to be installed where executors run, too.
-        whole_files: Names of its commands that act on a file with ``tables`` as a whole; any other
-            command is run for each table of it.
+        whole_file_commands: Names of its commands that act on a file with ``tables`` as a whole;
+            any other command is run for each table of it.
         tables_definitions: Function from a :class:`sources.config.table_template.Template` and the
             loaded pipelines of its tables to Dagster definitions for the file as a whole.
         merging: Function from a loaded pipeline and a
@@ -62,7 +62,7 @@ class Extension:
         lakes: Kinds of lake tables that are read as history, a sequence of
             :class:`sources.files.tables.lake.Lake`.
         databases: Kinds of databases whose tables are captured, a sequence of
-            :class:`sources.databases.kinds.DatabaseParts`.
+            :class:`sources.config.database_kind.DatabaseKind`.
         stores: Kinds of stores of files, a sequence of
             :class:`sources.storage.store_kind.StoreKind`.
         clusters: Clusters that ``spark-submit`` hands drivers over to, a sequence of
@@ -77,7 +77,7 @@ class Extension:
     steps: str | None = None
     actions: str | None = None
     value_formats: str | None = None
-    whole_files: tuple[str, ...] = ()
+    whole_file_commands: tuple[str, ...] = ()
     tables_definitions: str | None = None
     merging: str | None = None
     services: str | None = None
@@ -113,6 +113,19 @@ def contributions(what: str) -> Iterator[Any]:
     for each in extensions():
         if (name := getattr(each, what)) is not None:
             yield resolve_name(name)
+
+
+def items_added(what: str) -> Iterator[Any]:
+    """Yield the items of the sequences that extensions add at one place, as :func:`contributions`.
+
+    Args:
+        what: The place, a field of :class:`Extension`.
+
+    Raises:
+        InputError: As :func:`extensions`.
+    """
+    for added in contributions(what):
+        yield from added
 
 
 def _own() -> Iterator[Extension]:

@@ -10,7 +10,7 @@ EXTENSION = Extension(
     "cuts",
     section="hybrid_extensions.cuts.declare:CutsSection",
     commands="hybrid_extensions.cuts.cli:app",
-    whole_files=("cut", "publish-cuts"),
+    whole_file_commands=("cut", "publish-cuts"),
     tables_definitions="hybrid_extensions.cuts.dagster:definitions",
     merging="hybrid_extensions.cuts.spark:merging",
 )

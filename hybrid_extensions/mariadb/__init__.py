@@ -7,4 +7,4 @@ here: what all kinds of databases share, such as files and the manifest of a sna
 
 from sources.extensions import Extension
 
-EXTENSION = Extension("mariadb", databases="hybrid_extensions.mariadb.parts:PARTS")
+EXTENSION = Extension("mariadb", databases="hybrid_extensions.mariadb.kind:KINDS")

@@ -1,7 +1,6 @@
 """MariaDB and MySQL among the kinds of databases."""
 
 from sources.config.database_kind import DatabaseKind
-from sources.databases.kinds import DatabaseParts
 
 BINLOG = DatabaseKind(
     name="mariadb",
@@ -12,13 +11,9 @@ BINLOG = DatabaseKind(
     leaves_out=False,
     schema="database",
     password="MYSQL_PWD",
+    access="hybrid_extensions.mariadb.access:BINLOG_ACCESS",
+    starter="hybrid_extensions.mariadb.starter:STARTER",
+    compared_rows="hybrid_extensions.mariadb.compared_rows",
 )
 """Both, which are told apart by what the server says."""
-PARTS = [
-    DatabaseParts(
-        BINLOG,
-        access="hybrid_extensions.mariadb.access:BINLOG_ACCESS",
-        starter="hybrid_extensions.mariadb.starter:STARTER",
-        compared_rows="hybrid_extensions.mariadb.compared_rows",
-    )
-]
+KINDS = [BINLOG]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from hybrid_extensions.mariadb.parts import BINLOG
+from hybrid_extensions.mariadb.kind import BINLOG
 from sources.common.environment import variable
 from sources.common.optional import needs_extra
 from sources.databases.captured_table import QueryError

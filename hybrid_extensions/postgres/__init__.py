@@ -6,4 +6,4 @@ share, such as files and the manifest of a snapshot (`sources.databases`).
 
 from sources.extensions import Extension
 
-EXTENSION = Extension("postgres", databases="hybrid_extensions.postgres.parts:PARTS")
+EXTENSION = Extension("postgres", databases="hybrid_extensions.postgres.kind:KINDS")

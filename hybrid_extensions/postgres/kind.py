@@ -1,7 +1,6 @@
 """PostgreSQL among the kinds of databases."""
 
 from sources.config.database_kind import DatabaseKind
-from sources.databases.kinds import DatabaseParts
 
 POSTGRES = DatabaseKind(
     name="postgres",
@@ -13,12 +12,8 @@ POSTGRES = DatabaseKind(
     leaves_out=True,
     schema="schema",
     password="PGPASSWORD",
+    access="hybrid_extensions.postgres.access:POSTGRES_ACCESS",
+    starter="hybrid_extensions.postgres.starter:STARTER",
+    compared_rows="hybrid_extensions.postgres.compared_rows",
 )
-PARTS = [
-    DatabaseParts(
-        POSTGRES,
-        access="hybrid_extensions.postgres.access:POSTGRES_ACCESS",
-        starter="hybrid_extensions.postgres.starter:STARTER",
-        compared_rows="hybrid_extensions.postgres.compared_rows",
-    )
-]
+KINDS = [POSTGRES]

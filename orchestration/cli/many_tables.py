@@ -23,7 +23,7 @@ from sources.config.table_template import Template, is_template
 from sources.extensions import extensions
 from spark_jobs.inside.driver.own_output import OwnOutput, Stream
 
-_OWN = ("tables", "init", *(name for each in extensions() for name in each.whole_files))
+_OWN = ("tables", "init", *(name for each in extensions() for name in each.whole_file_commands))
 # They bring what is not copied yet into files, all tables at one point in time.
 _COPYING = ("run", "snapshot")
 # They wait for Spark, so they act on several tables at a time.

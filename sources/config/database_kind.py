@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from sources.decoding.record_columns import EnvelopePart
 from sources.errors import InputError
-from sources.extensions import contributions
+from sources.extensions import items_added
 
 
 @dataclass(frozen=True)
 class DatabaseKind:
-    """Facts about a kind of database, which an extension adds.
+    """Facts about a kind of database, which an extension adds, and what it has for it.
+
+    That is named by ``module:object``, or by a module, and imported when somebody asks for it, as
+    each kind needs an extra of its own.
 
     Attributes:
         name: Its name, which is also that of the extra that reads it.
@@ -25,6 +28,11 @@ class DatabaseKind:
             each TRUNCATE.
         schema: What the first part of a table's name is called, also in a connector's settings.
         password: Environment variable with the password.
+        access: Name of what asks it, a :class:`~sources.databases.access.Access`.
+        starter: Name of what ``hybrid init`` has to know of it, a
+            :class:`orchestration.cli.starter.capture.CapturedKind`.
+        compared_rows: Name of what reads its rows for ``hybrid compare``, a
+            :class:`orchestration.audit.database.compared_sides.DatabaseRows`.
     """
 
     name: str
@@ -35,6 +43,9 @@ class DatabaseKind:
     leaves_out: bool
     schema: str
     password: str
+    access: str
+    starter: str
+    compared_rows: str
 
 
 def kind_of(dsn: str) -> DatabaseKind:
@@ -43,7 +54,7 @@ def kind_of(dsn: str) -> DatabaseKind:
     Raises:
         InputError: No extension that is installed captures such databases.
     """
-    kinds: list[DatabaseKind] = [each.kind for some in contributions("databases") for each in some]
+    kinds: list[DatabaseKind] = [*items_added("databases")]
     for kind in kinds:
         if re.match(kind.addresses, dsn):
             return kind

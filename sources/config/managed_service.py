@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sources.extensions import contributions
+from sources.extensions import items_added
 
 if TYPE_CHECKING:
     from sources.config.spark_settings import SparkSettings
@@ -46,4 +46,4 @@ class ManagedService(ABC):
 @cache
 def managed_services() -> dict[str, ManagedService]:
     """Return the services that extensions add, by scheme."""
-    return {each.scheme: each for some in contributions("services") for each in some}
+    return {each.scheme: each for each in items_added("services")}

@@ -9,7 +9,7 @@ from itertools import groupby
 from pkgutil import resolve_name
 
 from sources.errors import InputError
-from sources.extensions import contributions
+from sources.extensions import items_added
 from sources.storage.base import File, LocalStorage, Storage
 from sources.storage.documents import DocumentStore, LocalDocuments
 from sources.storage.folder import Folder
@@ -162,4 +162,4 @@ class Stores:
     def _kinds(self) -> list[StoreKind]:
         if self._given is not None:
             return [*self._given]
-        return [each for some in contributions("stores") for each in some]
+        return [*items_added("stores")]

@@ -25,8 +25,8 @@ _OWN: Mapping[str, type[ValueFormat]] = {
 }
 
 
-def _with_added(own: Mapping[str, type[ValueFormat]]) -> Mapping[str, type[ValueFormat]]:
-    found = dict(own)
+def _all() -> Mapping[str, type[ValueFormat]]:
+    found = dict(_OWN)
     for added in contributions("value_formats"):
         for name, model in added.items():
             if name in found:
@@ -36,7 +36,7 @@ def _with_added(own: Mapping[str, type[ValueFormat]]) -> Mapping[str, type[Value
     return found
 
 
-VALUE_FORMATS = _with_added(_OWN)
+VALUE_FORMATS = _all()
 """The model of each format, those of extensions included."""
 
 

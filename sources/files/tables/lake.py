@@ -10,7 +10,7 @@ import pyarrow as pa
 from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.extensions import contributions
+from sources.extensions import items_added
 from sources.files.tables.table_files import TableFiles
 from sources.storage.stores import Stores
 
@@ -55,7 +55,7 @@ def lake_of(source: FileSource) -> Lake:
     Raises:
         InputError: No installed extension does.
     """
-    lakes: list[Lake] = [each for some in contributions("lakes") for each in some]
+    lakes: list[Lake] = [*items_added("lakes")]
     for lake in lakes:
         if lake.format == source.format:
             return lake

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sources.config.spark_settings import SparkSettings
 from sources.errors import InputError
-from sources.extensions import contributions
+from sources.extensions import items_added
 from spark_jobs.launch.places.base import Launcher
 from spark_jobs.launch.record import Place
 
@@ -57,7 +57,7 @@ class Cluster(Protocol):
 @cache
 def clusters() -> dict[str, Cluster]:
     """Return the clusters that extensions know, by kind."""
-    return {each.kind: each for some in contributions("clusters") for each in some}
+    return {each.kind: each for each in items_added("clusters")}
 
 
 def place_on_cluster(settings: SparkSettings) -> Place:

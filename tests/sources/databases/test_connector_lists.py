@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hybrid_extensions.mariadb.parts import BINLOG
-from hybrid_extensions.postgres.parts import POSTGRES
+from hybrid_extensions.mariadb.kind import BINLOG
+from hybrid_extensions.postgres.kind import POSTGRES
 from sources.config.database_kind import DatabaseKind
 from sources.databases.connector_lists import Capture, find_capture, publication_of
 from sources.databases.name_patterns import is_listed

@@ -7,32 +7,30 @@ import gc
 import signal
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from hypothesis import settings
 
-from hybrid_extensions.servers.azurite import LocalAzurite
-from hybrid_extensions.servers.connectors import Connectors
-from hybrid_extensions.servers.databases.mariadb import LocalMariaDb, add_client_to_path
-from hybrid_extensions.servers.databases.mysql import LocalMySql
-from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.planning.transform_analysis import AnalysisRequest, TransformAnalysis
 from spark_jobs.launch.questions.transform_check import TransformCheck
 from tests import sets
+from tests.extensions import LACKING
 from tests.properties import examples
-from tests.services.shared import (
-    keeper,
-    shared,
-    shared_connectors,
-    shared_mariadb,
-    shared_mysql,
-    shared_postgres,
-)
-from tests.services.standalone import Standalone, standalone
 
-pytest_plugins = ["pytester", "tests.missing_servers"]
+if TYPE_CHECKING:
+    from hybrid_extensions.servers.azurite import LocalAzurite
+    from hybrid_extensions.servers.connectors import Connectors
+    from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
+    from hybrid_extensions.servers.databases.mysql import LocalMySql
+    from hybrid_extensions.servers.databases.postgres import LocalPostgres
+    from tests.services.standalone import Standalone
+
+pytest_plugins = ["pytester"]
+if "servers" not in LACKING:
+    pytest_plugins.append("tests.missing_servers")
 
 
 @pytest.fixture(autouse=True)
@@ -79,24 +77,33 @@ def _migrations_are_read_once() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def servers() -> str:
     """Address of a real Kafka broker."""
+    from tests.services.shared import shared
+
     return shared().broker()
 
 
 @pytest.fixture(scope="session")
 def postgres() -> LocalPostgres:
     """A real PostgreSQL."""
+    from tests.services.shared import shared_postgres
+
     return shared_postgres()
 
 
 @pytest.fixture(scope="session")
 def connect() -> Connectors:
     """Kafka Connect with Debezium."""
+    from tests.services.shared import shared_connectors
+
     return shared_connectors("connect")
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> LocalMariaDb:
     """A real MariaDB, whose client comparisons find."""
+    from hybrid_extensions.servers.databases.mariadb import add_client_to_path
+    from tests.services.shared import shared_mariadb
+
     add_client_to_path()
     return shared_mariadb()
 
@@ -104,12 +111,17 @@ def mariadb() -> LocalMariaDb:
 @pytest.fixture(scope="session")
 def connect_mariadb() -> Connectors:
     """Kafka Connect with Debezium for MariaDB, which needs jars of its own."""
+    from tests.services.shared import shared_connectors
+
     return shared_connectors("connect-mariadb")
 
 
 @pytest.fixture(scope="session")
 def mysql() -> LocalMySql:
     """A real MySQL, whose transactions have GTIDs; comparisons run MariaDB's client."""
+    from hybrid_extensions.servers.databases.mariadb import add_client_to_path
+    from tests.services.shared import shared_mysql
+
     add_client_to_path()
     return shared_mysql()
 
@@ -117,18 +129,24 @@ def mysql() -> LocalMySql:
 @pytest.fixture(scope="session")
 def connect_mysql() -> Connectors:
     """Kafka Connect with Debezium for MySQL."""
+    from tests.services.shared import shared_connectors
+
     return shared_connectors("connect-mysql")
 
 
 @pytest.fixture(scope="session")
 def namenode() -> str:
     """Address of a real HDFS."""
+    from tests.services.shared import shared
+
     return shared().namenode()
 
 
 @pytest.fixture(scope="session")
 def azurite() -> Iterator[LocalAzurite]:
     """A real server with the API of Azure Blob Storage."""
+    from hybrid_extensions.servers.azurite import LocalAzurite
+
     with LocalAzurite() as server:
         yield server
 
@@ -136,6 +154,8 @@ def azurite() -> Iterator[LocalAzurite]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """A real standalone cluster of Spark."""
+    from tests.services.standalone import standalone
+
     with standalone(tmp_path_factory.mktemp("standalone")) as running:
         yield running
 
@@ -163,7 +183,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep servers for this run, in the process that the workers are children of."""
     settings.register_profile("default of this project", examples(100))
     settings.load_profile("default of this project")
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput") and "servers" not in LACKING:
+        from tests.services.shared import keeper
+
         kept = ExitStack()
         kept.enter_context(keeper())
         config.add_cleanup(kept.close)

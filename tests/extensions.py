@@ -1,8 +1,12 @@
-"""Extensions that this checkout lacks: pages and kept states speak of all that there are."""
+"""Extensions that this checkout lacks, and which tests are skipped for it, each by name."""
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from inspect import currentframe
 from pathlib import Path
 
 import pytest
@@ -16,3 +20,41 @@ whole = pytest.mark.skipif(
     bool(LACKING), reason=f"it is about the whole project, which lacks {', '.join(LACKING)}"
 )
 """Marks a test that compares a page or a kept state with the whole project."""
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    """Mark of a test that declares what an extension adds."""
+    return pytest.mark.skipif(name in LACKING, reason=_reason(name))
+
+
+_ASIDE = ("benchmarks", "examples", "tests")
+"""Folders that may know extensions by their names."""
+
+
+class _Lacking(MetaPathFinder):
+    """Skips what imports an extension that is not there, if that is a test: the core must not."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> None:
+        package, _, rest = fullname.partition(".")
+        name = rest.partition(".")[0]
+        if package == "hybrid_extensions" and name in LACKING and _importer() in _ASIDE:
+            pytest.skip(_reason(name), allow_module_level=True)
+
+
+def _importer() -> str | None:
+    """Folder of the project with the line that imports; None if it is in none."""
+    frame = currentframe()
+    while frame is not None:
+        file = Path(frame.f_code.co_filename)
+        if file.is_relative_to(_ROOT) and file != Path(__file__):
+            return file.relative_to(_ROOT).parts[0]
+        frame = frame.f_back
+    return None
+
+
+def _reason(name: str) -> str:
+    return f"it needs the extension `{name}`, which this checkout lacks"
+
+
+if LACKING:
+    sys.meta_path.insert(0, _Lacking())

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from hybrid_extensions.servers.databases.mariadb import LocalMariaDb, add_client_to_path
-from hybrid_extensions.servers.databases.mysql import LocalMySql
-from hybrid_extensions.servers.databases.postgres import LocalPostgres
+if TYPE_CHECKING:
+    from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
+    from hybrid_extensions.servers.databases.mysql import LocalMySql
+    from hybrid_extensions.servers.databases.postgres import LocalPostgres
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[LocalPostgres]:
     """A real PostgreSQL that nobody else changes."""
+    from hybrid_extensions.servers.databases.postgres import LocalPostgres
+
     with LocalPostgres() as server:
         yield server
 
@@ -21,6 +25,8 @@ def postgres() -> Iterator[LocalPostgres]:
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[LocalMariaDb]:
     """A real MariaDB that nobody else changes."""
+    from hybrid_extensions.servers.databases.mariadb import LocalMariaDb, add_client_to_path
+
     add_client_to_path()
     with LocalMariaDb() as server:
         yield server
@@ -29,6 +35,9 @@ def mariadb() -> Iterator[LocalMariaDb]:
 @pytest.fixture(scope="session")
 def mysql() -> Iterator[LocalMySql]:
     """A real MySQL that nobody else changes."""
+    from hybrid_extensions.servers.databases.mariadb import add_client_to_path
+    from hybrid_extensions.servers.databases.mysql import LocalMySql
+
     add_client_to_path()
     with LocalMySql() as server:
         yield server

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from inspect import currentframe
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,20 @@ def needs(name: str) -> pytest.MarkDecorator:
 
 _ASIDE = ("benchmarks", "examples", "tests")
 """Folders that may know extensions by their names."""
+
+
+def skip_without(name: str) -> None:
+    """Skip the test that calls it if it needs an extension that this checkout lacks."""
+    if name in LACKING:
+        pytest.skip(_reason(name))
+
+
+def skip_without_those_of(declared: Mapping[str, Any]) -> None:
+    """Skip the test that calls it if sources of a pipeline's file need what is lacking."""
+    for source in declared["sources"]:
+        dsn = source.get("snapshot", {}).get("dsn", "")
+        skip_without(source.get("format", ""))
+        skip_without("mariadb" if re.match("mariadb:|mysql:", dsn) else "postgres" if dsn else "")
 
 
 class _Lacking(MetaPathFinder):

@@ -9,36 +9,39 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-ROWS_PER_S_BY_FILE_FORMAT = {
-    "parquet": 780_000,
-    "delta": 780_000,
-    "iceberg": 780_000,
-    "csv": 780_000,
-    "text": 780_000,
-    "json": 620_000,
-    "avro": 620_000,
-    "orc": 620_000,
+
+class FileSpeed(NamedTuple):
+    """Speed of a format of files, to an appended Delta table (``history-*.json``).
+
+    Attributes:
+        measured: The format that was measured, in a message.
+        rows_per_s: Rows per second and core.
+        bytes_per_row: Bytes on disk of a row of the benchmarks: a wider row counts as several.
+    """
+
+    measured: str
+    rows_per_s: int
+    bytes_per_row: int
+
+
+_PARQUET = FileSpeed("Parquet", 780_000, 25)
+_CSV = FileSpeed("CSV", 780_000, 47)
+_PARSED = FileSpeed("JSON lines", 620_000, 25)
+FILE_SPEEDS = {
+    "parquet": _PARQUET,
+    "delta": _PARQUET,
+    "iceberg": _PARQUET,
+    "csv": _CSV,
+    "text": _CSV,
+    "json": FileSpeed("JSON lines", 620_000, 78),
+    "avro": _PARSED,
+    "orc": _PARSED,
 }
-"""Rows per second and core, from files to an appended Delta table (``history-*.json``)."""
-BYTES_PER_ROW = {
-    "parquet": 25,
-    "delta": 25,
-    "iceberg": 25,
-    "orc": 25,
-    "avro": 25,
-    "csv": 47,
-    "text": 47,
-    "json": 78,
-}
-"""Bytes on disk of a row of the benchmarks: a row that is wider counts as several."""
-RECORDS_PER_S_BY_TOPIC_FORMAT = {
-    "json": 360_000,
-    "raw": 360_000,
-    "avro": 360_000,
-    "protobuf": 360_000,
-    "debezium": 38_000,
-}
-"""Records per second and core, the broker's share included (``catch-up-*.json``)."""
+"""Speeds of the formats of files."""
+RECORDS_PER_S = 360_000
+"""Records of a topic per second and core, the broker's share included (``catch-up-*.json``)."""
+CHANGES_PER_S = 38_000
+"""The same, where they are changes of Debezium."""
 MERGED_ROWS_PER_S = 38_000
 """Rows per second and core that a MERGE by key takes (``changes.json``)."""
 COMMIT_S = 1.0

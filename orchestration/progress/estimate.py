@@ -12,10 +12,10 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from orchestration.progress.benchmarked import (
-    BYTES_PER_ROW,
+    CHANGES_PER_S,
+    FILE_SPEEDS,
     MERGED_ROWS_PER_S,
-    RECORDS_PER_S_BY_TOPIC_FORMAT,
-    ROWS_PER_S_BY_FILE_FORMAT,
+    RECORDS_PER_S,
     SPARK_START_S,
     Work,
 )
@@ -37,17 +37,6 @@ from spark_jobs.run_state.progress_log import ProgressLog, Unit, progress_log_na
 
 _UNKNOWN_CORES = 2
 """Cores that are counted on where the settings of a cluster do not tell how many there are."""
-_FORMATS = {
-    "parquet": "Parquet",
-    "delta": "Parquet",
-    "iceberg": "Parquet",
-    "json": "JSON lines",
-    "csv": "CSV",
-    "text": "CSV",
-    "avro": "JSON lines",
-    "orc": "JSON lines",
-}
-_TOPIC_FORMATS = {"avro": "Avro", "protobuf": "Protobuf", "debezium": "Debezium changes"}
 
 
 class Estimate(BaseModel):
@@ -149,8 +138,9 @@ def guess(pipeline: Pipeline, plan: Plan, source: FileSource | KafkaSource, batc
 
 def _work_of_files(pipeline: Pipeline, plan: Plan, part: FilePlan, batches: int) -> Work:
     """Return the work of a file source; its bytes count as rows of the benchmarks' width."""
-    records = max(part.rows or 0, part.bytes / BYTES_PER_ROW[part.format])
-    per_s = _merged_at_most(pipeline, plan, ROWS_PER_S_BY_FILE_FORMAT[part.format])
+    speed = FILE_SPEEDS[part.format]
+    records = max(part.rows or 0, part.bytes / speed.bytes_per_row)
+    per_s = _merged_at_most(pipeline, plan, speed.rows_per_s)
     return Work(records, batches, per_s, _cores(pipeline))
 
 
@@ -162,7 +152,8 @@ def _limited(source: FileSource, part: FilePlan) -> float:
 
 
 def _guess_topic(pipeline: Pipeline, plan: Plan, source: KafkaSource, planned: RangePlan) -> float:
-    per_s = _merged_at_most(pipeline, plan, RECORDS_PER_S_BY_TOPIC_FORMAT[source.format])
+    measured = RECORDS_PER_S if source.value.changes is None else CHANGES_PER_S
+    per_s = _merged_at_most(pipeline, plan, measured)
     # One task reads one partition.
     cores = max(min(_cores(pipeline), len(planned.ends)), 1)
     work = Work(planned.offsets, planned.batches, per_s, cores)
@@ -186,8 +177,8 @@ def computes_rows(pipeline: Pipeline, plan: Plan) -> bool:
 
 def _format_of(source: FileSource | KafkaSource) -> str:
     if isinstance(source, FileSource):
-        return _FORMATS[source.format]
-    return f"a topic of {_TOPIC_FORMATS.get(source.format, 'JSON')}"
+        return FILE_SPEEDS[source.format].measured
+    return f"a topic of {source.value.title}"
 
 
 def _cores(pipeline: Pipeline) -> int:

@@ -129,54 +129,6 @@ def unframe(value: bytes) -> tuple[int, bytes]:
     return int.from_bytes(value[1:5]), value[5:]
 
 
-def unframe_message(value: bytes) -> tuple[list[int], bytes]:
-    """Split a value in Confluent's wire format into a Protobuf message's indexes and its bytes.
-
-    Returns:
-        The path of the message's type in the schema's file (``[1, 0]`` is the first type inside
-        the second one), and the encoded message.
-
-    Raises:
-        BadValue: The value has no schema id or no message indexes in front.
-    """
-    _, rest = unframe(value)
-    count, cursor = _read_zigzag(rest, 0)
-    # A single byte 0 is short for the first message of the file.
-    if count == 0:
-        return [0], rest[cursor:]
-    if not 0 < count <= len(rest):
-        reason = (
-            f"the number of message indexes in front of the value is {count}, but "
-            f"{len(rest)} bytes follow the schema id"
-        )
-        raise BadValue(reason)
-    path = []
-    for _ in range(count):
-        index, cursor = _read_zigzag(rest, cursor)
-        path.append(index)
-    return path, rest[cursor:]
-
-
-def _read_zigzag(data: bytes, start: int) -> tuple[int, int]:
-    """Decode the zigzag varint at an offset; return it and the offset after it.
-
-    Raises:
-        BadValue: It is cut off, or longer than 64 bits.
-    """
-    number, shift, cursor = 0, 0, start
-    while shift < 64:
-        if cursor >= len(data):
-            break
-        byte = data[cursor]
-        cursor += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), cursor
-        shift += 7
-    reason = "the message indexes are cut off"
-    raise BadValue(reason)
-
-
 @cache
 def _client(registry: Registry) -> SchemaRegistryClient:
     """Return this process's client of a schema registry."""

@@ -11,7 +11,6 @@ from sources.decoding.value_formats.avro_values import AvroValues
 from sources.decoding.value_formats.base import ValueFormat
 from sources.decoding.value_formats.debezium_values import DebeziumValues
 from sources.decoding.value_formats.json_values import JsonValues
-from sources.decoding.value_formats.protobuf_values import ProtobufValues
 from sources.decoding.value_formats.raw_values import RawValues
 from sources.errors import InputError
 from sources.extensions import contributions
@@ -19,7 +18,6 @@ from sources.extensions import contributions
 _OWN: Mapping[str, type[ValueFormat]] = {
     "json": JsonValues,
     "avro": AvroValues,
-    "protobuf": ProtobufValues,
     "debezium": DebeziumValues,
     "raw": RawValues,
 }

@@ -26,6 +26,7 @@ from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.parse_records import parse_values
 from tests.e2e.case import live_of
 from tests.e2e.in_session import fails_with
+from tests.extensions import skip_without
 from tests.minimal import minimal_pipeline
 from tests.sources.decoding.value_case import MESSAGE, ORIGIN, descriptors, order_class
 
@@ -136,6 +137,7 @@ class Records:
 
     def __init__(self, folder: Path, form: str) -> None:
         self.folder = folder
+        skip_without(form)
         self.declared, self.value_of = FORMATS[form]
         (folder / "event.avsc").write_text(json.dumps(AVRO))
         (folder / "shop.bin").write_bytes(descriptors())

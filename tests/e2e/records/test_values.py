@@ -22,6 +22,7 @@ from sources.errors import InputError
 from sources.planning.plan import make_plan
 from tests.e2e.case import TOPIC, Case, as_json, moment, wrong
 from tests.e2e.in_session import fails_with, run_chain, run_live
+from tests.extensions import needs
 from tests.sources.decoding.value_case import (
     MESSAGE,
     RegistryServer,
@@ -162,6 +163,7 @@ def test_a_column_that_avro_has_in_another_type_is_shown_side_by_side(
     ]
 
 
+@needs("protobuf")
 @pytest.mark.parametrize("wire_format", ["plain", "confluent"])
 def test_protobuf_is_read_by_its_descriptor(
     tmp_path: Path, servers: str, spark: SparkSession, wire_format: str
@@ -195,6 +197,7 @@ def test_protobuf_is_read_by_its_descriptor(
     assert [(line.found, line.counted) for line in report.bad_records] == [(2, 2)]
 
 
+@needs("protobuf")
 def test_a_bad_record_that_a_worker_finds_stops_the_stream_by_its_place(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

@@ -15,7 +15,6 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.json.reader import JsonReader
 from sources.decoding.value_formats.avro_values import AvroValues
-from sources.decoding.value_formats.protobuf_values import ProtobufValues
 from sources.decoding.value_formats.raw_values import RawReader
 from sources.errors import InputError, StateError
 from sources.planning.schema_check import compare_sample
@@ -52,13 +51,12 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
         ({"avro_schem": "a.avsc"}, "  sources.0.avro_schem: unknown field; did you mean `avro_sch"),
         ({"value": {"format": "raw"}}, "  sources.0.value: unknown field"),
         ({"avro_schema": "a.avsc"}, "`avro_schema` has no meaning with `format: json`"),
-        ({"format": "avro", "message": "m"}, "`message` has no meaning with `format: avro`"),
+        ({"format": "raw", "avro_schema": "a"}, "`avro_schema` has no meaning with `format: raw`"),
         ({"format": "avro"}, "needs either `avro_schema` or `registry`"),
         (
             {"format": "avro", "avro_schema": "a", "registry": {"url": "http://r"}},
             "needs either `avro_schema` or `registry`",
         ),
-        ({"format": "protobuf", "message": "m"}, "needs `descriptor` and `message`"),
         ({"registry": {"url": "http://r"}}, "`registry` has no meaning with `format: json`"),
         ({"include": {"k": "keys"}}, "include.k"),
         ({"include": {"at": "topic"}}, "`include.at: topic` is of type string, but there is a col"),
@@ -144,16 +142,12 @@ def test_paths_start_at_the_pipelines_own_folder(tmp_path: Path) -> None:
     source = live(
         tmp_path,
         schema=SCHEMA,
-        format="protobuf",
-        descriptor="x/shop.desc",
-        message="shop.Order",
+        format="avro",
+        avro_schema="../order.avsc",
         on_bad_record="quarantine",
         quarantine="bad",
     )
-    assert isinstance(source.value, ProtobufValues)
-    assert source.value.descriptor == str(tmp_path / "x/shop.desc")
     assert source.quarantine == str(tmp_path / "bad")
-    source = live(tmp_path, schema=SCHEMA, format="avro", avro_schema="../order.avsc")
     assert isinstance(source.value, AvroValues)
     assert source.value.avro_schema == str(tmp_path.parent / "order.avsc")
 

@@ -13,11 +13,11 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from hybrid_extensions.protobuf.batches import TIME, WRAPPERS, NotInBatches, PlainMessage
 from sources.common.conversion import BadValue
 from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch, zigzag
-from sources.decoding.protobuf.batches import TIME, WRAPPERS, NotInBatches, PlainMessage
-from sources.decoding.schema_registry import read_ids, unframe_message
+from sources.decoding.schema_registry import read_ids, unframe
 from sources.errors import InputError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -87,7 +87,7 @@ class ProtobufReader(BaseReader):
         """
         kind, path, read = _message(self._descriptors, self._message)
         if self._framed:
-            indexes, value = unframe_message(value)
+            indexes, value = _unframe_message(value)
             if indexes != path:
                 reason = (
                     f"its message indexes are {indexes}, but those of `{self._message}` are {path}"
@@ -217,3 +217,51 @@ def _single(field: FieldDescriptor, known: dict[str, _Read]) -> _Read:
         # A number that was added after the descriptor was written has no name in it.
         return lambda number: names[number].name if number in names else number
     return lambda value: value
+
+
+def _unframe_message(value: bytes) -> tuple[list[int], bytes]:
+    """Split a value in Confluent's wire format into a Protobuf message's indexes and its bytes.
+
+    Returns:
+        The path of the message's type in the schema's file (``[1, 0]`` is the first type inside
+        the second one), and the encoded message.
+
+    Raises:
+        BadValue: The value has no schema id or no message indexes in front.
+    """
+    _, rest = unframe(value)
+    count, cursor = _read_zigzag(rest, 0)
+    # A single byte 0 is short for the first message of the file.
+    if count == 0:
+        return [0], rest[cursor:]
+    if not 0 < count <= len(rest):
+        reason = (
+            f"the number of message indexes in front of the value is {count}, but "
+            f"{len(rest)} bytes follow the schema id"
+        )
+        raise BadValue(reason)
+    path = []
+    for _ in range(count):
+        index, cursor = _read_zigzag(rest, cursor)
+        path.append(index)
+    return path, rest[cursor:]
+
+
+def _read_zigzag(data: bytes, start: int) -> tuple[int, int]:
+    """Decode the zigzag varint at an offset; return it and the offset after it.
+
+    Raises:
+        BadValue: It is cut off, or longer than 64 bits.
+    """
+    number, shift, cursor = 0, 0, start
+    while shift < 64:
+        if cursor >= len(data):
+            break
+        byte = data[cursor]
+        cursor += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), cursor
+        shift += 7
+    reason = "the message indexes are cut off"
+    raise BadValue(reason)

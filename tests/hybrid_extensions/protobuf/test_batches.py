@@ -14,13 +14,11 @@ from google.protobuf import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hybrid_extensions.protobuf.decoder import ProtobufReader
 from sources.common.conversion import BadValue
 from sources.common.schema import parse_schema
 from sources.decoding.decoder import RowDecoder
-from sources.decoding.protobuf.decoder import ProtobufReader
-from tests.properties import examples
-from tests.sources.decoding.batch_case import compare, damaged
-from tests.sources.decoding.test_protobuf import (
+from tests.hybrid_extensions.protobuf.test_protobuf import (
     COLUMNS,
     FRAMED,
     ORDER,
@@ -29,6 +27,8 @@ from tests.sources.decoding.test_protobuf import (
     decode,
     message,
 )
+from tests.properties import examples
+from tests.sources.decoding.batch_case import compare, damaged
 from tests.sources.decoding.value_case import FIELD, framed
 
 LONG, INT = 2**63, 2**31

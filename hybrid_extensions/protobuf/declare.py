@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
@@ -50,7 +50,7 @@ class ProtobufValues(ValueFormat):
                 with all imports, or does not have the message type.
         """
         # Few need it.
-        from sources.decoding.protobuf.decoder import ProtobufReader  # noqa: PLC0415
+        from hybrid_extensions.protobuf.decoder import ProtobufReader  # noqa: PLC0415
 
         framed = self.wire_format == "confluent"
         return ProtobufReader.of_file(self.descriptor, self.message, framed=framed)
@@ -62,3 +62,6 @@ class ProtobufValues(ValueFormat):
     def located(self, locate: Callable[[str], str]) -> Self:
         """Return a copy with the absolute path of the descriptor."""
         return self.model_copy(update={"descriptor": locate(self.descriptor)})
+
+
+FORMATS: Mapping[str, type[ValueFormat]] = {"protobuf": ProtobufValues}

@@ -22,9 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from sources.common.schema import TIMESTAMP
-from sources.decoding.batch_cursor import MOST_ITEMS, Batch, Items, Mask, lists_of
-from sources.decoding.protobuf.columns import (
+from hybrid_extensions.protobuf.columns import (
     BYTES,
     FLOATS,
     INTEGERS,
@@ -41,6 +39,8 @@ from sources.decoding.protobuf.columns import (
     Type,
     Wrapper,
 )
+from sources.common.schema import TIMESTAMP
+from sources.decoding.batch_cursor import MOST_ITEMS, Batch, Items, Mask, lists_of
 
 TIME = "google.protobuf.Timestamp"
 WRAPPERS = {

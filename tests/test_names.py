@@ -150,6 +150,7 @@ def project(folder: Path) -> dict[str, Any]:
     return found
 
 
+@whole
 def test_the_environment_variables_that_the_packages_read_are_listed() -> None:
     files = [file for name in PACKAGES for file in sorted((ROOT / name).rglob("*.py"))]
     text = "\n".join(file.read_text() for file in files)

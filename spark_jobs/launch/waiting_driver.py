@@ -23,7 +23,6 @@ from typing import Any
 from sources.config.loader import LoadedPipeline
 from sources.kept_definitions import code_digests
 from sources.state.generation import Generation
-from spark_jobs.launch.places.choice import place_of
 from spark_jobs.launch.places.local import kill_group
 from spark_jobs.launch.questions.spark_process import TIMEOUT_S, Channel, SparkProcess
 from spark_jobs.launch.shared_socket import listen
@@ -65,9 +64,9 @@ class WaitingDriver(SparkProcess):
         So it is if driver and executors are one process of this machine, as well as the state, and
         nobody has to approve the plan before.
         """
-        pipeline = loaded.pipeline
-        is_here = place_of(pipeline.spark).kind == "local" and loaded.state.is_local
-        return is_here and pipeline.spark.master.startswith("local") and not pipeline.approve
+        spark = loaded.pipeline.spark
+        is_here = spark.master.startswith("local") and spark.driver == "own"
+        return is_here and loaded.state.is_local and not loaded.pipeline.approve
 
     def start_next(self, generation: Generation) -> None:
         """Start a driver for the next launch of a generation, whose present one nears its end.

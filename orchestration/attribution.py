@@ -10,10 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Self, cast
 
 import dagster as dg
-from dagster._config.config_schema import UserConfigSchema
-from dagster._core.run_coordinator import QueuedRunCoordinator, SubmitRunContext
-from dagster._core.workspace.context import WorkspaceRequestContext
-from dagster._serdes import ConfigurableClassData
 
 from sources.errors import InputError
 
@@ -23,7 +19,7 @@ HEADER = "X-Forwarded-User"
 """Header in which a proxy passes on the name of the user whom it has authenticated."""
 
 
-class UserRunCoordinator(QueuedRunCoordinator[dg.DagsterInstance]):
+class UserRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
     """Run coordinator that tags each run with the user who launched it in the browser.
 
     Runs wait in the queue for the daemon, as with Dagster's default. Use it only behind a proxy
@@ -45,7 +41,7 @@ class UserRunCoordinator(QueuedRunCoordinator[dg.DagsterInstance]):
 
     def __init__(
         self,
-        inst_data: ConfigurableClassData | None = None,
+        inst_data: Any = None,
         header: str = HEADER,
         **options: Any,
     ) -> None:
@@ -53,7 +49,7 @@ class UserRunCoordinator(QueuedRunCoordinator[dg.DagsterInstance]):
         self._header = header
 
     @classmethod
-    def config_type(cls) -> UserConfigSchema:
+    def config_type(cls) -> dict[str, Any]:
         """Return the options: those of Dagster's own coordinator, and ``header``."""
         header = dg.Field(
             dg.StringSource,
@@ -65,13 +61,11 @@ class UserRunCoordinator(QueuedRunCoordinator[dg.DagsterInstance]):
         return {**of_dagster, "header": header}
 
     @classmethod
-    def from_config_value(
-        cls, inst_data: ConfigurableClassData, config_value: Mapping[str, Any]
-    ) -> Self:
+    def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> Self:
         """Return the coordinator that ``dagster.yaml`` describes; called by Dagster."""
         return cls(inst_data=inst_data, **config_value)
 
-    def submit_run(self, context: SubmitRunContext) -> dg.DagsterRun:
+    def submit_run(self, context: dg.SubmitRunContext) -> dg.DagsterRun:
         """Tag a run with its user, then put it into the queue; called by Dagster.
 
         A tag of that name that a client sent itself is overwritten: with the user of the request,
@@ -79,8 +73,8 @@ class UserRunCoordinator(QueuedRunCoordinator[dg.DagsterInstance]):
         the daemon and not from a request; their tags stay.
         """
         run = context.dagster_run
-        workspace = context.workspace
-        is_request = isinstance(workspace, WorkspaceRequestContext) and workspace.source is not None
+        # The workspace of the daemon has no request.
+        is_request = getattr(context.workspace, "source", None) is not None
         user = (context.get_request_header(self._header) or "").strip()
         if user or (is_request and USER_TAG in run.tags):
             self._instance.add_run_tags(run.run_id, {USER_TAG: user})

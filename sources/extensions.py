@@ -128,6 +128,18 @@ def items_added(what: str) -> Iterator[Any]:
         yield from added
 
 
+def none_adds(does: str, otherwise: str, **about: Any) -> InputError:
+    """Return the error to raise where a declaration or a record needs what nothing here adds.
+
+    Args:
+        does: What an extension would do, after "No installed extension".
+        otherwise: What else people can do, after "or".
+        about: Fields of the error, such as ``value``.
+    """
+    hint = f"Install the extension that does, or restore its folder in `{FOLDER}`; or {otherwise}."
+    return InputError(f"No installed extension {does}.", hint, **about)
+
+
 def _own() -> Iterator[Extension]:
     if (spec := find_spec(FOLDER)) is None:
         return

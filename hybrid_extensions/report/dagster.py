@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
 
 from hybrid_extensions.report.collect import collect
 from hybrid_extensions.report.page import render, write
@@ -48,10 +47,11 @@ def write_report(context: dg.OpExecutionContext, loaded: LoadedPipeline, config:
     loaded.state.replace_bytes(_FILE, page.encode())
     place = loaded.state.location(_FILE)
     shown = f"`{place}`"
-    logs = context.instance.compute_log_manager
-    if isinstance(logs, LocalComputeLogManager):
+    # The manager that keeps logs on a disk has this method, others do not.
+    path_of = getattr(context.instance.compute_log_manager, "get_captured_local_path", None)
+    if path_of is not None:
         key = ["hybrid", loaded.pipeline.name, "report"]
-        copy = Path(logs.get_captured_local_path(key, "html"))
+        copy = Path(path_of(key, "html"))
         copy.parent.mkdir(parents=True, exist_ok=True)
         write(page, copy)
         shown = f"[Download](/logs/{'/'.join(key)}/html), or open {shown}"

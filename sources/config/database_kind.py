@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 
 from sources.decoding.record_columns import EnvelopePart
-from sources.errors import InputError
-from sources.extensions import items_added
+from sources.extensions import items_added, none_adds
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,5 @@ def kind_of(dsn: str) -> DatabaseKind:
     scheme, url, _ = dsn.partition("://")
     address = f"{scheme}://…" if url else "host=…"
     known = ", ".join(kind.title for kind in kinds) or "none"
-    message = f"`dsn: {address}` leads to no database that can be captured. Known are: {known}."
-    hint = "Correct the address, or install the extension that captures such databases."
-    raise InputError(message, hint, field="dsn", value=address)
+    does = f"captures the database of `dsn: {address}`; known are: {known}"
+    raise none_adds(does, "correct the address", field="dsn", value=address)

@@ -9,13 +9,17 @@ from typing import Any
 
 import dagster as dg
 
-# What Dagster shows of an error as it is told, without a stack: `Failure` alone always has one.
-from dagster._core.errors import DagsterUserCodeProcessError
-from dagster_shared.error import SerializableErrorInfo
-
 from orchestration.defs.show.ways import in_dagster
 from sources.config.loader import LoadedPipeline
-from sources.errors import ErrorReport, HybridError
+from sources.errors import ErrorReport, HybridError, InputError
+
+# What Dagster shows of an error as it is told, without a stack: `Failure` alone always has one.
+try:
+    from dagster._core.errors import DagsterUserCodeProcessError
+    from dagster_shared.error import SerializableErrorInfo
+except ImportError as error:
+    message = f"Dagster {dg.__version__} does not show failures as 1.13 does: {error}."
+    raise InputError(message, "Install `dagster>=1.13,<1.14`, as this project asks for.") from error
 
 RETRY_POLICY = dg.RetryPolicy(
     max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
-from sources.errors import InputError
-from sources.extensions import items_added
+from sources.extensions import items_added, none_adds
 from sources.files.tables.table_files import TableFiles
 from sources.storage.stores import Stores
 
@@ -59,6 +58,6 @@ def lake_of(source: FileSource) -> Lake:
     for lake in lakes:
         if lake.format == source.format:
             return lake
-    message = f"Source `{source.name}`: no installed extension reads `format: {source.format}`."
-    hint = "Restore the extension in `hybrid_extensions`, or declare the table's files instead."
-    raise InputError(message, hint, source=source.name, field="format", value=source.format)
+    does = f"reads `format: {source.format}`, which source `{source.name}` declares"
+    otherwise = "declare the table's files instead"
+    raise none_adds(does, otherwise, source=source.name, field="format", value=source.format)

@@ -12,9 +12,6 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# Parses a footer from bytes (unpickling uses it); opening each file as Parquet takes far longer.
-from pyarrow._parquet import _reconstruct_filemetadata
-
 from sources.common.schema import check_event_time, leaves, normalize_schema, type_name
 from sources.common.sql.select import EventColumn
 from sources.errors import InputError
@@ -24,7 +21,7 @@ from sources.formats.event_times import (
 )
 from sources.formats.open import in_file
 from sources.formats.parquet.file import parquet_file
-from sources.formats.parquet.footer import footer_of, parse_safely, unreadable
+from sources.formats.parquet.footer import footer_of, parse_fast, parse_safely, unreadable
 from sources.formats.parquet.ranges import (
     REQUESTS,
     THREADS,
@@ -171,7 +168,7 @@ def _read_in_processes(
     # Not forked: librdkafka and Arrow have threads of their own by now.
     context = multiprocessing.get_context("spawn")
     done = 0
-    for parse in (_reconstruct_filemetadata, parse_safely):
+    for parse in (parse_fast, parse_safely):
         with ProcessPoolExecutor(mp_context=context) as pool:
             try:
                 for footers in pool.map(partial(read, parse=parse), chunks[done:]):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sources.config.spark_settings import SparkSettings
 from sources.errors import InputError
-from sources.extensions import items_added
+from sources.extensions import items_added, none_adds
 from spark_jobs.launch.places.base import Launcher
 from spark_jobs.launch.record import Place
 
@@ -85,6 +85,5 @@ def cluster_at(place: Place) -> Cluster:
 
 
 def _unknown(what: str) -> InputError:
-    message = f"No installed extension launches drivers on `{what}`, or asks about them there."
-    hint = "Restore the extension in `hybrid_extensions`, or declare another `spark.master`."
-    return InputError(message, hint, field="spark.master", value=what)
+    does = f"launches drivers on `{what}`, or asks about them there"
+    return none_adds(does, "declare another `spark.master`", field="spark.master", value=what)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from sources.config.loader import LoadedPipeline
 from sources.config.managed_service import managed_services
-from sources.errors import InputError
+from sources.extensions import none_adds
 from spark_jobs.launch.places.base import Launcher
 from spark_jobs.launch.record import Place
 
@@ -67,8 +67,7 @@ def drivers_at(place: Place) -> ManagedDrivers:
     """
     service = managed_services().get(place.kind)
     if service is None:
-        message = f"The driver was launched on `{place.kind}`, which no installed extension knows."
-        hint = "Install the extension that launched it on this machine, then repeat what you did."
-        raise InputError(message, hint, value=place.kind)
+        does = f"asks about drivers on `{place.kind}`, where this one was launched"
+        raise none_adds(does, "act on the machine that launched it", value=place.kind)
     drivers: ManagedDrivers = resolve_name(service.drivers)
     return drivers

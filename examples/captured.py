@@ -12,6 +12,7 @@ from typing import ClassVar
 from examples.shop import connect, execute
 from hybrid_extensions.mariadb.log.connector import ReadUpTo, ask_connector
 from hybrid_extensions.mariadb.snapshot.begin import file_number
+from hybrid_extensions.mariadb.snapshot.checks import mysql_status
 from hybrid_extensions.servers.connect import LocalConnect, binlog_config, debezium_config
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb, add_client_to_path
 from hybrid_extensions.servers.databases.mysql import LocalMySql
@@ -178,8 +179,6 @@ class _Binlog(CapturedDatabase):
 
     schema = NAME
     server: ClassVar[type[MySqlServer]]
-    status: ClassVar[str]
-    """Statement that shows the end of the binary log."""
 
     def __init__(self, folder: Path, servers: str) -> None:
         super().__init__(folder, servers)
@@ -212,7 +211,8 @@ class _Binlog(CapturedDatabase):
 
     def _reads_from_here(self) -> Callable[[], bool]:
         with connect(self.dsn) as connection, connection.cursor() as cursor:
-            cursor.execute(self.status)
+            cursor.execute("SELECT version()")
+            cursor.execute(mysql_status(*cursor.fetchone()))
             file, position, *_ = cursor.fetchone()
 
         def is_read() -> bool:
@@ -235,7 +235,6 @@ class MariaDb(_Binlog):
 
     jars = "connect-mariadb"
     server = LocalMariaDb
-    status = "SHOW MASTER STATUS"
 
 
 class MySql(_Binlog):
@@ -243,7 +242,6 @@ class MySql(_Binlog):
 
     jars = "connect-mysql"
     server = LocalMySql
-    status = "SHOW BINARY LOG STATUS"
 
 
 KINDS: dict[str, type[CapturedDatabase]] = {

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 # apt takes them as installed, and no server needs them: they serve an installation, compile
 # PostgreSQL's queries, or draw for a browser without a window.
@@ -28,35 +29,68 @@ _UNUSED_FOLDERS = ("doc", "icons", "info", "javascript", "lintian", "locale", "m
 _KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
+class Archive(NamedTuple):
+    """An archive other than Debian's, whose packages have the same form.
+
+    Attributes:
+        url: Its address.
+        keys: The file with the keys that sign it, below the root of a system.
+        keys_package: The package that has this file, in Debian's archive.
+    """
+
+    url: str
+    keys: Path
+    keys_package: str
+
+
+UBUNTU = Archive(
+    "http://archive.ubuntu.com/ubuntu",
+    Path("usr/share/keyrings/ubuntu-archive-keyring.gpg"),
+    "ubuntu-archive-keyring",
+)
+_KEYS_SUITE = "trixie"
+
+
 def has_apt() -> bool:
     """Return whether this machine has the programs that download and extract packages."""
     return all(map(shutil.which, ("apt-get", "dpkg-deb")))
 
 
-def unpack(folder: Path, suite: str, packages: Sequence[str], *, with_c_library: bool) -> Path:
+def unpack(
+    folder: Path,
+    suite: str,
+    packages: Sequence[str],
+    *,
+    with_c_library: bool,
+    archive: Archive | None = None,
+) -> Path:
     """Download packages and all that they depend on, and extract them.
 
-    On Debian they come from the archive that the machine's own sources name. On related systems,
-    such as Ubuntu, they come from these sources themselves, whatever the suite.
+    Without an archive they come, on Debian, from the one that the machine's own sources name. On
+    related systems, such as Ubuntu, they come from these sources themselves, whatever the suite.
 
     Args:
         folder: An empty folder.
-        suite: Debian's suite, such as ``bookworm``.
+        suite: The archive's suite, such as ``bookworm``.
         packages: Names of packages.
         with_c_library: Whether their C library is extracted, too; its own loader has to run them.
+        archive: An archive other than Debian's.
 
     Returns:
         The folder below ``folder`` that corresponds to ``/``.
     """
+    keys = _keys(folder / "keys", archive) if archive else _KEYS
     root, work = folder / "root", folder / "apt"
     (work / "cache" / "archives" / "partial").mkdir(parents=True)
     (work / "state" / "lists" / "partial").mkdir(parents=True)
     _write_status(work / "status", LEFT_OUT if with_c_library else (*LEFT_OUT, _C_LIBRARY))
     settings = _settings(work)
-    if platform.freedesktop_os_release()["ID"] == "debian":
-        keys = f"signed-by={_KEYS} " if _KEYS.exists() else ""
-        source = f"deb [{keys}target=Packages] {_archive(work, settings)} {suite} main\n"
-        (work / "sources.list").write_text(source)
+    if archive or platform.freedesktop_os_release()["ID"] == "debian":
+        url = archive.url if archive else _archive(work, settings)
+        suites = [suite, f"{suite}-updates"] if archive else [suite]
+        signed = f"signed-by={keys} " if keys.exists() else ""
+        sources = [f"deb [{signed}target=Packages] {url} {each} main\n" for each in suites]
+        (work / "sources.list").write_text("".join(sources))
         settings += f'Dir::Etc::SourceList "{work}/sources.list";\n'
         settings += 'Dir::Etc::SourceParts "/dev/null";\n'
     _apt(work, settings, "update")
@@ -64,9 +98,20 @@ def unpack(folder: Path, suite: str, packages: Sequence[str], *, with_c_library:
     for package in sorted((work / "cache" / "archives").glob("*.deb")):
         _run(["dpkg-deb", "--extract", str(package), str(root)])
     shutil.rmtree(work)
+    shutil.rmtree(folder / "keys", ignore_errors=True)
     for name in _UNUSED_FOLDERS:
         shutil.rmtree(root / "usr" / "share" / name, ignore_errors=True)
     return root
+
+
+def _keys(folder: Path, archive: Archive) -> Path:
+    """Return the file with an archive's keys: the machine's own, else the one that Debian has."""
+    installed = "/" / archive.keys
+    if installed.exists():
+        return installed
+    folder.mkdir()
+    packages = [archive.keys_package]
+    return unpack(folder, _KEYS_SUITE, packages, with_c_library=False) / archive.keys
 
 
 def _write_status(file: Path, packages: Sequence[str]) -> None:

@@ -41,6 +41,7 @@ class Server(NamedTuple):
         suite: Debian's suite that has them.
         own_loader: Whether the suite is newer than machines are, so that the programs run with its
             C library.
+        archive: The archive that has them, unless it is Debian's.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Server(NamedTuple):
     programs: tuple[str, ...]
     suite: str = "bookworm"
     own_loader: bool = False
+    archive: debian.Archive | None = None
 
     @property
     def installed_by(self) -> str:
@@ -91,6 +93,24 @@ class MissingServerError(InputError):
 _NEWER = os.environ.get("HYBRID_NEWER_SERVERS") == "1"
 """Whether PostgreSQL and MariaDB are those of the newest suite, so that tests run with them."""
 _SUITE = "sid" if _NEWER else "bookworm"
+_OLDER_MYSQL = {
+    "8.0": ("mysql-server-core-8.0", "noble"),
+    "8.4": ("mysql-server-core", "resolute"),
+}
+"""Package and suite of Ubuntu's archive of each version that Debian does not have."""
+
+
+def _mysql(version: str | None) -> Server:
+    """Return MySQL in the version that tests shall run with: Debian's, unless one is named."""
+    paths = ("usr/sbin/mysqld",)
+    if not version:
+        return Server("MySQL", ("mysql-server-core",), paths, suite="sid", own_loader=True)
+    if version not in _OLDER_MYSQL:
+        message = f"HYBRID_MYSQL is {version!r}, which no archive has."
+        raise InputError(message, f"Name one of {', '.join(_OLDER_MYSQL)}, or leave it out.")
+    package, suite = _OLDER_MYSQL[version]
+    return Server("MySQL", (package,), paths, suite, own_loader=True, archive=debian.UBUNTU)
+
 
 POSTGRESQL, MARIADB, MYSQL, REDIS, PROMETHEUS, CHROMIUM, SYSBENCH = SERVERS = (
     Server(
@@ -110,7 +130,7 @@ POSTGRESQL, MARIADB, MYSQL, REDIS, PROMETHEUS, CHROMIUM, SYSBENCH = SERVERS = (
         _SUITE,
         _NEWER,
     ),
-    Server("MySQL", ("mysql-server-core",), ("usr/sbin/mysqld",), suite="sid", own_loader=True),
+    _mysql(os.environ.get("HYBRID_MYSQL")),
     Server("Redis", ("redis-server",), ("usr/bin/redis-server",)),
     Server("Prometheus", ("prometheus",), ("usr/bin/prometheus",)),
     Server(
@@ -176,7 +196,11 @@ def _unpack(server: Server, final: Path, folder: Path) -> None:
     )
     try:
         root = debian.unpack(
-            folder, server.suite, server.packages, with_c_library=server.own_loader
+            folder,
+            server.suite,
+            server.packages,
+            with_c_library=server.own_loader,
+            archive=server.archive,
         )
     except subprocess.CalledProcessError as error:
         why = f"`{shlex.join(error.cmd)}` failed:\n{last_lines(error.stdout.encode())}"

@@ -9,10 +9,18 @@ from typing import Any
 
 from pymysql.constants import COMMAND
 
+from hybrid_extensions.mariadb.snapshot.checks import mysql_status
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from tests.services.processes import wait_for
 
 _SERVER_ID = 4711
+
+
+def log_status(connection: Any) -> str:
+    """The statement for the end of the binary log, which version 8.2 of MySQL renamed."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT version()")
+        return mysql_status(*cursor.fetchone())
 
 
 @contextmanager
@@ -24,11 +32,10 @@ def binlog_reader(server: MySqlServer) -> Iterator[None]:
         with connection.cursor() as cursor:
             if server.scheme == "mysql":
                 cursor.execute("SET @source_binlog_checksum = @@global.binlog_checksum")
-                cursor.execute("SHOW BINARY LOG STATUS")
             else:
                 cursor.execute("SET @master_binlog_checksum = @@global.binlog_checksum")
                 cursor.execute("SET @mariadb_slave_capability = 4")
-                cursor.execute("SHOW MASTER STATUS")
+            cursor.execute(log_status(connection))
             [(file, position, *_)] = cursor.fetchall()
         asked = struct.pack("<IHI", position, 0, _SERVER_ID) + file.encode()
         connection._execute_command(COMMAND.COM_BINLOG_DUMP, asked)

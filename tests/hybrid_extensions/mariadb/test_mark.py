@@ -22,6 +22,7 @@ from sources.databases.replication_slot import ask_slot
 from sources.databases.slot import Slot
 from sources.errors import InputError, UnavailableError
 from tests.hybrid_extensions.mariadb.test_connector import RUNNING, worker
+from tests.services.binlog_reader import log_status
 
 pytestmark = pytest.mark.slow
 CONFIG = {"heartbeat.interval.ms": "1000"}
@@ -178,7 +179,7 @@ def test_that_of_mysql_is_the_end_of_its_log(
     with worker(answers) as url, mysql.connect() as connection, connection.cursor() as cursor:
 
         def end() -> str:
-            cursor.execute("SHOW BINARY LOG STATUS")
+            cursor.execute(log_status(connection))
             [(name, offset, *_)] = cursor.fetchall()
             return file_position(file_number(name), offset)
 

@@ -22,6 +22,7 @@ from sources.databases.replication_slot import gone_state
 from sources.databases.slot import Slot
 from sources.errors import RunError
 from tests.hybrid_extensions.mariadb.test_connector import FAILED, RUNNING, worker
+from tests.services.binlog_reader import log_status
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,7 @@ def connection(server: LocalMySql, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 def end_of(connection: Connection[Cursor]) -> ReadUpTo:
     """The place of a connector that has read all."""
-    [(name, position, *_, gtids)] = ask(connection, "SHOW BINARY LOG STATUS")
+    [(name, position, *_, gtids)] = ask(connection, log_status(connection))
     return ReadUpTo(True, file_number(name), int(position), [], gtids.replace("\n", ""))
 
 
@@ -140,7 +141,9 @@ def test_a_log_that_was_removed_or_begun_again_is_lost(
     # The insert is in no log any more.
     assert state_of(connection, before).state == "lost"
     assert state_of(connection, after).state == "active"
-    server.execute("INSERT INTO shop.t VALUES (101)", "RESET BINARY LOGS AND GTIDS")
+    is_old = "MASTER" in log_status(connection)
+    reset = "RESET MASTER" if is_old else "RESET BINARY LOGS AND GTIDS"
+    server.execute("INSERT INTO shop.t VALUES (101)", reset)
     assert state_of(connection, after).state == "lost"
     assert state_of(connection, end_of(connection)).state == "active"
     assert state_of(connection, ReadUpTo(True, None, 0, [])).state == "missing"

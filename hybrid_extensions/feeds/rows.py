@@ -24,11 +24,13 @@ from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSys
 
 from hybrid_extensions.feeds.base import Form
 from hybrid_extensions.feeds.delivery import DELETED
+from hybrid_extensions.feeds.forms import selected_as
 from sources.common.counting import counted
-from sources.common.sql.sql_names import column_list, literal, quoted
+from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import INT96_AS_MICROS, delta_table, expired_login_of, query_rows
+from sources.storage.tables.copied_rows import copy_rows
+from sources.storage.tables.delta import INT96_AS_MICROS, delta_table
 from spark_jobs.table.table_snapshot import is_absolute
 
 # Reader features that leave each file of the log readable as plain Parquet.
@@ -73,20 +75,7 @@ class Rows:
                 that is not null. In all of them ``_is_deleted`` is the last column.
             sample: Number of rows, chosen at random; all by default.
         """
-        names = self._columns.names
-        if form == "arrow":
-            selected = column_list([*names, DELETED])
-        elif form == "text":
-            texts = [f"{_text(each)} AS {quoted(each.name)}" for each in self._columns]
-            selected = ", ".join([*texts, quoted(DELETED)])
-        elif form == "fields":
-            name = _name([self._columns.field(name) for name in self._key])
-            fields = _fields(list(self._columns))
-            selected = f"{name} AS name, {fields} AS fields, {quoted(DELETED)}"
-        else:
-            key = _as_json([self._columns.field(name) for name in self._key])
-            row = _as_json(list(self._columns))
-            selected = f"{key} AS key, {row} AS row, {quoted(DELETED)}"
+        selected = selected_as(form, self._connection.table(_ROWS), self._key)
         order = column_list(self._key)
         rows = _ROWS
         if sample is not None:
@@ -105,20 +94,14 @@ def all_rows(table: DeltaTable, key: Sequence[str], columns: pa.Schema) -> Itera
         The rows; they are gone at the end.
     """
     with _database() as connection:
-        try:
-            query = f"SELECT {column_list(columns.names)} FROM target"
-            connection.register("_found", query_rows(table, query))
-            connection.execute(
-                f"CREATE TABLE {_ROWS} AS SELECT *, false AS {quoted(DELETED)} FROM _found"
-            )
-            connection.unregister("_found")
-        except Exception as error:  # delta-rs raises plain exceptions for missing files
-            if (expired := expired_login_of(table.table_uri, error)) is not None:
-                raise expired from None
-            path = table.table_uri.removeprefix("file://").rstrip("/")
-            message = f"The rows of table {path} can't be read: {str(error).rstrip('.')}."
-            hint = "Restore the table's data files from a backup, then try again."
-            raise InputError(message, hint, table=path) from error
+        copy_rows(
+            connection,
+            _ROWS,
+            table,
+            f"SELECT {column_list(columns.names)} FROM target",
+            f"*, false AS {quoted(DELETED)}",
+            without_maps="Name the columns that the feed gets in `columns`, without {}.",
+        )
         _require_unique(connection, key, table)
         yield Rows(connection, key, columns)
 
@@ -261,44 +244,3 @@ def _require_unique(
     )
     hint = "Declare a `sink.key` that identifies each row, or a sink with `mode: merge`."
     raise InputError(message, hint, table=path, field="sink.key", value=shown)
-
-
-def _text(column: pa.Field) -> str:
-    name = quoted(column.name)
-    if pa.types.is_nested(column.type):
-        return f"CAST(to_json({name}) AS VARCHAR)"
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        return f"'\\x' || hex({name})"
-    return f"CAST({name} AS VARCHAR)"
-
-
-def _name(key: Sequence[pa.Field]) -> str:
-    """Return SQL for the texts of a key, joined so that no two keys have the same."""
-    texts = [_text(each) for each in key]
-    if len(texts) > 1:
-        texts = [f"replace(replace({each}, '%', '%25'), ':', '%3A')" for each in texts]
-    return " || ':' || ".join(f"coalesce({each}, '%-')" for each in texts)
-
-
-def _fields(columns: Sequence[pa.Field]) -> str:
-    pairs = (
-        f"CASE WHEN {quoted(each.name)} IS NULL THEN [] "
-        f"ELSE [{literal(each.name)}, {_text(each)}] END"
-        for each in columns
-    )
-    return f"CAST(to_json(flatten([{', '.join(pairs)}])) AS VARCHAR)"
-
-
-def _as_json(columns: Sequence[pa.Field]) -> str:
-    parts = ", ".join(f"{quoted(each.name)} := {_json_value(each)}" for each in columns)
-    return f"CAST(to_json(struct_pack({parts})) AS VARCHAR)"
-
-
-def _json_value(column: pa.Field) -> str:
-    name = quoted(column.name)
-    if pa.types.is_timestamp(column.type):
-        zone = "Z" if column.type.tz else ""
-        return f"strftime({name}, '%Y-%m-%dT%H:%M:%S.%f{zone}')"
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        return f"base64({name})"
-    return name

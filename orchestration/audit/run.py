@@ -47,9 +47,9 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     started = time.monotonic()
     import duckdb  # noqa: PLC0415 - it takes long to import
 
-    from orchestration.audit.computed.maps import KEY_TWICE, has_key_twice  # noqa: PLC0415
     from orchestration.audit.computed.proven import NotProvenError  # noqa: PLC0415
     from sources.common.expressions.translation import undecided_value  # noqa: PLC0415
+    from sources.storage.tables.copied_rows import KEY_TWICE, has_key_twice  # noqa: PLC0415
 
     try:
         return _compare(loaded, started)

@@ -17,7 +17,8 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, UnavailableError
 from sources.serving import target_of
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import delta_table, expired_login_of, is_delta_table, query_rows
+from sources.storage.tables.copied_rows import copy_rows
+from sources.storage.tables.delta import delta_table, is_delta_table
 
 _NUMBERS = {*FLOATING, *INTEGERS, "DECIMAL"}
 
@@ -166,23 +167,14 @@ def create_target_rows(
         most: Largest number of rows; None for all of them.
 
     Raises:
-        InputError: A file of the Delta table is missing or can't be read.
+        InputError: A file of the Delta table is missing or can't be read, or a map of it has a key
+            twice.
         UnavailableError: The login to the store has expired.
     """
-    try:
-        # delta-rs's Arrow dataset refuses deletion vectors, and reads mapped columns as nulls.
-        limit = "" if most is None else f" LIMIT {most}"
-        query = f"SELECT {column_list(columns)} FROM target{limit}"
-        connection.register("_target", query_rows(target, query))
-        connection.execute(f"CREATE TABLE audit.{name} AS SELECT * FROM _target")
-        connection.unregister("_target")
-    except Exception as error:  # delta-rs raises plain exceptions for missing files
-        if (expired := expired_login_of(target.table_uri, error)) is not None:
-            raise expired from None
-        path = target.table_uri.removeprefix("file://").rstrip("/")
-        message = f"The rows of table {path} can't be read: {error_text(error)}"
-        hint = "Restore the table's data files from a backup, then try again."
-        raise InputError(message, hint, table=path) from error
+    # delta-rs's Arrow dataset refuses deletion vectors, and reads mapped columns as nulls.
+    limit = "" if most is None else f" LIMIT {most}"
+    query = f"SELECT {column_list(columns)} FROM target{limit}"
+    copy_rows(connection, f"audit.{name}", target, query)
 
 
 def check_columns(

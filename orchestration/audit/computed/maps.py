@@ -12,22 +12,6 @@ from duckdb.sqltypes import DuckDBPyType
 
 from sources.common.sql.sql_names import literal, quoted
 
-KEY_TWICE = (
-    "a map has a key twice: the runs have both entries, as Spark reads them, and DuckDB has no "
-    "such map"
-)
-"""Why rows are not compared, a phrase."""
-_ANSWERS = ("Map keys must be unique", "map contains duplicate key")
-
-
-def has_key_twice(error: Exception) -> bool:
-    """Return whether DuckDB has refused a map that has a key twice.
-
-    Args:
-        error: Its error, or one that quotes it.
-    """
-    return any(answer in str(error) for answer in _ANSWERS)
-
 
 def sort_maps(connection: duckdb.DuckDBPyConnection, table: str) -> None:
     """Put the entries of all maps of a table into the order of their keys, nested ones included.

@@ -24,7 +24,8 @@ from sources.databases.kinds import part_for
 from sources.decoding.changes.mysql_json import canonical_json
 from sources.errors import InputError
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
+from sources.storage.tables.copied_rows import copy_rows
+from sources.storage.tables.delta import delta_table, is_delta_table
 
 
 class ComparedTable(NamedTuple):
@@ -153,7 +154,5 @@ def _create_target(
     """Create the DuckDB table ``target`` with the columns and types of the source."""
     types = {name: parse_type(kind) for name, kind in columns.items()}
     query = f"SELECT {column_list(columns)} FROM target WHERE {present}"
-    connection.register("_target", query_rows(target, query))
     casts = [f"CAST({quoted(n)} AS {duckdb_type(k)}) AS {quoted(n)}" for n, k in types.items()]
-    connection.execute(f"CREATE TABLE target AS SELECT {', '.join(casts)} FROM _target")
-    connection.unregister("_target")
+    copy_rows(connection, "target", target, query, ", ".join(casts))

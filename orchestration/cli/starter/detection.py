@@ -12,6 +12,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from orchestration.cli.starter.csv_files import dialect_of, names_in_header
+from orchestration.cli.starter.json_integers import with_integers
 from sources.common.counting import counted
 from sources.common.schema import normalize, type_name, with_leaves
 from sources.common.sql.sql_names import quoted
@@ -52,6 +54,8 @@ class Detected:
             ``timestamp_millis``; None if it is a timestamp already.
         key: Columns that identify a row.
         index: Columns that pandas has added for the index of its rows, which are left out.
+        unnamed: Columns that have no name of their own in the header of a CSV file, which are left
+            out, by the names that DuckDB gives them.
         why_key: Why these columns are the key, for people to check; empty if they were named.
         csv: Options of CSV that differ from the defaults, by name.
     """
@@ -63,6 +67,7 @@ class Detected:
     instant: str | None
     key: list[str]
     index: list[str] = field(default_factory=list)
+    unnamed: list[str] = field(default_factory=list)
     why_key: str = ""
     csv: dict[str, str | bool] = field(default_factory=dict)
 
@@ -82,7 +87,12 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
     form = _format_of(path)
     every = _columns_of(path, form, folders=False)
     index = [name for name in _index_of(path, form, every) if name not in (event_time, *key)]
-    columns = {name: kind for name, kind in every.items() if name not in index}
+    dialect = dialect_of(path) if form == "csv" else {}
+    names: dict[str, str | None] = {name: name for name in every}
+    if form == "csv":
+        names = names_in_header(path, dialect, every)
+    unnamed = [name for name, own in names.items() if own is None and name not in index]
+    columns = {name: kind for name, kind in every.items() if name not in (*index, *unnamed)}
     folders = [name for name in _columns_of(path, form, folders=True) if name not in every]
     for name in [event_time, *key]:
         if name is not None and name not in columns:
@@ -91,14 +101,15 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
     found, why = (list(key), "") if key else _find_key(path, form, columns, at)
     return Detected(
         format=form,
-        columns=columns,
+        columns={names[name] or name: kind for name, kind in columns.items()},
         folders=folders,
-        event_time=at,
+        event_time=names[at] or at,
         instant=None if columns[at] == "timestamp" else _instant_of(path, form, at, columns[at]),
-        key=found,
+        key=[names[name] or name for name in found],
         index=index,
+        unnamed=unnamed,
         why_key=why,
-        csv=_dialect_of(path) if form == "csv" else {},
+        csv=dialect,
     )
 
 
@@ -188,7 +199,15 @@ def _columns_of(path: Path, form: str, *, folders: bool) -> dict[str, str]:
     found = _query(path, form, "SELECT *", folders=folders, rest="LIMIT 0").schema
     # What has no value is read so: of Parquet by the runs, of JSON by Spark.
     none = pa.int32() if form == "parquet" else pa.string()
-    return {column.name: _type_of(column.type, none) for column in found}
+    kinds = dict(zip(found.names, found.types, strict=True))
+    if form == "json":
+        kinds = with_integers(path, kinds)
+    types = {name: _type_of(kind, none) for name, kind in kinds.items()}
+    # DuckDB has numbers of any length, as bytes in Arrow, and CSV has no bytes.
+    return {
+        name: "string" if form == "csv" and kind == "binary" else kind
+        for name, kind in types.items()
+    }
 
 
 def _type_of(kind: pa.DataType, none: pa.DataType) -> str:
@@ -199,22 +218,6 @@ def _type_of(kind: pa.DataType, none: pa.DataType) -> str:
     except InputError:
         # Such as times of day.
         return "string"
-
-
-def _dialect_of(path: Path) -> dict[str, str | bool]:
-    """Return the options of a CSV file that differ from the defaults, as DuckDB detects them."""
-    with duckdb.connect() as connection:
-        query = "SELECT Delimiter, Quote, Escape, HasHeader FROM sniff_csv(?)"
-        found = connection.execute(query, [str(path)]).fetchone()
-    assert found is not None
-    usual = {
-        "delimiter": (",",),
-        "quote": ('"', "(empty)"),
-        "escape": ('"', "(empty)"),
-        "header": (True,),
-    }
-    pairs = zip(usual.items(), found, strict=True)
-    return {name: value for (name, default), value in pairs if value not in default}
 
 
 def _unit_of(path: Path, form: str, name: str) -> str | None:

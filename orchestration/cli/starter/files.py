@@ -127,6 +127,12 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
     if found.index:
         left_out = ", ".join(f"`{name}`" for name in found.index)
         notes.append(f"Left out: {left_out}, the numbers of the rows that pandas has written.")
+    if found.unnamed:
+        left_out = ", ".join(f"`{name}`" for name in found.unnamed)
+        notes.append(
+            f"Left out: {left_out}, which have no name of their own in the header. To read them, "
+            "give each column another name in the files, then run `hybrid init` again."
+        )
     loaded, written = write_starter(folder, options, found)
     return loaded, written, [*notes, *topic_warnings(loaded)]
 

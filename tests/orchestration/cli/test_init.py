@@ -281,6 +281,49 @@ def test_the_index_that_pandas_writes_is_left_out_and_what_is_unique_becomes_the
     assert columns == {"shop": "string", "order_no": "bigint", "at": "timestamp"}
 
 
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (2**64 + 1, "decimal(38,0)"),
+        (-(10**37), "decimal(38,0)"),
+        (10**38, "double"),
+        ([{"n": 2**64, "m": 1}, None], "array<struct<n:decimal(38,0),m:bigint>>"),
+        ({"n": [2**64, 1.5]}, "struct<n:array<double>>"),
+        (1.0, "double"),
+    ],
+)
+def test_integers_of_more_than_64_bits_in_json_are_no_doubles_which_would_round_them(
+    tmp_path: Path, value: Any, kind: str
+) -> None:
+    row = {"id": 1, "at": "2024-01-01T00:00:00Z", "v": value}
+    lines = [json.dumps(row), "", json.dumps({**row, "id": 2, "v": None})]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.json").write_text("\n".join(lines))
+    assert call(tmp_path, "--files", "data/*")[0] == 0
+    result = invoke(["plan", str(tmp_path / "mine.yaml"), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["files"][0]["columns"]["v"] == kind
+
+
+def test_columns_of_csv_have_the_names_of_the_header_and_those_without_one_are_left_out(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "data").mkdir()
+    number = "9" * 50
+    lines = ["id, at,n,N,x_1,,n", f"1,2024-01-01T00:00:00Z,1,2,{number},3,4"]
+    (tmp_path / "data" / "a.csv").write_text("\n".join(lines))
+    status, answer = call(tmp_path, "--files", "data/*")
+    assert status == 0, answer
+    (note,) = answer["notes"]
+    assert note.startswith(
+        "Left out: `n`, `N_1`, `column5`, `n_2`, which have no name of their own"
+    )
+    result = invoke(["plan", str(tmp_path / "mine.yaml"), "--json"])
+    assert result.exit_code == 0, result.output
+    columns = json.loads(result.stdout)["files"][0]["columns"]
+    assert columns == {"id": "bigint", " at": "timestamp", "x_1": "string"}
+
+
 def test_two_columns_may_be_the_key_and_text_that_repeats_is_none(tmp_path: Path) -> None:
     times = [f"2024-01-01T00:00:0{n % 2}Z" for n in range(4)]
     lines = [f"{n // 2},{'ab'[n % 2]},{times[n]}" for n in range(4)]

@@ -42,6 +42,7 @@ OBJECTS_AT_ONCE = 1_000
 """Objects that such a process is given at a time."""
 _CODECS_BY_ARROW_ALONE = ("BROTLI",)
 _ENCODINGS_BY_ARROW_ALONE = {"BYTE_STREAM_SPLIT"}
+_FLOATS = ("FLOAT", "DOUBLE")
 # What `created_by` begins with: Arrow and pandas, and Polars.
 _WRITERS_OF_NO_TYPE = ("parquet-cpp", "Polars")
 
@@ -218,12 +219,14 @@ def _read_chunk(
     parsed: str | None = None
     writer: str | None = None
     column, factor, index = 0, None, 0
+    floats: Sequence[int] = ()
     for path in paths:
         try:
             metadata = footer_of(path, stores, parse)
             schema = metadata.schema
-            # A look at each column of each file would take longer than to parse the footer.
-            looked_at: Iterable[int] = (column,)
+            # A look at each column of each file would take as long as to parse the footer. Writers
+            # such as DuckDB choose the encoding of numbers by their values.
+            looked_at: Iterable[int] = (column, *floats)
             if metadata.created_by != writer:
                 looked_at, writer = range(len(schema)), metadata.created_by
             if last is None or not schema.equals(last):
@@ -243,6 +246,7 @@ def _read_chunk(
                 column = leaves.index(found.name)
                 factor = factor_of(schema.column(column), event)
                 looked_at = range(len(schema))
+                floats = [at for at in looked_at if schema.column(at).physical_type in _FLOATS]
             if parsed is None and (
                 _is_stored_otherwise(metadata, looked_at)
                 or _is_no_path_of_hadoop(path)

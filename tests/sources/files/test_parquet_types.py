@@ -105,6 +105,17 @@ def test_a_codec_or_an_encoding_of_any_column_that_spark_does_not_have_is_read(
     assert parsed(tmp_path) == [{"x": 1.5}]
 
 
+def test_a_later_file_of_the_same_writer_may_have_floats_in_another_encoding(
+    tmp_path: Path,
+) -> None:
+    table = pa.table({"at": pa.array([NOON], TIMESTAMP), "n": [1], "x": [1.5]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert listing(tmp_path)[1].parsed is None
+    split = {"use_dictionary": False, "column_encoding": {"x": "BYTE_STREAM_SPLIT"}}
+    pq.write_table(table, tmp_path / "b.parquet", **split)
+    assert listing(tmp_path)[1].parsed == str(tmp_path / "b.parquet")
+
+
 def before(micros: int) -> datetime:
     return datetime(1969, 12, 31, 23, 59, 59, 1_000_000 - micros, UTC)
 

@@ -8,13 +8,11 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.defs.jobs.approval_waits import after_approval
 from orchestration.defs.jobs.generation import finish_form
 from orchestration.defs.keys import (
-    APPROVAL,
-    APPROVED,
     DECLARATION_TAG,
     GENERATION_TAG,
-    PAUSED_TAG,
     RESTART_TAG,
     generation_name,
     live_key,
@@ -28,10 +26,8 @@ from orchestration.supervision.look import look_at_live
 from orchestration.supervision.rules.verdict import Finding, expected_findings
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot
-from sources.generations import is_unread
 from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service
-from sources.planning.approval import find_approval
 from sources.serving import Switch, is_replaced, pending_switch
 from spark_jobs.run_state.lock import is_switching
 
@@ -86,7 +82,7 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
 
     While a newer generation waits for its promotion, it supervises the live runs of both. A look
     that fails reports the check ``alive`` as failed, so that no earlier result stays in place. It
-    keeps the card of the table up to date, and lets a chain go on that waited for an approval.
+    keeps the card of the table up to date, and lets a run go on that waited for an approval.
 
     Args:
         loaded: The pipeline.
@@ -117,7 +113,7 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
                 if not is_replaced(fresh, _name_of(each))
                 and (tick := supervisor.tick(each)) is not None
             ]
-            resumed = _after_approval(context.instance, fresh)
+            resumed = after_approval(context.instance, fresh)
             shown = reports.reports(context.instance, fresh, found, cursor)
         except Exception as error:
             # If a look fails, the verdict of the one before must not stay in place.
@@ -162,28 +158,6 @@ def _restart(
             GENERATION_TAG: _name(acting),
         },
     )
-
-
-def _after_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> list[dg.RunRequest]:
-    """Return the request for the rest of a chain whose run ended to wait for an approval."""
-    if not loaded.pipeline.approve:
-        return []
-    generation = loaded.open_generation(create=False)
-    given = None if generation is None else find_approval(generation)
-    if generation is None or given is None or not is_unread(generation):
-        return []
-    name = loaded.pipeline.name
-    waited = instance.get_runs(
-        filters=dg.RunsFilter(
-            # Runs of earlier versions have the name of the check.
-            job_name=name,
-            tags={PAUSED_TAG: [APPROVAL, APPROVED], GENERATION_TAG: generation.name},
-        ),
-        limit=1,
-    )
-    # Once for each approval.
-    key = f"{name}:approved:{generation.name}:{given.at_ms}"
-    return [dg.RunRequest(run_key=key, job_name=name)] if waited else []
 
 
 def _finish_switch(loaded: LoadedPipeline, switch: Switch) -> dg.SensorResult | dg.SkipReason:

@@ -25,6 +25,10 @@ _SHOWN = 12
 HOW_TO_APPROVE = "Read the plan (`hybrid plan P`), then approve it: `hybrid approve P --by NAME`."
 
 
+class NotApprovedError(StateError):
+    """Error of a step whose plan nobody has approved yet: it waits, and nothing has failed."""
+
+
 class Approval(Record):
     """Approval of a generation's plan by a person, as the state folder keeps it.
 
@@ -138,15 +142,16 @@ def require_approved(context: PipelineContext) -> None:
         context: The pipeline and its state.
 
     Raises:
-        StateError: The pipeline declares ``approve: true``, and its plan is missing or was not
-            approved.
+        NotApprovedError: The pipeline declares ``approve: true``, and its plan was not approved.
+        StateError: Its plan is missing.
     """
     pipeline, generation = context.pipeline, context.generation
     if not pipeline.approve or find_approval(generation) is not None:
         return
     is_planned = generation.read(_PLAN, Plan) is not None
+    kind = NotApprovedError if is_planned else StateError
     message = f"The plan of `{pipeline.name}` is not {'approved' if is_planned else 'made'} yet."
-    raise StateError(
+    raise kind(
         message,
         HOW_TO_APPROVE,
         pipeline=pipeline.name,

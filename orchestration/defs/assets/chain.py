@@ -23,13 +23,12 @@ from orchestration.databases.snapshots import declared
 from orchestration.defs.assets.range_partitions import filled_ranges
 from orchestration.defs.assets.table import look
 from orchestration.defs.assets.upstream import upstream_keys
+from orchestration.defs.jobs.approval_waits import end_waits, wait
 from orchestration.defs.jobs.waiting_drivers import driver_of_plan, driver_of_step
 from orchestration.defs.keys import (
-    APPROVAL,
     APPROVED,
     DECLARATION_TAG,
     GENERATION_TAG,
-    PAUSED_TAG,
     POOL,
     RESTART_TAG,
     generation_name,
@@ -43,7 +42,6 @@ from orchestration.defs.keys import (
 from orchestration.defs.show import metadata, plan_metadata
 from orchestration.defs.show.asset_log import AssetLog
 from orchestration.defs.show.failures import failures
-from orchestration.progress.plan_preview import preview
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.bad_records import BadRecordCount, bad_count_name
@@ -172,42 +170,26 @@ def _plan(
             reads = _is_requested(context, *reading)
             with driver_of_plan(context, fresh, is_needed=reads) as driver:
                 made = step.run(ChainRun(fresh, AssetLog(context, fresh), waiting=driver)).value
-                seen = preview(fresh, made)
+                shown = plan_metadata.plan(fresh, made)
                 generation = fresh.require_generation()
                 given = find_approval(generation)
         note_on_run(context, {GENERATION_TAG: generation.name})
         for warning in made.warnings:
             context.log.warning(warning)
-        shown = {
-            **plan_metadata.plan(fresh.pipeline.name, made, seen),
-            "generation": role_of(fresh, generation.name),
-        }
         if not fresh.pipeline.approve:
             yield dg.MaterializeResult(metadata=shown)
             return
         check = metadata.approval(fresh, given)
         if given is not None:
-            _note_approval(context, fresh, generation.name, given.by)
+            end_waits(context.instance, fresh)
             yield dg.MaterializeResult(metadata=shown, check_results=[check])
             return
         context.log_event(dg.AssetMaterialization(key, metadata=shown))
         if _is_requested(context, live_key(loaded)):
-            note_on_run(context, {PAUSED_TAG: APPROVAL})
-            context.log.warning(check.description)
+            wait(context, check)
         yield check
 
     return plan
-
-
-def _note_approval(
-    context: dg.AssetExecutionContext, loaded: LoadedPipeline, generation: str, by: str
-) -> None:
-    """Say on the Dagster runs that ended to wait for an approval that they no longer wait."""
-    waited = dg.RunsFilter(
-        job_name=loaded.pipeline.name, tags={PAUSED_TAG: APPROVAL, GENERATION_TAG: generation}
-    )
-    for run in context.instance.get_runs(waited):
-        context.instance.add_run_tags(run.run_id, {PAUSED_TAG: f"nothing: approved by {by}"})
 
 
 def _bounded(

@@ -17,17 +17,16 @@ from orchestration.defs.checks.compare import compare
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
+from orchestration.defs.jobs.approval_waits import report_approval
 from orchestration.defs.jobs.control_form import ControlForm, fields_of
 from orchestration.defs.jobs.form import job_of
 from orchestration.defs.keys import (
     ACTION_TAG,
-    APPROVED,
     GENERATION_TAG,
     RESULT_TAG,
     control_name,
     live_key,
     note_on_run,
-    plan_key,
     table_key,
 )
 from orchestration.defs.show import metadata
@@ -194,17 +193,9 @@ def _rate(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -
 
 
 def _approve(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-    given = approve(loaded, acting_user(context.run.tags, config.by))
-    found = metadata.approval(loaded, given)
+    approve(loaded, acting_user(context.run.tags, config.by))
     # The check is not evaluated again by itself, and would go on to say that approval is due.
-    context.instance.report_runless_asset_event(
-        dg.AssetCheckEvaluation(
-            asset_key=plan_key(loaded),
-            check_name=APPROVED,
-            passed=found.passed,
-            severity=found.severity,
-            description=found.description,
-            metadata={},
-        )
+    found = report_approval(context.instance, loaded)
+    context.log.info(
+        f"{found.description} What waits for this goes on by itself: the chain, or a rerun."
     )
-    context.log.info(f"{found.description} The chain goes on by itself, if its run waits for this.")

@@ -6,12 +6,14 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration import operations
 from orchestration.attribution import acting_user
 from orchestration.audit.compare_generations import GenerationComparison, compare_generations
 from orchestration.defs.checks.table import COMPARED, report_table
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
+from orchestration.defs.jobs.approval_waits import end_waits, report_approval, wait
 from orchestration.defs.jobs.form import job_of
 from orchestration.defs.jobs.generation_form import FIELDS, GenerationForm
 from orchestration.defs.jobs.schedules import schedule
@@ -21,9 +23,10 @@ from orchestration.defs.keys import (
     RESULT_TAG,
     generation_name,
     note_on_run,
+    plan_key,
     table_key,
 )
-from orchestration.defs.show import generation_metadata
+from orchestration.defs.show import generation_metadata, plan_metadata
 from orchestration.defs.show.failures import failures
 from orchestration.defs.show.ways import say_in
 from orchestration.generations import promotion
@@ -32,6 +35,7 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.reruns import Rerun
 from sources.generations import begin
 from sources.kept_definitions import changed_since
+from sources.planning.approval import NotApprovedError
 from sources.serving import Serving, waiting
 
 _RERUN = "RERUN"
@@ -171,17 +175,32 @@ def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: Generat
         if form.promote == "NEVER":
             context.log.info(generation_metadata.next_step(found))
 
-    served = rerun(
-        loaded,
-        compared=compared,
-        promote=form.promote == "CHECKS",
-        rows_at_least=form.rows_at_least,
-        by=acting_user(context.run.tags, form.by),
-        say=say_in(context, loaded),
-    )
+    if end_waits(context.instance, loaded):
+        # It goes on after an approval, which may come from the command line.
+        report_approval(context.instance, loaded)
+    try:
+        served = rerun(
+            loaded,
+            compared=compared,
+            promote=form.promote == "CHECKS",
+            rows_at_least=form.rows_at_least,
+            by=acting_user(context.run.tags, form.by),
+            say=say_in(context, loaded),
+        )
+    except NotApprovedError:
+        _wait_for_approval(context, loaded)
+        return
     if form.promote == "NEVER":
         note_on_run(context, {RESULT_TAG: "not promoted"})
     _switched(context, loaded, served)
+
+
+def _wait_for_approval(context: dg.OpExecutionContext, loaded: LoadedPipeline) -> None:
+    """Show the plan that waits for its approval, and end without a failure."""
+    note_on_run(context, {GENERATION_TAG: loaded.require_generation().name})
+    shown = plan_metadata.plan(loaded, operations.plan(loaded))
+    context.log_event(dg.AssetMaterialization(plan_key(loaded), metadata=shown))
+    wait(context, report_approval(context.instance, loaded))
 
 
 def _switched(context: dg.OpExecutionContext, loaded: LoadedPipeline, serving: Serving) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dagster as dg
 
+from orchestration.defs.keys import role_of
 from orchestration.defs.show.metadata import Metadata, table
 from orchestration.display import readable_times
-from orchestration.progress.plan_preview import Preview
+from orchestration.progress.plan_preview import Preview, preview
 from orchestration.progress.plan_tables import plan_tables
+from sources.config.loader import LoadedPipeline
 from sources.planning.plan import Plan
 
 _HOUR_MS = 3_600_000
@@ -17,8 +19,23 @@ PREVIEW = (
 """What people should know before they press the button; also part of the asset's description."""
 
 
-def plan(name: str, made: Plan, seen: Preview) -> Metadata:
+def plan(loaded: LoadedPipeline, made: Plan) -> Metadata:
     """Return the metadata of a plan: its summary, tables of its details, numbers to be plotted.
+
+    Args:
+        loaded: The pipeline.
+        made: The plan of its newest generation.
+
+    Raises:
+        StateError: A table of splits is missing.
+    """
+    generation = loaded.require_generation().name
+    shown = details(loaded.pipeline.name, made, preview(loaded, made))
+    return {**shown, "generation": role_of(loaded, generation)}
+
+
+def details(name: str, made: Plan, seen: Preview) -> Metadata:
+    """Return the metadata of a plan without the generation that it belongs to.
 
     Args:
         name: Name of the pipeline, and so of the job that carries the plan out.

@@ -58,7 +58,7 @@ def shown(made: Plan) -> dict[str, object]:
         previous="g1",
         changes=[Change(source="history", what="rows", before="1", now="2")],
     )
-    return plan_metadata.plan("orders", made, seen)
+    return plan_metadata.details("orders", made, seen)
 
 
 @pytest.mark.parametrize("made", PLANS.values(), ids=PLANS)

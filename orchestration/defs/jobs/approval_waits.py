@@ -1,0 +1,147 @@
+"""Dagster runs that ended to wait for an approval of their plan, and the runs that go on after it.
+
+To wait is no failure: such a run ends as a success, with a tag that says what it waits for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import dagster as dg
+
+from orchestration.attribution import USER_TAG
+from orchestration.defs.keys import (
+    ACTION_TAG,
+    APPROVAL,
+    APPROVED,
+    GENERATION_TAG,
+    PAUSED_TAG,
+    generation_name,
+    live_key,
+    note_on_run,
+    plan_key,
+)
+from orchestration.defs.show import metadata
+from sources.config.loader import LoadedPipeline
+from sources.generations import is_unread
+from sources.planning.approval import Approval, find_approval
+
+_KEPT_TAGS = {ACTION_TAG, USER_TAG}
+"""Tags of a run that waited which the run after it has, too: what it does, and for whom."""
+
+
+def wait(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, due: dg.AssetCheckResult
+) -> None:
+    """Mark the present Dagster run as one that ends to wait for an approval; say how to give it.
+
+    Args:
+        context: The run.
+        due: The check of the approval, which is not given yet.
+    """
+    note_on_run(context, {PAUSED_TAG: APPROVAL})
+    context.log.warning(due.description)
+
+
+def report_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> dg.AssetCheckResult:
+    """Evaluate the check of the plan's approval from a job, which has no assets; return it.
+
+    Args:
+        instance: Dagster's instance.
+        loaded: The pipeline.
+
+    Raises:
+        StateError: Nothing was planned yet, or the state can't be read.
+    """
+    found = metadata.approval(loaded, find_approval(loaded.require_generation()))
+    instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(
+            asset_key=plan_key(loaded),
+            check_name=APPROVED,
+            passed=found.passed,
+            severity=found.severity,
+            description=found.description,
+            metadata={},
+        )
+    )
+    return found
+
+
+def end_waits(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> bool:
+    """Say on the Dagster runs that ended to wait for an approval, once given, that it is given.
+
+    Args:
+        instance: Dagster's instance.
+        loaded: The pipeline.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    waited = _waited(instance, loaded, [APPROVAL])
+    for run, given in waited:
+        instance.add_run_tags(run.run_id, {PAUSED_TAG: f"nothing: approved by {given.by}"})
+    return bool(waited)
+
+
+def after_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> list[dg.RunRequest]:
+    """Return the request for what goes on after an approval; empty if nothing waited for it.
+
+    That is the rest of the chain; or the rerun, by its own form, if one waited.
+
+    Args:
+        instance: Dagster's instance.
+        loaded: The pipeline, by its file.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    # Runs of earlier versions have the name of the check.
+    waited = _waited(instance, loaded, [APPROVAL, APPROVED])
+    if not waited or not is_unread(generation := loaded.require_generation()):
+        return []
+    name = loaded.pipeline.name
+    # Once for each approval.
+    key = f"{name}:approved:{generation.name}:{waited[0].given.at_ms}"
+    again = generation_name(loaded)
+    rerun = next((run for run, _ in waited if run.job_name == again), None)
+    if rerun is None:
+        return [dg.RunRequest(run_key=key, job_name=name)]
+    tags = {tag: value for tag, value in rerun.tags.items() if tag in _KEPT_TAGS}
+    return [dg.RunRequest(run_key=key, job_name=again, run_config=rerun.run_config, tags=tags)]
+
+
+class _Waited(NamedTuple):
+    run: dg.DagsterRun
+    given: Approval
+
+
+def _waited(
+    instance: dg.DagsterInstance, loaded: LoadedPipeline, waits_for: list[str]
+) -> list[_Waited]:
+    """Return the runs that ended to wait for an approval which is given by now, the last one first.
+
+    Args:
+        instance: Dagster's instance.
+        loaded: The pipeline.
+        waits_for: Values of the tag.
+    """
+    generation = loaded.open_generation(create=False) if loaded.pipeline.approve else None
+    given = None if generation is None else find_approval(generation)
+    if generation is None or given is None:
+        return []
+    filters = dg.RunsFilter(tags={PAUSED_TAG: waits_for, GENERATION_TAG: generation.name})
+    own = {loaded.pipeline.name, generation_name(loaded)}
+    return [
+        _Waited(record.dagster_run, given)
+        for record in instance.get_run_records(filters)
+        # Runs of the graph of assets have a job in common; what they materialize tells them apart.
+        if (
+            record.dagster_run.job_name in own
+            or live_key(loaded) in (record.dagster_run.asset_selection or ())
+        )
+        # One that ended before waited for a generation of the same name, which was discarded.
+        and (record.end_time or 0) * 1000 >= generation.info.created_ms
+    ]

@@ -31,6 +31,8 @@ from orchestration.defs.keys import (
     GENERATION_TAG,
     POOL,
     RESTART_TAG,
+    RESULT_TAG,
+    control_name,
     generation_name,
     live_key,
     note_on_run,
@@ -42,6 +44,8 @@ from orchestration.defs.keys import (
 from orchestration.defs.show import metadata, plan_metadata
 from orchestration.defs.show.asset_log import AssetLog
 from orchestration.defs.show.failures import failures
+from orchestration.defs.show.ways import in_dagster
+from orchestration.requested_state import ended_in_words, read_requested
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.bad_records import BadRecordCount, bad_count_name
@@ -293,10 +297,13 @@ def _live(
         pool=POOL,
         description=(
             f"Starts the unbounded run of {step.name} and returns when its first batch is "
-            "committed; the run continues in the background, watched by the supervision."
+            "committed; the run continues in the background, watched by the supervision. One that "
+            f"people have paused stays paused: `{control_name(loaded)}` with RESUME starts it."
         ),
+        # A run that stays paused has no output: the steps after it are skipped, with no failure.
+        output_required=False,
     )
-    def live(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def live(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         tags = context.run.tags
         is_restart = RESTART_TAG in tags
         # The supervision itself decides when a restart is tried again.
@@ -306,13 +313,25 @@ def _live(
                 say_candidate(context, acting)
             with driver_of_step(context) as driver:
                 run = ChainRun(acting, AssetLog(context, acting), waiting=driver)
+                if not is_restart and (paused := _pause_of(run)) is not None:
+                    note_on_run(context, {RESULT_TAG: "still paused"})
+                    context.log.warning(in_dagster(paused, loaded))
+                    return
                 if is_restart:
                     beat = supervisor.restart(run.loaded, run.context.pipeline.source(step.name))
                 else:
                     beat = step.run(run).value
-        return dg.MaterializeResult(metadata=live_metadata(context, run.loaded, beat))
+        yield dg.MaterializeResult(metadata=live_metadata(context, run.loaded, beat))
 
     return live
+
+
+def _pause_of(run: ChainRun) -> str | None:
+    """Return since when, by whom and why the live run is paused; None if it is not."""
+    requested = read_requested(run.context.generation)
+    if requested is None or not requested.is_paused:
+        return None
+    return f"{ended_in_words(requested)} It stays paused; to resume it, run `hybrid resume P`."
 
 
 def say_candidate(context: dg.AssetExecutionContext, loaded: LoadedPipeline) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from orchestration.display import moment
+from orchestration.requested_state import ended_in_words
 from orchestration.supervision.late_rows import late_rows
 from orchestration.supervision.observation import Seen, SlotSeen
 from orchestration.supervision.rules import findings
@@ -125,9 +125,7 @@ def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     """Judge a run that people stopped or paused: a warning and not red, whatever waits."""
     requested = seen.requested
     health: Health = "paused" if requested.is_paused else "stopped"
-    by = f" by {requested.by}" if requested.by else ""
-    why = f" ({requested.why})" if requested.why else ""
-    reason = f"The live run has been {health} since {moment(requested.at_ms)} UTC{by}{why}."
+    reason = ended_in_words(requested)
     if seen.lag is not None:
         reason += f" {findings.waiting_in_words(seen.lag)}."
     elif seen.lag_error is not None:

@@ -20,6 +20,7 @@ from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.supervision import controls
 from sources.errors import RunError, StateError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
@@ -76,10 +77,14 @@ def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
         history = read_heartbeat(loaded.require_generation(), "history")
         assert history is not None
         assert history.launch_id == beat.launch_id == again.launch_id
+        # What people have paused is not started by it either.
+        assert controls.pause(loaded, "new brokers", "Ada")
+        with dg.DagsterInstance.ephemeral() as instance:
+            paused = dg.materialize(pipeline_assets(loaded), instance=instance)
+        assert steps(paused) == ["plan", "history", "live_handover"]
+        assert not operations.is_live(loaded)
     finally:
-        stopped = operations.stop(loaded)
-    assert stopped == ["live"]
-    assert not operations.is_live(loaded)
+        operations.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1300, {})
 

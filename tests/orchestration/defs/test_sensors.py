@@ -9,9 +9,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from orchestration import operations
 from orchestration.defs.keys import live_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks
 from orchestration.defs.show.reports import together
+from orchestration.pipeline_definitions import pipeline_definitions
+from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
 from orchestration.supervision.rules.verdict import Finding
 from sources.config.pipeline import Pipeline
@@ -280,3 +283,30 @@ def test_a_chain_that_ends_is_not_supervised(tmp_path: Path) -> None:
         {**loaded.pipeline.model_dump(), "sources": loaded.pipeline.model_dump()["sources"][:1]}
     )
     assert not has_live_run(type(loaded)(loaded.path, ended))
+
+
+def test_materializing_a_paused_pipeline_leaves_it_paused_and_the_run_says_so(
+    tmp_path: Path,
+) -> None:
+    case = LiveCase(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "in/a.json").write_text('{"id": 1, "at": "2024-01-01T00:00:00Z"}\n')
+    operations.plan(case.loaded)
+    case.ask_for_it()
+    controls.pause(case.loaded, "new brokers", "Ada")
+    job = pipeline_definitions(case.loaded).resolve_job_def("events")
+    rest = [dg.AssetKey(["events", name]) for name in ("inbox", "table", "progress")]
+    with dg.DagsterInstance.ephemeral() as instance:
+        again = job.execute_in_process(instance=instance, asset_selection=rest)
+        run = instance.get_run_by_id(again.run_id)
+        told = "\n".join(each.user_message for each in instance.all_logs(again.run_id))
+    assert again.success
+    assert run is not None
+    assert run.tags["hybrid/result"] == "still paused"
+    assert " UTC by Ada (new brokers). It stays paused; to resume it, run the job" in told
+    assert "`events_control` with the action RESUME" in told
+    assert not again.get_asset_materialization_events()
+    found = read_requested(case.generation)
+    assert found is not None
+    assert found.is_paused

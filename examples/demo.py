@@ -44,7 +44,6 @@ from sources.planning.context import PipelineContext
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from spark_jobs.jvm.jars import resolve_sets
-from spark_jobs.jvm.java import require_java
 
 # Relative, as `hybrid demo` has it under another name.
 from . import flight_data
@@ -128,10 +127,9 @@ def start(folder: Path, *, has_ui: bool, reset: bool) -> int:
         The exit status.
 
     Raises:
-        InputError: Java or the data is missing; or the folder holds something else, or a demo that
+        InputError: The data is missing; or the folder holds something else, or a demo that
             was not to be begun again.
     """
-    require_java()
     flight_data.raw_data()
     folder = folder.absolute()
     is_there = (folder / _FEED).exists()

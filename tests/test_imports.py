@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,9 @@ ROOT = Path(__file__).parent.parent
     ("module", "forbidden"),
     [
         ("orchestration.cli.main", "dagster"),
+        # The model of declarations needs both.
+        ("orchestration.cli.main", "pyarrow"),
+        ("orchestration.cli.main", "sqlglot"),
         ("hybrid_testing.plugin", "pyspark"),
         ("orchestration.operations", "pyspark"),
         ("spark_jobs.launch.process", "pyspark"),
@@ -25,6 +29,29 @@ def test_starting_a_command_does_not_load_what_it_does_not_need(
 ) -> None:
     code = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_missing_java_is_named_before_the_demo_loads_dagster(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from orchestration.cli.main import app\n"
+        "try:\n"
+        "    app(['demo'])\n"
+        "except SystemExit as end:\n"
+        "    print(end.code, 'dagster' in sys.modules)\n"
+    )
+    environment = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": "", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["2", "False"]
+    assert "No Java was found" in done.stderr
+    assert not any(tmp_path.iterdir())
 
 
 def test_nothing_beside_the_script_of_the_job_hides_a_module_of_python() -> None:

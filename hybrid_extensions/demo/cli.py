@@ -27,6 +27,10 @@ def demo(
     With Dagster's UI, until Ctrl-C; a broker is started for it. Needs the extra `demo`, and Java.
     """
     with answer(as_json=False):
+        from spark_jobs.jvm.java import require_java
+
+        # Before Dagster is loaded, which takes seconds.
+        require_java()
         from hybrid_demo.demo import start
 
         status = start(folder, has_ui=not no_ui, reset=reset)

@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import TextIOBase
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
 from orchestration.cli import remedies
 from orchestration.cli.output import INTERRUPTED, answer, tell
 from orchestration.several import several
-from sources.config.table_template import Template, is_template
 from sources.extensions import extensions
 from spark_jobs.inside.driver.own_output import OwnOutput, Stream
+
+if TYPE_CHECKING:
+    from sources.config.table_template import Template
 
 _OWN = ("tables", "init", *(name for each in extensions() for name in each.whole_file_commands))
 # They bring what is not copied yet into files, all tables at one point in time.
@@ -40,8 +42,13 @@ def act(words: list[str], run: Run) -> int | None:
     """
     for at, word in enumerate(words[1:], 1):
         path = Path(word)
-        is_one = is_template(path.parent) if path.parent.is_file() else False
-        if words[0] in _OWN or not (is_one or (path.is_file() and is_template(path))):
+        if words[0] in _OWN or not (path.is_file() or path.parent.is_file()):
+            continue
+        # With the model of declarations it takes seconds on a busy machine.
+        from sources.config.table_template import Template, is_template  # noqa: PLC0415
+
+        is_one = path.parent.is_file() and is_template(path.parent)
+        if not (is_one or is_template(path)):
             continue
         before, after = words[:at], words[at + 1 :]
         try:

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
         # The model of declarations needs both.
         ("orchestration.cli.main", "pyarrow"),
         ("orchestration.cli.main", "sqlglot"),
+        ("orchestration.supervision.status", "pandas"),
         ("hybrid_testing.plugin", "pyspark"),
         ("orchestration.operations", "pyspark"),
         ("spark_jobs.launch.process", "pyspark"),

@@ -30,7 +30,7 @@ from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError
 from sources.storage.folder import Folder
 from sources.storage.tables.copied_rows import copy_rows
-from sources.storage.tables.delta import INT96_AS_MICROS, delta_table
+from sources.storage.tables.delta import delta_table, int96_as_micros
 from spark_jobs.table.table_snapshot import is_absolute
 
 # Reader features that leave each file of the log readable as plain Parquet.
@@ -187,7 +187,7 @@ def _dataset(table: DeltaTable, folder: Folder, files: dict[str, dict[str, Any]]
         options = folder.documents.delta_options
         store = PyFileSystem(DeltaStorageHandler(table.table_uri, options))
     schema = pa.schema(table.schema().to_arrow())
-    parquet = ds.ParquetFileFormat(read_options=INT96_AS_MICROS)
+    parquet = ds.ParquetFileFormat(read_options=int96_as_micros())
     fragments = [
         parquet.make_fragment(
             unquote(path), filesystem=store, partition_expression=_partition(schema, values)

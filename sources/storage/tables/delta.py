@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from sources.errors import UnavailableError
 from sources.storage.folder import Folder
 
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
 A = TypeVar("A")
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
-INT96_AS_MICROS = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
-"""How Arrow reads times that Spark wrote as INT96: nanoseconds, its default, end in 2262."""
 _INT96_AS_MICROS = "SET datafusion.execution.parquet.coerce_int96 = 'us'"
 
 
@@ -73,7 +73,15 @@ def dataset_of(table: DeltaTable) -> ds.Dataset:
     Raises:
         DeltaProtocolError: The table has deletion vectors, or needs a reader that is newer.
     """
-    return table.to_pyarrow_dataset(parquet_read_options=INT96_AS_MICROS)
+    return table.to_pyarrow_dataset(parquet_read_options=int96_as_micros())
+
+
+def int96_as_micros() -> ds.ParquetReadOptions:
+    """Return how Arrow reads times that Spark wrote as INT96: nanoseconds would end in 2262."""
+    # With it Arrow loads pandas, which most commands can do without.
+    from pyarrow.dataset import ParquetReadOptions  # noqa: PLC0415
+
+    return ParquetReadOptions(coerce_int96_timestamp_unit="us")
 
 
 def expired_login_of(

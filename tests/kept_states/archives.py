@@ -33,7 +33,7 @@ class Kept(NamedTuple):
     """A kept state.
 
     Attributes:
-        version: Version of the project that left it, such as ``0.2``.
+        version: Version of the project that left it, such as ``0.3``.
         name: Its name, such as ``live``.
     """
 
@@ -59,7 +59,7 @@ class Kept(NamedTuple):
 
 
 def this_version() -> str:
-    """The version whose states are made now, as its folder is called: ``0.2`` of ``0.2.1``."""
+    """The version whose states are made now, as its folder is called: ``0.3`` of ``0.3.1``."""
     return ".".join(version("hybrid-backfill").split(".")[:2])
 
 

@@ -206,9 +206,6 @@ def _profiles(found: Mapping[str, Document]) -> Iterator[str]:
     for name, contenders in known.items():
         yield f"### {_PROFILES[name]}\n"
         yield _shares("stage", {key: of["stages"] for key, of in contenders.items()})
-        first = next(iter(contenders))
-        methods = {f"`{name}`": share for name, share in contenders[first]["methods"].items()}
-        yield _shares("method at the top of the stack", {first: methods})
 
 
 def _shares(heading: str, by_contender: Mapping[str, Mapping[str, float]]) -> str:
@@ -326,38 +323,44 @@ def _kills(found: Mapping[str, Document]) -> Iterator[str]:
     )
     names = ("kills", "chains", "rows lost", "rows doubled", "rows different")
     totals: Counter[tuple[str, str]] = Counter()
-    hits: Counter[tuple[str, str, str]] = Counter()
+    hits: dict[str, Counter[tuple[str, str]]] = {"victim": Counter(), "where": Counter()}
     for run in runs:
         store = run["store"]
         totals.update({(store, "runs"): 1, **{(store, name): run[name] for name in names}})
         for hit in run["hits"]:
-            hits[store, hit["victim"], hit["where"]] += hit["kills"]
+            for by, counts in hits.items():
+                counts[store, hit[by]] += hit["kills"]
     stores = {store: place for store, place in _STORES.items() if (store, "runs") in totals}
     rows = [
         [place, *(str(totals[store, name]) for name in ("runs", *names))]
         for store, place in stores.items()
     ]
     yield _table(["store", "runs", *names], rows)
-    rows = [
-        [victim, where, *(str(hits[store, victim, where]) for store in stores)]
-        for victim, where in sorted({hit[1:] for hit in hits})
-    ]
-    yield _table(["killed with SIGKILL", "position of the chain", *stores.values()], rows)
+    for heading, counts in zip(
+        ("killed with SIGKILL", "position of the chain"), hits.values(), strict=True
+    ):
+        rows = [
+            [what, *(str(counts[store, what]) for store in stores)]
+            for what in sorted({what for _, what in counts})
+        ]
+        yield _table([heading, *stores.values()], rows)
 
 
 def _machines(found: Mapping[str, Document]) -> Iterator[str]:
-    """Yield the section with the command of each result, and the machines."""
+    """Yield the section about the machines, and where the command of each result is."""
     yield "## Commands and machine\n"
-    rows = [
-        [name, f"`{each['command']}`", each["machine"]["day"], str(each["machine"]["load before"])]
-        for name, each in found.items()
-    ]
-    yield _table(["result", "command", "day", "load before"], rows)
+    yield (
+        "Each result is a file in `docs/bench`, with its command, its day, and the load of the "
+        "machine before it.\n"
+    )
     seen: dict[str, None] = {}
     for each in found.values():
         machine = each["machine"].items()
-        parts = (f"{key} {value}" for key, value in machine if key not in ("day", "load before"))
-        seen.setdefault(", ".join(parts))
+        # Two starts of one machine differ by some kB.
+        left_out = ("day", "load before", "memory")
+        parts = [f"{key} {value}" for key, value in machine if key not in left_out]
+        memory = int(each["machine"]["memory"].removesuffix(" kB")) / 2**20
+        seen.setdefault(", ".join([*parts, f"memory {memory:.1f} GiB"]))
     for text in seen:
         yield f"Machine: {text}.\n"
 

@@ -1,4 +1,4 @@
-"""Avro's decimals as fastavro reads them, but for those without bytes.
+"""Patch of fastavro in this process: it refuses Avro decimals that have no bytes.
 
 It makes zeros of them. No integer has no bytes, and Spark refuses them
 (https://avro.apache.org/docs/1.12.0/specification/#decimal).
@@ -24,5 +24,5 @@ def _decimal(data: bytes, *schemas: Any) -> Decimal:
 
 
 def refuse_empty_decimals() -> None:
-    """Let fastavro refuse decimals without bytes, in this process; again has no effect."""
+    """Make fastavro refuse decimals without bytes in this process; repeated calls do nothing."""
     fastavro.read.LOGICAL_READERS[_NAME] = _decimal

@@ -1,4 +1,4 @@
-"""The folder of this machine for what can be had again: jars, copies, the laptop's broker."""
+"""Cache folder of this machine for what can be downloaded again: jars, copies, the local broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cache_folder() -> Path:
 
 
 def make_private(folder: Path) -> Path:
-    """Make a folder, and all that are missing above it, so that only its owner gets in.
+    """Create a folder, and its missing parents, with access for its owner only.
 
     What the cache holds is run later: jars, archives of classes, modules of transforms, and the
     sockets of drivers, which run what they are told. Folders that exist stay as they are.
@@ -37,7 +37,7 @@ def make_private(folder: Path) -> Path:
 
 
 def make_once(folder: Path, fill: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache; fill it first unless it is there.
+    """Return a folder of the cache; create and fill it first if it does not exist.
 
     Several processes may call this at once: one fills the folder, the others wait for it. The
     folder appears by one rename, when it is complete.

@@ -17,7 +17,7 @@ Converter = Callable[[Any], Any]
 
 
 class Nanos(int):
-    """Nanoseconds since 1970: a number, or a time that has microseconds if it is one exactly."""
+    """Nanoseconds since 1970, as an integer; whole microseconds convert to a timestamp exactly."""
 
 
 _SHORT_CHARACTERS = 60

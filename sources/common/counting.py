@@ -1,10 +1,10 @@
-"""Numbers of things in words, with the right form for one of them."""
+"""Counts in words: a number and its noun, in the singular or the plural."""
 
 from __future__ import annotations
 
 
 def counted(number: int, one: str, more: str = "") -> str:
-    """Return a number in full with what is counted: ``1 file``, ``10,000 files``.
+    """Return a count with its noun, the number in full: ``1 file``, ``10,000 files``.
 
     Args:
         number: How many there are.
@@ -15,5 +15,5 @@ def counted(number: int, one: str, more: str = "") -> str:
 
 
 def counted_as(number: int, one: str, more: str = "") -> str:
-    """Return what so many things are called, without the number; arguments as above."""
+    """Return the noun for a count, singular or plural, without the number; arguments as above."""
     return one if number == 1 else more or f"{one}s"

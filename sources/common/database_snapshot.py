@@ -1,4 +1,4 @@
-"""What a snapshot of a database contains: the rule by which later changes are told from others.
+"""Snapshots of a database, and the SQL conditions by which they include a later change or not.
 
 One class for each way in which databases number their changes. Rules are SQL conditions over
 columns of the changes that Spark and DuckDB understand alike.
@@ -87,7 +87,7 @@ class PostgresSnapshot(BaseModel, frozen=True, extra="forbid"):
         return {**_envelope(self.taken_ms), "lsn": self.lsn}
 
     def summary(self) -> dict[str, str | int]:
-        """Return the position for people, by what it is called."""
+        """Return the position's parts by their names, for display."""
         return {"LSN": self.lsn, "transactions in flight": len(self.in_progress)}
 
 
@@ -161,7 +161,7 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
         return _envelope(self.taken_ms)
 
     def summary(self) -> dict[str, str | int]:
-        """Return the position for people, by what it is called."""
+        """Return the position's parts by their names, for display."""
         found: dict[str, str | int] = {"binary log": f"file {self.file}, position {self.offset}"}
         if self.domain is not None:
             found["GTID domain"] = self.domain

@@ -1,4 +1,4 @@
-"""Lengths of time in words: the one way in which all messages, cards and pages tell them."""
+"""Durations in words, as messages, cards and pages print them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def duration(seconds: float, units: int = 2) -> str:
-    """Return a length of time in its largest units, such as ``2 h 5 min``.
+    """Return a duration in its largest units, such as ``2 h 5 min``.
 
     Args:
         seconds: The length.
@@ -22,5 +22,5 @@ def duration(seconds: float, units: int = 2) -> str:
 
 
 def exactly(ms: float) -> str:
-    """Return a length of time in milliseconds with all of its units, such as ``1 d 2 h 3 s``."""
+    """Return a duration in milliseconds with all of its units, such as ``1 d 2 h 3 s``."""
     return duration(ms / 1000, len(_UNITS))

@@ -1,4 +1,4 @@
-"""Values of the environment, which may also be in a file that a variable names."""
+"""Environment variables, whose value may also be in a file that ``NAME_FILE`` names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def variable(name: str, environment: Mapping[str, str] = os.environ) -> str | No
 
 
 def is_set(name: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether ``NAME`` or ``NAME_FILE`` is set; no file is read."""
+    """Return whether the variable ``NAME`` or ``NAME_FILE`` is set; no file is read."""
     return name in environment or f"{name}{FILE_SUFFIX}" in environment
 
 

@@ -80,7 +80,7 @@ def _instant(value: datetime) -> datetime:
 
 
 def _sequence(value: Any) -> Any:
-    """Return a PostgreSQL LSN as a number (its pg_lsn type)."""
+    """Convert a PostgreSQL log sequence number (``pg_lsn``) to an integer."""
     if isinstance(value, str) and (match := _LSN.fullmatch(value)):
         return (int(match[1], 16) << 32) + int(match[2], 16)
     return value
@@ -166,6 +166,6 @@ class Declared(BaseModel):
 
     @classmethod
     def written(cls) -> dict[str, FieldInfo]:
-        """Return the fields by the names that they have in the YAML file."""
+        """Return the model's fields by their names in the YAML file."""
         fields = cls.model_fields.items()
         return {str(info.validation_alias or name): info for name, info in fields}

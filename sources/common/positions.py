@@ -74,7 +74,7 @@ Offsets = Annotated[dict[TopicPartition, int], *_ByTopic]
 
 
 def now_ms() -> int:
-    """Return the present in Unix milliseconds, by the clock of this machine."""
+    """Return the current time in Unix milliseconds, by the clock of this machine."""
     return time.time_ns() // 1_000_000
 
 
@@ -177,7 +177,7 @@ class Record(Part):
 
 
 class HeldOffsets(Part):
-    """Which records of the Kafka topic history holds, where its files carry Kafka offsets.
+    """Offsets of the Kafka topic that history contains, where its files carry Kafka offsets.
 
     Attributes:
         next: Offset after the last one that history holds, by partition.
@@ -227,7 +227,7 @@ class EndPosition(Record):
 
     @property
     def evidence(self) -> Literal["offsets", "sequence", "timestamp"]:
-        """What the start of the next source is decided by: the most exact that is known.
+        """What decides the start of the next source: the most exact position that is known.
 
         ``offsets`` if the files carry Kafka offsets, else ``sequence`` (log position of a database
         snapshot) if there is one, else ``timestamp`` (``complete_through_ms``).

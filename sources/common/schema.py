@@ -127,7 +127,7 @@ def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
 
 
 def alike_names(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first two names that differ only in case, by which Spark tells no columns apart.
+    """Return the first two names that differ only in case, which Spark treats as equal; or None.
 
     Returns:
         The names; None if there are none.
@@ -210,7 +210,7 @@ def ddl(schema: pa.Schema) -> str:
 
 
 def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """Yield the types without parts that a type consists of."""
+    """Yield the primitive types that a type is composed of."""
     if not pa.types.is_nested(kind):
         yield kind
     for at in range(kind.num_fields):
@@ -218,7 +218,7 @@ def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a type of Spark with other types in place of those without parts.
+    """Return a type with each of its primitive types replaced.
 
     Args:
         kind: The type, as :func:`normalize` or :func:`parse_type` returns it.
@@ -234,7 +234,7 @@ def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
 
 
 def is_open(kind: pa.DataType) -> bool:
-    """Return whether a column needs another file, or a declaration, to have a type of Spark.
+    """Return whether Spark has no type for this one until another file or a declaration gives it.
 
     So it is if it, or a part of it, is null throughout, or a decimal of more than 38 digits.
     """
@@ -287,7 +287,7 @@ def normalize(kind: pa.DataType) -> pa.DataType:
 
 
 def no_type(kind: pa.DataType) -> InputError:
-    """Return the error to raise for values of an Arrow type that Spark does not have."""
+    """Return the error to raise for values of an Arrow type that Spark does not support."""
     message = f"Spark SQL has no type for values of Arrow type `{kind}`."
     hint = (
         "Write the files again with a type that Spark reads: "
@@ -330,7 +330,7 @@ def normalize_schema(schema: pa.Schema, *, may_be_open: bool = False) -> pa.Sche
 
 
 def differences(left: pa.Schema, right: pa.Schema) -> list[tuple[str, str, str]]:
-    """Return the columns that only one of two schemas has, or that have another type in it.
+    """Return the columns that two schemas do not share, or that have different types in them.
 
     The order of columns is no difference: sources are combined by name.
 

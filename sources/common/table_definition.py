@@ -1,4 +1,4 @@
-"""What a database's catalog says of a table: by it a table is told from what it became later.
+"""Definitions of tables in a database's catalog, by which later alterations are detected.
 
 One class for each way in which databases describe tables. Neither needs a database to be compared.
 """

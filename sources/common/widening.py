@@ -1,4 +1,4 @@
-"""Types that hold all values of others: what may be read as a wider type without a loss."""
+"""Widening of types: which type holds all values of another without loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sources.common.schema import MOST_DIGITS
 
 
 def is_wider(before: pa.DataType, now: pa.DataType) -> bool:
-    """Return whether a type holds every value of another one, as the value that it is.
+    """Return whether a type holds every value of another type without loss.
 
     True, too, if both are the same. Wider are integers with more bits, double for float, and
     decimals with no fewer digits on either side of the point. Spark reads Parquet files of the
@@ -48,7 +48,7 @@ def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def filled(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return a type with what is null throughout in the type of another file, if it has any.
+    """Return a type in which Arrow's null types are replaced by another file's types.
 
     Args:
         kind: Type in which columns, or parts of them, may be of Arrow's type null.
@@ -70,7 +70,7 @@ def filled(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def filled_schema(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """Return a schema with each column :func:`filled` by the one of the same name."""
+    """Return a schema whose null types are replaced by those of another schema, by column name."""
     return pa.schema(
         [
             (each.name, filled(each.type, other.field(each.name).type))
@@ -82,7 +82,7 @@ def filled_schema(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
 
 
 def without_nulls(kind: pa.DataType) -> pa.DataType:
-    """Return a type with int for what is null throughout, as Spark reads it from Parquet."""
+    """Return a type in which Arrow's null types are replaced by int, as Spark reads Parquet."""
     if pa.types.is_null(kind):
         return pa.int32()
     if pa.types.is_list(kind):

@@ -42,7 +42,7 @@ _EXACT_DIGITS = 15
 
 
 def cast(value: Value, target: pa.DataType, *, is_try: bool = False) -> Value:
-    """Return a value cast to a type.
+    """Return SQL for a value cast to a type.
 
     Args:
         value: The value.

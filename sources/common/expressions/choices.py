@@ -1,4 +1,4 @@
-"""Functions and expressions that choose one of several values, and those of numbers."""
+"""Translations of functions that choose one of several values, and of functions of numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sources.common.expressions.values import (
 
 
 def case(conditions: Sequence[Value], results: Sequence[Value]) -> Value:
-    """Return the first result whose condition is true, or the last one, which has none."""
+    """Return SQL for ``CASE``: the first result whose condition is true, or else the last one."""
     if any(each.type not in (BOOLEAN, NULL) for each in conditions):
         raise unproven("CASE", conditions)
     *chosen, last = alike("CASE", results)
@@ -101,7 +101,7 @@ def _abs(name: str, values: Sequence[Value]) -> Value:
 
 
 def _whole(function: str) -> Function:
-    """Return ``floor`` or ``ceil``."""
+    """Return the translation of ``floor`` or ``ceil``."""
 
     def of(name: str, values: Sequence[Value]) -> Value:
         if len(values) != 1:

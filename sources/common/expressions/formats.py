@@ -33,7 +33,7 @@ class Format(NamedTuple):
 
 
 def time_format(pattern: str) -> Format | None:
-    """Return a pattern of Spark for DuckDB; None if it has other parts than the usual ones."""
+    """Return a pattern of Spark as DuckDB's; None if it has parts that are not translated."""
     shown = form = ""
     fields: list[str] = []
     at = 0

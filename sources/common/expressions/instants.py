@@ -25,7 +25,7 @@ def floor_div(number: str, divisor: int) -> str:
 
 
 def of_unit(number: str, unit_us: int) -> str:
-    """Return SQL for the timestamp at a whole number of units since 1970; an overflow fails."""
+    """Return SQL for a timestamp from a number of units since 1970; an overflow fails."""
     return f"make_timestamptz(CAST({number} AS BIGINT) * CAST({unit_us} AS BIGINT))"
 
 

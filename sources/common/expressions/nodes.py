@@ -1,4 +1,4 @@
-"""Nodes of syntax trees of Spark SQL in DuckDB's SQL, by the list of what is proven."""
+"""Translation of Spark SQL's syntax trees to DuckDB's SQL, for nodes proven to mean the same."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ FUNCTIONS: dict[str, Function] = {**TEXTS, **TIMES, **CHOICES}
 
 
 class Translator:
-    """Translation of a syntax tree over some columns."""
+    """Translator of a syntax tree over some columns; each method translates one kind of node."""
 
     def __init__(self, columns: pa.Schema) -> None:
         self._columns = columns
 
     def value(self, tree: exp.Expr) -> Value:
-        """Return a node in DuckDB's SQL.
+        """Translate any node.
 
         Raises:
             UnprovenError: It is not on the list.
@@ -71,7 +71,7 @@ class Translator:
         raise UnprovenError(message)
 
     def column(self, tree: exp.Expr) -> Value:
-        """Return a column, or a field of a struct."""
+        """Translate a column, or a field of a struct."""
         assert isinstance(tree, exp.Column)
         names = [part.name for part in tree.parts]
         if self._columns.get_all_field_indices(names[0]) == []:
@@ -88,11 +88,11 @@ class Translator:
         return found
 
     def dot(self, tree: exp.Expr) -> Value:
-        """Return a field of a struct that an expression makes."""
+        """Translate access to a field of a struct that an expression computes."""
         return _field(self.value(tree.this), tree.expression.name)
 
     def bracket(self, tree: exp.Expr) -> Value:
-        """Return an item of a list by a literal index, or a value of a map by a literal text."""
+        """Translate access to a list by a literal index, or to a map by a literal text."""
         of = self.value(tree.this)
         index = self.value(tree.expressions[0])
         if pa.types.is_map(of.type) and of.type.key_type == STRING and index.text is not None:
@@ -108,14 +108,14 @@ class Translator:
         raise UnprovenError(message)
 
     def literal(self, tree: exp.Expr) -> Value:
-        """Return a literal text or number, with the type that Spark gives it."""
+        """Translate a literal text or number, with the type that Spark gives it."""
         text = tree.name
         if tree.is_string:
             return Value(literal(text), STRING, text)
         return _number(text)
 
     def cast(self, tree: exp.Expr) -> Value:
-        """Return a cast; ``CAST`` and ``::`` fail where ``try_cast`` makes null."""
+        """Translate a cast; ``CAST`` and ``::`` fail where ``try_cast`` returns null."""
         try:
             target = parse_type(tree.args["to"].sql("spark"))
         except InputError:
@@ -124,17 +124,17 @@ class Translator:
         return cast(self.value(tree.this), target, is_try=bool(tree.args.get("safe")))
 
     def negative(self, tree: exp.Expr) -> Value:
-        """Return the negative of a number: of a literal, a literal."""
+        """Translate the negation of a number; that of a literal is a literal."""
         if isinstance(tree.this, exp.Literal) and not tree.this.is_string:
             return _number(f"-{tree.this.name}")
         return negation(self.value(tree.this))
 
     def both(self, tree: exp.Expr) -> Value:
-        """Return operands of a chain of ``AND`` or of ``OR``."""
+        """Translate a chain of ``AND`` or of ``OR``."""
         return logic(type(tree).__name__.upper(), [self.value(each) for each in tree.flatten()])
 
     def opposite(self, tree: exp.Expr) -> Value:
-        """Return the negation of a condition."""
+        """Translate ``NOT``."""
         of = self.value(tree.this)
         if of.type not in (BOOLEAN, NULL):
             message = f"NOT of {spark_name(of.type)}"
@@ -142,12 +142,12 @@ class Translator:
         return made(f"NOT {of.sql}", BOOLEAN, [of])
 
     def between(self, tree: exp.Expr) -> Value:
-        """Return whether a value is in a range, both ends included."""
+        """Translate ``BETWEEN``, whose bounds are inclusive."""
         value, low, high = (self.value(tree.args[name]) for name in ("this", "low", "high"))
         return logic("AND", [comparison(">=", value, low), comparison("<=", value, high)])
 
     def one_of(self, tree: exp.Expr) -> Value:
-        """Return whether a value is one of a list."""
+        """Translate ``IN`` with a list of values."""
         if not tree.expressions or tree.args.get("query") is not None:
             message = "`IN` of something else than a list"
             raise UnprovenError(message)
@@ -156,7 +156,7 @@ class Translator:
         return logic("OR", found)
 
     def is_what(self, tree: exp.Expr) -> Value:
-        """Return whether a value is null, true or false."""
+        """Translate ``IS NULL``, ``IS TRUE`` or ``IS FALSE``."""
         of, what = self.value(tree.this), tree.expression
         if isinstance(what, exp.Null):
             return made(f"{of.sql} IS NULL", BOOLEAN, [of])
@@ -166,7 +166,7 @@ class Translator:
         raise UnprovenError(message)
 
     def choice(self, tree: exp.Expr) -> Value:
-        """Return a CASE, of conditions or of values that one is compared with."""
+        """Translate ``CASE``, with or without a value that is compared with the branches."""
         of = None if tree.this is None else self.value(tree.this)
         tests = [self.value(each.this) for each in tree.args["ifs"]]
         if of is not None:
@@ -177,19 +177,19 @@ class Translator:
         return case(tests, results)
 
     def condition(self, tree: exp.Expr) -> Value:
-        """Return the function ``if``."""
+        """Translate the function ``if``."""
         parts = [tree.this, tree.args["true"], tree.args.get("false") or exp.Null()]
         test, *results = (self.value(each) for each in parts)
         return case([test], results)
 
     def matched(self, tree: exp.Expr) -> Value:
-        """Return ``LIKE`` or ``RLIKE``, with or without ``NOT``."""
+        """Translate ``LIKE`` or ``RLIKE``, with or without ``NOT``."""
         values = [self.value(tree.this), self.value(tree.expression)]
         found = like("LIKE", values) if isinstance(tree, exp.Like) else matches("RLIKE", values)
         return made(f"NOT {found.sql}", BOOLEAN, [found]) if tree.args.get("negate") else found
 
     def pipes(self, tree: exp.Expr) -> Value:
-        """Return texts joined by ``||``."""
+        """Translate ``||``, which concatenates texts."""
         return joined("||", [self.value(tree.this), self.value(tree.expression)])
 
     def _arithmetic(self, sign: str, tree: exp.Expr) -> Value:

@@ -88,7 +88,7 @@ def _wider(found: pa.DataType, value: Value, what: str, values: Sequence[Value])
 
 
 def alike(what: str, values: Sequence[Value]) -> list[Value]:
-    """Return operands in their common type."""
+    """Return operands, cast to their common type."""
     times = [each.type for each in values if each.type in (DATE, TIMESTAMP)]
     if times:
         # A literal text next to a time stands for a time.
@@ -101,7 +101,7 @@ def alike(what: str, values: Sequence[Value]) -> list[Value]:
 
 
 def comparison(sign: str, left: Value, right: Value) -> Value:
-    """Return the comparison of two values."""
+    """Return SQL for the comparison of two values."""
     one, other = alike(sign, [left, right])
     duck(one.type)
     sql = f"{one.sql} {sign} {other.sql}"
@@ -111,7 +111,7 @@ def comparison(sign: str, left: Value, right: Value) -> Value:
 
 
 def logic(word: str, operands: Sequence[Value]) -> Value:
-    """Return operands combined by ``AND`` or ``OR``.
+    """Return SQL for operands combined by ``AND`` or ``OR``.
 
     Spark looks at the second operand only if the first does not decide; DuckDB looks at all.
     """
@@ -134,7 +134,7 @@ def negation(value: Value) -> Value:
 
 
 def arithmetic(sign: str, left: Value, right: Value) -> Value:
-    """Return two numbers combined.
+    """Return SQL for two numbers combined by an operator.
 
     An overflow and a division by zero fail, as in Spark.
     """
@@ -200,7 +200,7 @@ def _of_decimals(sign: str, left: Value, right: Value) -> Value:
 
 
 def moved(sign: str, time: Value, count: str, unit: str) -> Value:
-    """Return a timestamp plus or minus an interval of days, hours, minutes or seconds.
+    """Return SQL for a timestamp plus or minus an interval of days, hours, minutes or seconds.
 
     Args:
         sign: ``+`` or ``-``.

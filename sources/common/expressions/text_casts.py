@@ -42,7 +42,7 @@ _TRUE, _FALSE = "(?i:t|true|y|yes|1)", "(?i:f|false|n|no|0)"
 
 
 def from_text(value: Value, target: pa.DataType, *, is_try: bool) -> Value:
-    """Return a text cast to another type.
+    """Return SQL for a text cast to another type; unusual texts are left undecided.
 
     Args:
         value: The text.

@@ -63,7 +63,7 @@ def _trimmed(function: str) -> Function:
 
 
 def joined(name: str, values: Sequence[Value]) -> Value:
-    """Return texts one after the other, null if one of them is: ``concat`` and ``||``."""
+    """Return SQL for ``concat`` and ``||``: null if one of the texts is null."""
     if not values:
         raise unproven(name, values)
     parts = [
@@ -123,7 +123,7 @@ def _test(function: str) -> Function:
 
 
 def like(name: str, values: Sequence[Value]) -> Value:
-    """Return whether a text is like a literal pattern."""
+    """Return SQL for ``LIKE`` with a literal pattern."""
     text, pattern = _texts(name, values, 2)
     if values[1].text is None or not is_usual_like(values[1].text):
         raise unproven(name, values)
@@ -131,7 +131,7 @@ def like(name: str, values: Sequence[Value]) -> Value:
 
 
 def matches(name: str, values: Sequence[Value]) -> Value:
-    """Return whether a literal regular expression matches a part of a text."""
+    """Return SQL for ``RLIKE``: whether a literal regular expression matches a part of a text."""
     text, _ = _texts(name, values, 2)
     pattern = java_pattern(values[1].text or "")
     if pattern is None:

@@ -1,4 +1,4 @@
-"""An expression of Spark SQL in DuckDB's SQL, if it is built from the list of what is proven."""
+"""Translation of Spark SQL expressions to DuckDB, if they use proven functions only."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Calls(Spark):
 
 
 def translate(text: str, columns: pa.Schema) -> Proven | Unproven:
-    """Return an expression in DuckDB's SQL, or what is not proven about it.
+    """Translate an expression to DuckDB's SQL; an unproven part makes the result Unproven.
 
     Spark evaluates it by its own defaults: ANSI mode, and a session in UTC. Where Spark raises an
     error, DuckDB does too. For a value outside of those that an entry of the list is proven for,
@@ -83,7 +83,7 @@ def translate(text: str, columns: pa.Schema) -> Proven | Unproven:
 
 
 def undecided_value(error: Exception) -> str | None:
-    """Return the value that a proven expression is not proven for, as a phrase.
+    """Return which value DuckDB left undecided, from its error, as a phrase; None for other errors.
 
     Args:
         error: DuckDB's error, or one that has its text; None is returned for all others.

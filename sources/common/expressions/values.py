@@ -41,7 +41,7 @@ _NAMES = {
 
 
 class UnprovenError(Exception):
-    """The text of this exception names the part of an expression that is not on the list."""
+    """Error whose text names the part of an expression that has no proven translation."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Value:
 
     @property
     def text(self) -> str | None:
-        """The text of a literal text; None for anything else."""
+        """Content of a literal text; None for anything else."""
         return self.literal if isinstance(self.literal, str) else None
 
     @property
     def whole(self) -> int | None:
-        """The number of a literal integer; None for anything else."""
+        """Value of a literal integer; None for anything else."""
         is_number = isinstance(self.literal, int) and not isinstance(self.literal, bool)
         return int(self.literal) if is_number and self.literal is not None else None
 
@@ -100,13 +100,13 @@ def unproven(what: str, arguments: Sequence[Value]) -> UnprovenError:
 
 
 def undecided(value: str) -> str:
-    """Return DuckDB's SQL that raises the error for a value that is not decided here."""
+    """Return DuckDB's SQL that fails with the undecided value, which only Spark evaluates."""
     shown = f"coalesce(left(CAST({value} AS VARCHAR), 60), 'null')"
     return f"error({literal(f'{UNDECIDED} ')} || {shown})"
 
 
 def made(sql: str, kind: pa.DataType, arguments: Sequence[Value], *, fails: bool = False) -> Value:
-    """Return what an operator or a function makes of its arguments.
+    """Return the value of an operator or a function; it may fail if an argument may.
 
     Args:
         sql: SQL of the result.
@@ -120,7 +120,7 @@ def made(sql: str, kind: pa.DataType, arguments: Sequence[Value], *, fails: bool
 def strict(
     sql: str, kind: pa.DataType, arguments: Sequence[Value], *, fails: bool = False
 ) -> Value:
-    """Return what is made of arguments of which Spark evaluates none after one that is null.
+    """Return the value of a function that, in Spark, evaluates no argument after one that is null.
 
     DuckDB evaluates all of them, so that one behind a null could fail.
 

@@ -1,4 +1,4 @@
-"""SQL expressions on the columns of one row: Spark evaluates them, DuckDB proves what they made.
+"""SQL expressions on the columns of one row, which Spark evaluates and DuckDB can verify.
 
 They are written in Spark SQL in a pipeline's file, and parsed here without Spark.
 """

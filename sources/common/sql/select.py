@@ -29,7 +29,7 @@ from sources.errors import ErrorFields, InputError
 
 
 class OnlySparkError(InputError):
-    """Error of an expression, or of a value of it, that only Spark evaluates, for the plan."""
+    """Error while planning: only Spark can evaluate an expression, or one of its values."""
 
 
 class EventColumn(NamedTuple):
@@ -78,7 +78,7 @@ class Selection:
     expressions: Mapping[str, str]
 
     def columns(self, read: pa.Schema) -> pa.Schema:
-        """Return the output columns with their types; ``read`` itself if nothing is selected.
+        """Return the output columns with their types: ``read`` itself without a ``select``.
 
         Args:
             read: Columns of the source.
@@ -174,7 +174,7 @@ class Selection:
         return values
 
     def is_computed(self, name: str) -> bool:
-        """Return whether an output column is more than a plain column or an instant of one.
+        """Return whether an output column is computed, not only renamed or converted to an instant.
 
         Args:
             name: Output column.

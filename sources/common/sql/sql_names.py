@@ -11,7 +11,7 @@ def quoted(name: str) -> str:
 
 
 def in_backticks(name: str) -> str:
-    """Return a name as Spark's SQL takes any name, and as its functions take that of a column."""
+    """Return a name in backticks, as Spark's SQL and its functions of columns accept any name."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -1,4 +1,4 @@
-"""Kinds of databases whose tables are captured, as declarations and messages have to know them."""
+"""Kinds of databases whose tables can be captured, as far as declarations depend on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sources.extensions import items_added, none_adds
 
 @dataclass(frozen=True)
 class DatabaseKind:
-    """Facts about a kind of database, which an extension adds, and what it has for it.
+    """Kind of database that an extension adds: its facts, and its implementations by part.
 
     That is named by ``module:object``, or by a module, and imported when somebody asks for it, as
     each kind needs an extra of its own.
@@ -48,7 +48,7 @@ class DatabaseKind:
 
 
 def kind_of(dsn: str) -> DatabaseKind:
-    """Return the kind of the database that a connection string leads to, by how it begins.
+    """Return the kind of database of a connection string, by its scheme.
 
     Raises:
         InputError: No extension that is installed captures such databases.

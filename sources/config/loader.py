@@ -89,7 +89,7 @@ class LoadedPipeline:
     sections: tuple[Section, ...] = ()
 
     def section(self, kind: type[S]) -> S:
-        """Return what the file declares for an extension; the defaults where it declares nothing.
+        """Return the part of the file that belongs to an extension; its defaults if absent.
 
         Args:
             kind: The extension's model.
@@ -145,7 +145,7 @@ class LoadedPipeline:
         return self.place(self.pipeline.sink.path).called("target folder")
 
     def place(self, path: str) -> Folder:
-        """Return the folder of a declared path, in the store that it names.
+        """Return a declared path as a folder in the store that it names.
 
         Raises:
             InputError: The path's scheme is not supported.

@@ -32,7 +32,7 @@ class ManagedService(ABC):
 
     @abstractmethod
     def check(self, settings: SparkSettings) -> None:
-        """Refuse settings with which it could start no driver.
+        """Refuse settings with which the service can't start a driver.
 
         Raises:
             ValueError: Says which field, why, and the way out.
@@ -40,7 +40,7 @@ class ManagedService(ABC):
 
     @abstractmethod
     def place(self, settings: SparkSettings) -> dict[str, Any]:
-        """Return where its drivers run, as fields of a launch's place."""
+        """Return where the service's drivers run, as fields of a launch's place."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What the parts of a pipeline's declaration have to have so that they go together."""
+"""Checks of a pipeline's declaration that concern several of its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths of this machine that delta-rs takes for others."""
+"""Paths of this machine that delta-rs misinterprets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TAKEN_FOR_OTHERS = re.compile(r"%[0-9a-fA-F]{2}|\\")
 
 
 def require_plain_path(field: str, place: str) -> None:
-    """Refuse the folder of a table whose path delta-rs takes for another one.
+    """Refuse the folder of a table whose path delta-rs would take for a different one.
 
     Args:
         field: Field of the declaration.

@@ -1,4 +1,4 @@
-"""Which optional packages a pipeline's declaration needs."""
+"""Optional packages (extras) that a pipeline's declaration needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sources.config.section import Section
 
 
 def require_extras(pipeline: Pipeline, sections: Iterable[Section] = ()) -> None:
-    """Refuse a pipeline whose declaration needs an extra that is not installed.
+    """Refuse a pipeline that needs an extra which is not installed.
 
     Called before any data is looked at, so that no run fails half-way for the want of a package.
 

@@ -27,11 +27,11 @@ class Section(Declared):
 
     @property
     def schedules(self) -> list[str]:
-        """Names of the schedules in Dagster that it declares; none by default."""
+        """Names of the Dagster schedules that the section declares; none by default."""
         return []
 
     def check(self, pipeline: Pipeline) -> None:
-        """Refuse what does not go with the rest of the file; nothing by default.
+        """Refuse fields that contradict the rest of the file; accepts everything by default.
 
         Args:
             pipeline: The rest of the file, as the core reads it.
@@ -41,7 +41,7 @@ class Section(Declared):
         """
 
     def located(self, locate: Callable[[str], str]) -> Self:
-        """Return it with the paths of its files made absolute; as it is by default.
+        """Return the section with absolute paths; unchanged by default.
 
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
@@ -50,7 +50,7 @@ class Section(Declared):
         return self
 
     def require_extras(self) -> None:
-        """Refuse what needs an extra of the project that is not installed; nothing by default.
+        """Refuse the section if it needs an extra that is not installed; accepts it by default.
 
         Raises:
             InputError: Names the field and the extra.

@@ -160,7 +160,7 @@ class SourceChain(Declared):
         return {} if changes is None else changes.widened_columns
 
     def current(self, columns: Mapping[str, str]) -> dict[str, str]:
-        """Return columns as the last source has them now: with those that were added, widened.
+        """Return columns as the last source has them now: with added columns, types widened.
 
         Args:
             columns: Names and Spark SQL types of the columns as the generation began.

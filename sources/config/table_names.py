@@ -1,4 +1,4 @@
-"""Names that are made of a table's: of its pipeline, its file, its topic, and its folders.
+"""Names derived from a table's name: of its pipeline, file, topic and folders.
 
 A database takes any text as the name of a table. Two tables with pipelines of different names have
 different topics and folders.
@@ -28,7 +28,7 @@ def pipeline_name(name: str, table: str) -> str:
 
 
 def topic_part(name: str) -> str:
-    """Return a name as Debezium has it in the name of a topic.
+    """Return a name as Debezium writes it into a topic's name.
 
     It writes an underscore for each UTF-16 code unit that such a name can't have.
 
@@ -39,7 +39,7 @@ def topic_part(name: str) -> str:
 
 
 def folder_part(name: str) -> str:
-    """Return a name as part of a path, without what has a meaning in one.
+    """Return a name with characters replaced that have a meaning in a path or glob.
 
     Args:
         name: Name of a schema, a database or a table.
@@ -49,7 +49,7 @@ def folder_part(name: str) -> str:
 
 
 def file_part(table: str) -> str:
-    """Return the name of a table as part of a file's name, which :func:`table_of_file` reads.
+    """Return a table's name as part of a file name; :func:`table_of_file` reverses it.
 
     Args:
         table: ``schema.table``.
@@ -59,7 +59,7 @@ def file_part(table: str) -> str:
 
 
 def table_of_file(part: str) -> str | None:
-    """Return the table whose name is part of a file's name; None if it is none's.
+    """Return the table that a part of a file name stands for; None if it stands for none.
 
     Args:
         part: What :func:`file_part` returns.

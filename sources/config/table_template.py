@@ -168,7 +168,7 @@ class Template:
         return sorted(found)
 
     def load(self, table: str) -> LoadedPipeline:
-        """Return the pipeline of a table, whose file is made again where the template changed.
+        """Return the pipeline of a table; rewrite its file first if the template has changed.
 
         Args:
             table: ``schema.table``.
@@ -189,7 +189,7 @@ class Template:
         return self.write(FoundTable(table, changes["schema"], key, ignored))
 
     def write(self, table: FoundTable) -> LoadedPipeline:
-        """Write the pipeline's file of a table, unless it is the same; return the pipeline.
+        """Write the pipeline's file of a table unless it is up to date, and return the pipeline.
 
         Args:
             table: The table as it is in the database, or as its file keeps it.
@@ -201,7 +201,7 @@ class Template:
         return declare(self.file_of(table.name), self._pipeline(table))
 
     def lacks(self, table: FoundTable) -> str | None:
-        """Return why a table can't be captured, and what helps; None if it can.
+        """Return why a table can't be captured, and what to do about it; None if it can.
 
         Args:
             table: The table as it is in the database.

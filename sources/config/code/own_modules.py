@@ -30,7 +30,7 @@ class OwnModules:
 
     @contextmanager
     def importable(self, folders: Sequence[Path]) -> Iterator[None]:
-        """Let imports find the modules of folders, before all others; for one thread at a time.
+        """Make modules of folders importable, before all others; for one thread at a time.
 
         Args:
             folders: The folders; of two modules of one name that of the earlier folder is used.

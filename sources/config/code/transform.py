@@ -39,7 +39,7 @@ class FunctionTransform(Declared):
 
     @property
     def name(self) -> str:
-        """What messages call it: ``module:function``."""
+        """Name of the transform in messages: ``module:function``."""
         return self.function
 
     @property
@@ -82,7 +82,7 @@ class SqlTransform(Declared):
 
     @property
     def name(self) -> str:
-        """What messages call it: the path of the file."""
+        """Name of the transform in messages: the path of the file."""
         return self.sql
 
 
@@ -91,7 +91,7 @@ def _from_name(value: Any) -> Any:
 
 
 def _tag(value: Any) -> str:
-    """Return which of the two a declaration is; a mapping without either field is a query."""
+    """Return the kind of transform that is declared; a mapping without either field is a query."""
     is_function = isinstance(value, str | FunctionTransform) or (
         isinstance(value, Mapping) and "function" in value
     )

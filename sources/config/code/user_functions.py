@@ -139,7 +139,7 @@ def _prefer(folder: str, package: str) -> None:
 
 
 def require_transform(loaded: LoadedPipeline) -> None:
-    """Refuse a transform whose code is not here, without Spark.
+    """Refuse a transform whose function or query file can't be loaded; Spark is not started.
 
     Args:
         loaded: The pipeline.

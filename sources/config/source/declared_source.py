@@ -1,4 +1,4 @@
-"""What every source's declaration can answer without looking at data or at a broker."""
+"""Interface of a source's declaration: what it answers without data or a broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sources.hybrid import Source
 
 
 class Chain(Protocol):
-    """The pipeline as its sources' checks see it: event time, log position and target."""
+    """Parts of the pipeline that the checks of its sources need."""
 
     @property
     def event_time(self) -> EventTime:

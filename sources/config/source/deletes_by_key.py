@@ -1,4 +1,4 @@
-"""What has to be declared so that records without a value delete rows (``on_tombstone``)."""
+"""Requirements for records without a value to delete rows (``on_tombstone``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROWS_OF_FILES = (
 
 
 def row_to_delete(source: KafkaSource, sink: Sink, event_time: str) -> RowOfKey:
-    """Return the columns of the values that a record without one fills, before ``select``.
+    """Return the columns that identify the row which a record without a value deletes.
 
     Args:
         source: The source that declares ``on_tombstone: delete``.
@@ -57,7 +57,7 @@ def row_to_delete(source: KafkaSource, sink: Sink, event_time: str) -> RowOfKey:
 
 
 def _plain(source: KafkaSource, name: str) -> str | None:
-    """Return the column that an output column is as it is; None if it is computed."""
+    """Return the column that an output column renames; None if it is computed."""
     column = source.selection.event_column(name)
     return column.name if column is not None and column.unit_us is None else None
 

@@ -79,7 +79,7 @@ def check_drift(form: str, drift: SchemaDrift, offsets: object) -> None:
 
 
 def check_endless(form: str, interval: timedelta, given: Collection[str]) -> None:
-    """Refuse fields that need an end, for a folder that is listed again and read without end.
+    """Refuse fields that need an end on a folder that is read without end.
 
     Args:
         form: Format of the files.

@@ -144,7 +144,7 @@ class FileSource(BadRecords):
 
     @property
     def shown_place(self) -> str:
-        """What is read, for people: the name of the table, or the globs."""
+        """Name of the table, or the globs, for display."""
         return self.table or ", ".join(self.patterns)
 
     @property
@@ -171,7 +171,7 @@ class FileSource(BadRecords):
         return self.is_parquet and self.arrival is None and not self._is_parsed
 
     def parsed(self) -> FileSource:
-        """Return a copy whose Parquet files tasks of this project read, as Spark's reader can't."""
+        """Return a copy whose Parquet files are read by this project instead of Spark's reader."""
         copy = self.model_copy()
         copy._is_parsed = True
         return copy
@@ -188,7 +188,7 @@ class FileSource(BadRecords):
 
     @property
     def names_inside(self) -> list[str] | None:
-        """Names that declared columns may have in a file; None if the files decide."""
+        """Names that declared columns may have in files; None if only the files decide."""
         if self.columns is None:
             return None
         drift = self.schema_drift or SchemaDrift()

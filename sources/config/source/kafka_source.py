@@ -171,7 +171,7 @@ class KafkaSource(RecordRows, BadRecords):
         return {**contract, f"{place}.value": meaning} if meaning else contract
 
     def selected(self, read: Mapping[str, str]) -> dict[str, str]:
-        """Return the columns that ``select`` produces; all columns unchanged if there is none.
+        """Return the columns and types after ``select``; all columns unchanged without one.
 
         Args:
             read: All columns of a row before ``select``: names and Spark SQL types.

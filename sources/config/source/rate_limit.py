@@ -36,7 +36,7 @@ class RateLimit(Declared):
 
     @property
     def in_words(self) -> str:
-        """The limit for people, such as ``5,000 offsets per second``."""
+        """The limit as text, such as ``5,000 offsets per second``."""
         given = self.model_dump(exclude_none=True)
         shown = ", ".join(f"{number:,} {name}" for name, number in given.items())
         return f"{shown} per second" if shown else "no limit"
@@ -112,7 +112,7 @@ def rate_of(generation: Generation, source: str, declared: RateLimit) -> RateLim
 
 
 def put_in_force(generation: Generation, source: str, limit: RateLimit) -> None:
-    """Set the rate limit of a source instead of the declared one; a run in progress adopts it.
+    """Override the declared rate limit of a source; a run in progress adopts the new one.
 
     Args:
         generation: State of the generation, where the limit is written.
@@ -126,7 +126,7 @@ def put_in_force(generation: Generation, source: str, limit: RateLimit) -> None:
 
 
 def require_meaning(source: str, kind: str, limit: RateLimit, meant: Collection[str]) -> None:
-    """Refuse a rate limit of quantities that a source does not have, such as offsets of files.
+    """Refuse a rate limit in units that a source does not have, such as offsets of files.
 
     Args:
         source: Name of the source.
@@ -142,7 +142,7 @@ def require_meaning(source: str, kind: str, limit: RateLimit, meant: Collection[
 
 
 def interval_ms(limit: RateLimit, largest: Batch) -> int:
-    """Return how far apart micro-batches must start, so that reading keeps a rate limit.
+    """Return the interval between the starts of micro-batches that keeps a rate limit, in ms.
 
     Args:
         limit: Rate limit per second.

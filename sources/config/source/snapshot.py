@@ -73,7 +73,7 @@ class SnapshotOptions(Declared):
 
     @property
     def log_reader(self) -> str:
-        """What keeps the place in the database's log: the slot, or the connector's URL; or empty.
+        """Identity of the reader of the database's log: slot, or the connector's URL; may be empty.
 
         Empty if nothing is declared that could be asked.
         """
@@ -150,7 +150,7 @@ class SnapshotManifest(Record):
 
     @property
     def seen(self) -> DatabaseSnapshot:
-        """Database snapshot by which the hand-over decides which changes are included: the first.
+        """The first database snapshot, by which the hand-over decides which changes are included.
 
         Chunks read under a later one already include some changes; these are merged again.
         """

@@ -55,7 +55,7 @@ class Schedule(Declared):
 
     @property
     def text(self) -> str:
-        """What it does, for people: the first paragraph of the class."""
+        """Description of the schedule for display: the first paragraph of the class."""
         return " ".join((type(self).__doc__ or "").partition("\n\n")[0].split())
 
 
@@ -76,7 +76,7 @@ class Rerun(Schedule):
 
     @property
     def text(self) -> str:
-        """What it does, and whether readers get the new generation without a person."""
+        """Description of the rerun for display, and whether it is promoted without a person."""
         if self.promote == "never":
             return f"{super().text} It waits for a person, who promotes it."
         return (

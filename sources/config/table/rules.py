@@ -88,7 +88,7 @@ class RowRules:
         return [name for name, how in self._policies.items() if how == "fail"]
 
     def text(self, name: str) -> str:
-        """Return a rule as it stands in the pipeline's file, for messages."""
+        """Return a rule as it is written in the pipeline's file, for messages."""
         return f"`rules.{name}: {self.rules[name].check}`"
 
     def contract(self) -> dict[str, object]:
@@ -152,7 +152,7 @@ class RowRules:
         return warnings
 
     def over(self, columns: pa.Schema) -> RowRules:
-        """Return the rules for rows with these columns, after ``select``."""
+        """Return the rules, bound to the columns that rows have after ``select``."""
         return replace(self, of=columns)
 
     def _translation(self, name: str, columns: pa.Schema) -> Proven | Unproven:
@@ -162,7 +162,7 @@ class RowRules:
 
     @property
     def spark_sql(self) -> str:
-        """Expression of Spark SQL for the name of the first rule that a row breaks; null if none.
+        """Spark SQL for the name of the first rule that a row breaks; null if it breaks none.
 
         Evaluate it only if there are rules.
         """
@@ -170,14 +170,14 @@ class RowRules:
 
     @property
     def duckdb_sql(self) -> str:
-        """The same in DuckDB's SQL, of the rules that DuckDB is proven to evaluate alike."""
+        """DuckDB SQL for the name of the first proven rule that a row breaks; null if none."""
         made = self._translations.items()
         proven = {name: each.sql for name, each in made if isinstance(each, Proven)}
         return self._first(proven, '"') if proven else "CAST(NULL AS VARCHAR)"
 
     @property
     def unproven(self) -> dict[str, str]:
-        """Why only Spark evaluates a rule, by the names of such rules; empty without columns."""
+        """Reasons why only Spark evaluates a rule, by the rule's name; empty without columns."""
         made = self._translations.items()
         return {name: each.reason for name, each in made if isinstance(each, Unproven)}
 

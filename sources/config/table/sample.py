@@ -41,7 +41,7 @@ class Sample(TimeRange):
     by: Annotated[list[str], Field(min_length=1)]
 
     def condition(self, event_time: str) -> str:
-        """Return the condition in Spark SQL that a row of the sample meets.
+        """Return the condition that selects the rows of the sample, in Spark SQL.
 
         Args:
             event_time: Event-time column.
@@ -63,7 +63,7 @@ class Sample(TimeRange):
         return " AND ".join(parts) or "true"
 
     def duckdb_condition(self, event_time: str) -> str:
-        """Return the same condition in DuckDB's SQL.
+        """Return the condition that selects the rows of the sample, in DuckDB's SQL.
 
         Args:
             event_time: Event-time column.

@@ -79,7 +79,7 @@ class Sink(Declared):
 
     @property
     def order(self) -> list[str]:
-        """Columns of ``sequence``, which order the changes of a key, as a list; or empty."""
+        """Columns of ``sequence``, by which the changes of a key are ordered; empty without it."""
         return [self.sequence] if isinstance(self.sequence, str) else self.sequence or []
 
     @property
@@ -89,7 +89,7 @@ class Sink(Declared):
 
     @property
     def present(self) -> str:
-        """SQL condition of the rows that a captured table has now: last versions, no deletes."""
+        """SQL condition of the rows that the captured table has now: last versions, no deletes."""
         conditions = []
         if self.history is not None:
             conditions.append(f"{VALID_TO} IS NULL")

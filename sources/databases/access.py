@@ -1,4 +1,4 @@
-"""What is asked of a database, whatever its kind; each kind has one value that answers."""
+"""Access to captured databases: the operations that each kind of database implements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sources.decoding.changes.added_columns import AddedColumn
 
 @dataclass(frozen=True)
 class Access:
-    """Access to databases of a kind: functions that ask one.
+    """Operations on databases of one kind, as functions.
 
     ``options`` and ``dsn`` say how the database is reached. Unless it is said otherwise, a function
     raises InputError if the database refuses the login or a permission, and UnavailableError if it

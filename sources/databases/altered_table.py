@@ -1,4 +1,4 @@
-"""What was done to a captured table that no change reports, and what a look at it leaves behind."""
+"""Alterations of a captured table that no change event reports, and their records in the state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REDEFINED = (
 
 
 class AlteredTable(Part):
-    """Finding, kept in the state, that rows of a captured table changed without a change.
+    """Finding, kept in the state: a captured table was altered in a way that no change reports.
 
     Attributes:
         table: The table, ``schema.table`` or ``database.table``.
@@ -47,7 +47,7 @@ class AlteredTable(Part):
     found_ms: int
 
     def error(self) -> InputError:
-        """Return the error of a run of this table."""
+        """Return the error to raise for a run of this table."""
         since = f"found at {iso(self.found_ms)}" if self.since_ms is None else iso(self.since_ms)
         by = "" if self.statement is None else f" Statement: `{self.statement}`."
         message = (
@@ -60,7 +60,7 @@ class AlteredTable(Part):
 def altered(
     table: str, predicate: str, found_ms: int, *, is_redefined: bool = False
 ) -> AlteredTable:
-    """Return the finding of what was done to a table.
+    """Return the finding that a table was altered.
 
     Args:
         table: The table.
@@ -78,7 +78,7 @@ def altered(
 
 
 def altered_by(table: str, refused: InputError, found_ms: int) -> AlteredTable:
-    """Return the finding that a snapshot of a table would be refused now.
+    """Return the finding that a new snapshot of a table would be refused.
 
     Args:
         table: The table.
@@ -112,7 +112,7 @@ class RequiredColumn(Part):
 
 
 class TableWatch(Record):
-    """State document of a generation: what the last look at the captured table saw.
+    """State document of a generation: result of the last inspection of the captured table.
 
     Attributes:
         looked_ms: When that was, in ms since 1970.
@@ -142,12 +142,12 @@ class TableWatch(Record):
 
     @property
     def doubt(self) -> str | None:
-        """Why it is not known whether the table was altered; None if it is."""
+        """Reason why an alteration can't be ruled out; None if it can."""
         return self.unknown or self.gap
 
 
 def read_table_watch(generation: Generation) -> TableWatch | None:
-    """Return what the last look at the captured table of a generation saw; None without one.
+    """Return the result of the last inspection of a generation's captured table, or None.
 
     Raises:
         StateError: The document is damaged.
@@ -156,7 +156,7 @@ def read_table_watch(generation: Generation) -> TableWatch | None:
 
 
 def keep_table_watch(generation: Generation, watch: TableWatch) -> None:
-    """Keep what a look saw, unless one has found that the table was altered.
+    """Write the result of an inspection, unless the state already records an alteration.
 
     Raises:
         StateError: The state can't be written.
@@ -167,7 +167,7 @@ def keep_table_watch(generation: Generation, watch: TableWatch) -> None:
 
 
 def withdraw(generation: Generation, watch: TableWatch) -> None:
-    """Keep what a look saw in place of a finding, once the rows are known to be equal.
+    """Replace a recorded alteration by a new inspection, once the rows are known to be equal.
 
     Raises:
         StateError: The state can't be written.
@@ -176,7 +176,7 @@ def withdraw(generation: Generation, watch: TableWatch) -> None:
 
 
 def require_unaltered(generation: Generation) -> None:
-    """Refuse a table to which something was done that no change reports, as looks have found.
+    """Refuse a captured table if an inspection has recorded an alteration of it.
 
     Raises:
         InputError: What it is, and what to do.
@@ -188,7 +188,7 @@ def require_unaltered(generation: Generation) -> None:
 
 
 class Names(NamedTuple):
-    """Names that the captured columns of a table have, and had.
+    """Present and former names of a table's captured columns.
 
     Attributes:
         columns: Names in the ``schema``.
@@ -199,7 +199,7 @@ class Names(NamedTuple):
     table: DeclaredTable
 
     def found_in(self, columns: Mapping[str, object]) -> dict[str, str]:
-        """Return the name that each has among a table's columns, by its name in the ``schema``.
+        """Return each captured column's name in the table, by its name in the ``schema``.
 
         Those that the table does not have are left out.
         """
@@ -214,7 +214,7 @@ class Names(NamedTuple):
     def in_both(
         self, before: Mapping[str, object], after: Mapping[str, object]
     ) -> dict[str, tuple[str, str]]:
-        """Return the names before and after of columns that a table has in both cases.
+        """Return names before and after of the columns that a table has at both times.
 
         Args:
             before: The table's columns by name.

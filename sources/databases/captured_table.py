@@ -1,4 +1,4 @@
-"""Interface of a kind of database, and what a snapshot asks of a table in it.
+"""Interface of a kind of database: what a snapshot and later look-ups ask of a table.
 
 A kind is a package of its own in this one; :func:`sources.databases.kinds.access_to` chooses it.
 """
@@ -27,11 +27,11 @@ class Misfit(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
 
 
 class UnknownDefault(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
-    """What older rows hold in a column that was added can't be known; the text says why."""
+    """Error: the value of older rows in an added column can't be known; the text says why."""
 
 
 class NewColumns(NamedTuple):
-    """Columns that a captured table got later, about which its database is asked.
+    """Question about columns that a captured table got later, for its database.
 
     Attributes:
         options: How the database is reached.
@@ -53,7 +53,7 @@ class NewColumns(NamedTuple):
 
     @property
     def table(self) -> str:
-        """The table, ``schema.table`` or ``database.table``."""
+        """Name of the table, ``schema.table`` or ``database.table``."""
         assert self.source.changes is not None  # only such a topic tells of new columns
         return self.source.changes.table
 
@@ -105,7 +105,7 @@ class DatabaseTable(NamedTuple):
 
 
 def added_column(name: str, kind: str, default: bool | int | float | str | None) -> AddedColumn:
-    """Return a column that a table got later, as it is declared.
+    """Return the declaration of a column that a table got later.
 
     Args:
         name: Its name.
@@ -141,7 +141,7 @@ def require_key(table: DatabaseTable) -> Sequence[str]:
 
 
 class Exported(NamedTuple):
-    """Snapshot of a database that several tables share.
+    """Database snapshot that several tables share.
 
     Attributes:
         snapshot: Which changes it contains.
@@ -202,12 +202,12 @@ class CapturedTable:
 
     @property
     def is_merged(self) -> bool:
-        """Whether the target has one row a key: a change may then be merged a second time."""
+        """Whether the target has one row per key, so that a change may be merged twice."""
         return self.sink.mode == "merge"
 
     @property
     def parts(self) -> tuple[str, str]:
-        """Name of the schema, or of the database, and name of the table in it."""
+        """Name of the schema (or database), and name of the table in it."""
         schema, _, table = self.name.partition(".")
         return schema, table
 
@@ -263,7 +263,7 @@ class Division(NamedTuple):
     bounds: Sequence[str]
 
     def ends(self, chunk: int) -> tuple[str | None, str | None]:
-        """Return the first key of a chunk and that of the next one; None where it is open.
+        """Return the first key of a chunk and of the next chunk; None where it is unbounded.
 
         Args:
             chunk: Number of the chunk, from 0.
@@ -277,7 +277,7 @@ class SnapshotReader(Protocol):
 
     @property
     def snapshot(self) -> DatabaseSnapshot:
-        """Which changes the rows contain."""
+        """Database snapshot of the rows: it says which changes they contain."""
 
     def rows(self, division: Division, chunk: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one chunk with the declared columns; one call at a time.
@@ -293,15 +293,15 @@ class SnapshotReader(Protocol):
 
 
 class OpenTable(Protocol):
-    """Table of a database that answers, whose changes can be followed."""
+    """Connected table of a database, whose changes can be followed."""
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What the table's settings may cause later: sentences."""
+        """Warnings about the table's settings, as sentences."""
 
     @property
     def definition(self) -> TableDefinition | None:
-        """What the catalog says of the table, at its snapshot or before; after :meth:`readers`."""
+        """Catalog entry of the table at its snapshot or before; available after :meth:`readers`."""
 
     def readers(self, count: int) -> Sequence[SnapshotReader]:
         """Take a snapshot of the database, which lasts as long as the table is open.

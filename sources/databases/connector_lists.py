@@ -1,4 +1,4 @@
-"""Which tables a connector captures, and in which topics, by its configuration.
+"""Tables and topics of a connector, by the filters in its configuration.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html
 """
@@ -19,7 +19,7 @@ _DEFAULT_PUBLICATION = "dbz_publication"
 
 
 class Capture(NamedTuple):
-    """What a connector does with a table.
+    """Treatment of a table by a connector.
 
     Attributes:
         prefix: Prefix of the names of its topics; None if it is not known.
@@ -38,7 +38,7 @@ class Capture(NamedTuple):
 
 
 def find_capture(table: CapturedTable, topic: KafkaSource, before: str | None = None) -> Capture:
-    """Return what the declared connector does with a table.
+    """Return whether and how the declared connector captures a table.
 
     Without one, or if Kafka Connect does not answer, the prefix is told by the name of the topic of
     changes.
@@ -115,6 +115,6 @@ def _problem(
 
 
 def _written(config: Mapping[str, Any], name: str) -> str | None:
-    """Return a setting; None if it is a reference that only the worker of Connect resolves."""
+    """Return a setting as written; None for a reference that only the Connect worker resolves."""
     value = config.get(name)
     return None if not value or "${" in str(value) else str(value)

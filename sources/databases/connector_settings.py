@@ -1,4 +1,4 @@
-"""Settings of Debezium's connector by which changes would be lost, or have other values.
+"""Settings of Debezium's connector that lose changes or alter their values.
 
 https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-connector-properties
 """
@@ -29,7 +29,7 @@ _ON_FAILURE = (
 
 
 class Misset(NamedTuple):
-    """A setting that does not fit a table.
+    """Setting of a connector that does not fit a table.
 
     Attributes:
         name: Its name.
@@ -44,12 +44,12 @@ class Misset(NamedTuple):
     needed: str
 
     def __str__(self) -> str:
-        """Return the setting and what follows from it, as a clause."""
+        """Return the setting and its consequence, as a clause."""
         return f"`{self.name}={self.value}`: {self.why}"
 
     @property
     def remedy(self) -> str:
-        """What to do about it, as a clause."""
+        """How to correct the setting, as a clause."""
         if not self.needed:
             return f"remove `{self.name}` from the connector's configuration"
         return f"set `{self.name}={self.needed}` in the connector's configuration"
@@ -63,7 +63,7 @@ def find_misset(
     has_binlog: bool,
     only_written: bool = False,
 ) -> Misset | None:
-    """Return the first setting by which changes of a table would be lost, or have other values.
+    """Return the first setting that would lose changes of a table or alter their values; or None.
 
     Args:
         config: The connector's configuration, as Kafka Connect returns it.
@@ -87,7 +87,7 @@ def find_misset(
 
 
 def require_settings(options: SnapshotOptions, topic: KafkaSource) -> None:
-    """Refuse a snapshot whose changes the declared connector would lose, or report otherwise.
+    """Refuse a snapshot whose connector would lose changes or alter their values.
 
     Args:
         options: The declared snapshot; without ``connector`` nothing is asked.
@@ -139,7 +139,7 @@ def settings_problem(options: SnapshotOptions, topic: KafkaSource | None) -> str
 
 
 def left_out(config: Mapping[str, str]) -> Iterator[Misset]:
-    """Yield the setting by which a connector leaves out inserts, updates or deletes, if it does."""
+    """Yield the settings by which a connector skips inserts, updates or deletes."""
     value = config.get("skipped.operations", "t")
     if _operations(value) & {"c", "u", "d"}:
         yield Misset("skipped.operations", value, "such changes are left out", "none")

@@ -1,4 +1,4 @@
-"""Connectors of Kafka Connect, by its REST interface: whether they run, and what they are set to.
+"""Client of Kafka Connect's REST interface: state and configuration of connectors.
 
 https://kafka.apache.org/documentation/#connect_rest
 """
@@ -56,7 +56,7 @@ def read_state(url: str) -> ConnectorState:
 
 
 def find_state(url: str) -> ConnectorState | str:
-    """Ask Kafka Connect whether a connector runs. Raises no error.
+    """Return the state of a connector, or why it is unknown. Raises no error.
 
     Returns:
         The state; or why it is not known, as text.
@@ -92,7 +92,7 @@ def read_config(url: str) -> dict[str, Any]:
 
 
 def restart_failed(url: str) -> None:
-    """Start a connector again, and those of its tasks that failed; others go on.
+    """Restart a failed connector and its failed tasks; running tasks are left alone.
 
     Args:
         url: URL of the connector.
@@ -106,12 +106,12 @@ def restart_failed(url: str) -> None:
 
 
 def restart_command(url: str) -> str:
-    """Return the command by which people do the same as :func:`restart_failed`."""
+    """Return the shell command that does the same as :func:`restart_failed`."""
     return f"curl -X POST '{_restart_url(url)}'"
 
 
 def get(url: str, path: str) -> Any:
-    """Return what Kafka Connect answers about a connector.
+    """Return Kafka Connect's answer about a connector, parsed from JSON.
 
     Args:
         url: URL of the connector.
@@ -125,7 +125,7 @@ def get(url: str, path: str) -> Any:
 
 
 def in_short(text: str) -> str:
-    """Return the first 300 characters of a text of others, without passwords.
+    """Return the first 300 characters of a foreign text, with passwords removed.
 
     Args:
         text: A text, such as a cause of a failure or a statement.
@@ -134,7 +134,7 @@ def in_short(text: str) -> str:
 
 
 def said(error: Exception) -> str:
-    """Return in words why Kafka Connect gave no answer."""
+    """Return why a request to Kafka Connect failed, as a clause."""
     if isinstance(error, urllib.error.HTTPError):
         return f"Kafka Connect answers {error.code} ({error.reason})"
     return f"Kafka Connect does not answer: {' '.join(str(error).split())}"
@@ -156,7 +156,7 @@ def _reason(trace: str) -> str:
 
 
 def server_id_of(connector: str) -> int:
-    """Return a number for a connector that is distinct from other readers of the same binary log.
+    """Return a server id for a connector that differs from other readers of the binary log.
 
     A server and its replicas, whose numbers are small by custom, have others.
 

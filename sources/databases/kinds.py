@@ -1,4 +1,4 @@
-"""What extensions have for a kind of database, found by how the database is reached."""
+"""Look-up of the extension for a kind of database, by a connection string."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sources.databases.access import Access
 
 
 def access_to(dsn: str) -> Access:
-    """Return the access to the kind of database that a connection string leads to.
+    """Return the operations for the kind of database of a connection string.
 
     Args:
         dsn: How the database is reached, as ``snapshot.dsn``.
@@ -24,7 +24,7 @@ def access_to(dsn: str) -> Access:
 
 
 def part_for(dsn: str, part: Literal["access", "starter", "compared_rows"]) -> Any:
-    """Return what there is for the kind of database that a connection string leads to.
+    """Return an extension's implementation of one part for the database of a connection string.
 
     Args:
         dsn: How the database is reached.

@@ -1,4 +1,4 @@
-"""Whether a PostgreSQL server answers, and how it is named in messages."""
+"""Reachability of a PostgreSQL server, and its name in messages."""
 
 from __future__ import annotations
 

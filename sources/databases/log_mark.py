@@ -1,4 +1,4 @@
-"""A position in a database's log that divides its transactions, by which a cut is decided."""
+"""Position in a database's log that divides its transactions, for consistent cuts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Mark(NamedTuple):
-    """A position in a database's log, with each transaction on one side of it.
+    """Position in a database's log; every transaction lies wholly before or after it.
 
     Attributes:
         position: Text that is higher than the positions of the changes before it, and of no others.

@@ -100,7 +100,7 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
 
 
 def gone_state(slot: Slot, server: str) -> State | None:
-    """Return the state of a slot through which no more changes come that count; None if they do.
+    """Return the state of a slot that delivers no more changes; None if it still does.
 
     Args:
         slot: The slot.
@@ -151,7 +151,7 @@ def keep_gone(generation: Folder, gone: SlotGone) -> None:
 
 
 def look_at_slot(loaded: LoadedPipeline, generation: Folder, server: str) -> None:
-    """Ask for the slot of a pipeline, if it has one, and keep a finding that it is missing or lost.
+    """Ask the database for a pipeline's slot, and record a finding that it is missing or lost.
 
     Args:
         loaded: The pipeline.

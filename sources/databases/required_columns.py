@@ -1,4 +1,4 @@
-"""Columns that became NOT NULL: whether rows of the target still have nulls that the table lost.
+"""Columns that became NOT NULL, and rows of the target that still have nulls in them.
 
 A session without a strict ``sql_mode`` fills them with 0 or an empty text, and writes no change of
 a row. A strict one refuses the statement while there are nulls, which changes remove before. So the
@@ -23,7 +23,7 @@ PATIENCE_MS = 300_000
 def judge_required(
     loaded: LoadedPipeline, topic: KafkaSource, seen: TableWatch, committed: Offsets | None
 ) -> TableWatch:
-    """Return what a look saw, without required columns of which the target has no null any more.
+    """Return an inspection without the required columns in which the target has no null left.
 
     Args:
         loaded: The pipeline.

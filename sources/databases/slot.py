@@ -1,4 +1,4 @@
-"""Place of a connector in the log of its database, as every kind of database reports it."""
+"""Position of a connector in its database's log, in the same form for each kind of database."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class TableSnapshot:
         return manifest is not None and not manifest.missing
 
     def note_log_end(self) -> None:
-        """Look up where the topic ends; call it before a snapshot that several tables share."""
+        """Record the topic's end offsets; call it before a snapshot that several tables share."""
         # Before the snapshot: what it does not see is appended later.
         self._log_end = KafkaLog(self._topic).log_end()
 

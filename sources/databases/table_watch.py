@@ -1,4 +1,4 @@
-"""Watching a captured table: whether its changes still show all that becomes of it.
+"""Inspection of captured tables for alterations that no change reports.
 
 Whoever looks keeps what it saw, as of a replication slot. What was found stays until a new
 generation: rows of the target are other ones than those of the database since then, even if the
@@ -31,7 +31,7 @@ def observe_table(
     older_ms: int = 0,
     committed: Offsets | None = None,
 ) -> TableWatch | None:
-    """Look at the table that a pipeline captures; change nothing.
+    """Inspect the table that a pipeline captures; the state is not changed.
 
     Args:
         loaded: The pipeline, with the columns that the generation's runs have followed.
@@ -78,7 +78,7 @@ def _look(
 
 
 def observe_anew(loaded: LoadedPipeline, generation: Generation) -> TableWatch | None:
-    """Look at the table that a pipeline captures as if it was seen for the first time.
+    """Inspect the table that a pipeline captures without comparing it with earlier inspections.
 
     Args:
         loaded: As for :func:`observe_table`.
@@ -102,7 +102,7 @@ def observe_anew(loaded: LoadedPipeline, generation: Generation) -> TableWatch |
 def look_at_captured_table(
     loaded: LoadedPipeline, generation: Generation, committed: Offsets | None = None
 ) -> None:
-    """Look at the table that a pipeline captures, keep what was seen, and refuse what was found.
+    """Inspect a pipeline's captured table, record the result, and refuse an altered table.
 
     Args:
         loaded: As for :func:`observe_table`.

@@ -156,7 +156,7 @@ class Bytes(Type):
         return "" if self.is_text else b""
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next length and so many bytes."""
+        """Decode the next length and that many bytes."""
         found = batch.texts(batch.number(where).view(np.int64), where)
         if self.is_text:
             found = batch.utf8(found, where)
@@ -176,7 +176,7 @@ class Enumeration(Type):
         return self.names.get(0)
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next number's name."""
+        """Decode the next number into its name."""
         found = batch.number(where).view(np.int64)
         if self.kind is None:
             return None
@@ -188,7 +188,7 @@ class Enumeration(Type):
 
 @dataclass(frozen=True)
 class Inner(Type):
-    """Batch decoder of a Protobuf field whose message stands for a single value."""
+    """Batch decoder of a Protobuf field whose embedded message represents a single value."""
 
     message: Message
     wire = LENGTH
@@ -206,7 +206,7 @@ class Time(Inner):
     """Batch decoder of a ``google.protobuf.Timestamp`` field."""
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next time, in microseconds."""
+        """Decode the next timestamp, in microseconds."""
         found = self.fields(batch, where)
         seconds, nanos = (found[name].to_numpy() for name in ("seconds", "nanos"))
         # Nanoseconds may exceed a second: checked again, as they can lead beyond the year 9999.
@@ -219,7 +219,7 @@ class Wrapper(Inner):
     """Batch decoder of a wrapper field, such as ``google.protobuf.StringValue``."""
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next message's value."""
+        """Decode the value of the next message."""
         return self.fields(batch, where).get("value")
 
 

@@ -105,7 +105,7 @@ class Batch:
         return taken
 
     def part(self, starts: Int64Array, ends: Int64Array) -> Batch:
-        """Return a cursor over a range of bytes within each value, such as an inner message.
+        """Return a cursor over a byte range within each value, such as an embedded message.
 
         Args:
             starts: Offset of each range's first byte, as :meth:`skip` returns it.
@@ -117,7 +117,7 @@ class Batch:
         return part
 
     def is_left(self) -> Mask:
-        """Return a mask of the values that have bytes left to read and are not undecided so far."""
+        """Return a mask of the values that have unread bytes and are not undecided."""
         return self.is_sure & (self._cursors < self._ends)
 
     def fixed(self, count: int, where: Mask) -> UInt64Array:
@@ -238,7 +238,7 @@ class Batch:
     def decimals(
         self, lengths: Int64Array | np.int64, digits: int, kind: pa.DataType | None, where: Mask
     ) -> pa.Array | None:
-        """Read the bytes of integers, the highest first, as the unscaled numbers of decimals.
+        """Read big-endian integers as the unscaled values of decimals.
 
         Values without bytes, with more than 15, or with too many digits become undecided.
 
@@ -272,7 +272,7 @@ class Batch:
         return pa.Array.from_buffers(kind, len(self), [None, pa.py_buffer(found.tobytes())])
 
     def require(self, holds: Mask, where: Mask) -> None:
-        """Make the selected values undecided for which a condition does not hold.
+        """Make the selected values undecided where a condition does not hold.
 
         Args:
             holds: Whether the condition holds, by value.
@@ -285,7 +285,7 @@ class Batch:
         self.is_sure &= ~where
 
     def finish(self) -> None:
-        """Make the values undecided that were not read to their last byte; call it at the end."""
+        """Make values undecided that have unread bytes left; call it at the end."""
         self.is_sure &= self._cursors == self._ends
 
     def rows(self, decoded: Mapping[str, pa.Array | None], columns: pa.Schema) -> pa.StructArray:
@@ -324,7 +324,7 @@ def structs_of(
     fields: Iterable[pa.Field],
     mask: pa.BooleanArray | None = None,
 ) -> pa.StructArray:
-    """Return structs of their decoded fields.
+    """Build an array of structs from their decoded fields.
 
     Args:
         length: Number of structs.
@@ -341,7 +341,7 @@ def structs_of(
 
 
 def lists_of(length: int, items: Items, kind: pa.DataType) -> pa.Array:
-    """Return lists of items that were read one after the other, of all lists at once.
+    """Build an array of lists from items that were decoded one round after the other.
 
     Args:
         length: Number of lists.

@@ -63,7 +63,7 @@ class RowDecoder:
         return pa.nulls(len(values), pa.struct(self._schema)) if rows is None else rows
 
     def placed(self, columns: Sequence[pa.Array], offsets: pa.Int64Array) -> list[pa.Array]:
-        """Return decoded columns in which positions of changes say where in the topic these are.
+        """Return decoded columns, with offsets appended to positions of changes where needed.
 
         Args:
             columns: All columns of some records, in their order.

@@ -1,4 +1,4 @@
-"""Declaration of the columns that a topic's records become, whatever the format of the values."""
+"""Declaration of the columns of a topic's records, for all value formats."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PART_TYPES: dict[Included, list[str]] = {
 
 
 class RecordColumns(Declared):
-    """Part of a topic's declaration: its columns, and where they are from.
+    """Part of a topic's declaration: columns, and what fills them.
 
     Attributes:
         columns: All columns of a row and their Spark SQL types; those of the preceding source if
@@ -61,7 +61,7 @@ class RecordColumns(Declared):
 
     @property
     def included_types(self) -> dict[str, str]:
-        """Spark SQL types of the columns of ``include`` that ``schema`` says nothing of."""
+        """Spark SQL types of the columns of ``include`` that ``schema`` does not list."""
         return {name: _PART_TYPES[what][0] for name, what in self.include.items()}
 
     @property
@@ -88,7 +88,7 @@ class RecordColumns(Declared):
 
     @property
     def position_columns(self) -> list[str]:
-        """Columns with the position of a change in the log of its database; mostly one, or none."""
+        """Columns that hold the log position of a change; usually one or none."""
         return [name for name, part in self.envelope_columns.items() if part == "position"]
 
     def value_schema(self, columns: Mapping[str, str]) -> pa.Schema:

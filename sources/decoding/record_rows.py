@@ -117,7 +117,7 @@ class RecordRows(RecordColumns):
 
     @classmethod
     def written(cls) -> dict[str, FieldInfo]:
-        """Return the fields by the names that they have in the YAML file, with those of formats."""
+        """Return the fields by their names in the YAML file, with those of the value formats."""
         own: dict[str, FieldInfo] = {}
         for model in VALUE_FORMATS.values():
             for name, info in model.model_fields.items():
@@ -172,16 +172,16 @@ class RecordRows(RecordColumns):
 
     @property
     def skips_tombstones(self) -> bool:
-        """Whether a record without a value is left out: it is no row, and not bad either."""
+        """Whether records without a value are skipped: neither a row nor a bad record."""
         return self.value.has_tombstones or self.on_tombstone == "ignore"
 
     def delete_by(self, row: RowOfKey) -> None:
-        """Set the columns of a row that a record without a value deletes; for the pipeline."""
+        """Set the columns by which records without a value delete rows; called by the pipeline."""
         self._row_of_key = row
 
     @property
     def row_of_key(self) -> RowOfKey | None:
-        """Columns of a row that a record without a value deletes; None if it deletes none."""
+        """Columns by which records without a value delete rows; None if they delete none."""
         return self._row_of_key
 
     def tombstones(self, columns: pa.Schema) -> Tombstones | None:
@@ -247,7 +247,7 @@ class RecordRows(RecordColumns):
         return {name: kind for name, kind in columns.items() if name not in self.include}
 
     def current(self, columns: Mapping[str, str]) -> dict[str, str]:
-        """Return columns as records have them now: those of a captured table may have changed.
+        """Return columns as records have them now: a captured table's may have changed.
 
         Args:
             columns: Names and Spark SQL types of the columns as the generation began.

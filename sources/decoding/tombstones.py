@@ -1,4 +1,4 @@
-"""Rows that are deleted by records without a value: the key of a record tells which row it is."""
+"""Rows that records without a value delete, identified by the record's key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FRAME = b"\0"
 
 
 class RowOfKey(NamedTuple):
-    """Columns of a deleted row that have a value.
+    """Columns that identify a deleted row.
 
     Attributes:
         key: Columns that identify a row, which the record's key fills.
@@ -47,7 +47,7 @@ class Tombstones:
         self._registry = registry
 
     def fields(self, key: bytes | None, timestamp_ms: int) -> dict[str, Any]:
-        """Return the columns of a deleted row that have a value, as a value's decoder would.
+        """Return the known columns of a deleted row, in the form of a value's decoder.
 
         Args:
             key: The record's key: a JSON object with the columns of the row's key; or, if there is
@@ -77,7 +77,7 @@ class Tombstones:
         return fields
 
     def as_json(self, key: bytes | None, timestamp_ms: int) -> bytes:
-        """Return the same as a JSON object, for parsers of JSON.
+        """Return the known columns of a deleted row as a JSON object.
 
         Raises:
             BadValue: As :meth:`fields`.

@@ -49,7 +49,7 @@ class Null(Type):
     kind: pa.DataType | None
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Move nothing: a null takes no byte."""
+        """Return nulls without moving the cursors: a null takes no byte."""
         return None if self.kind is None else pa.nulls(len(batch), self.kind)
 
 
@@ -73,7 +73,7 @@ class Instant(Type):
     unit: int
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next time; those beyond the years 1 to 9999 become undecided."""
+        """Decode the next timestamp; those outside the years 1 to 9999 become undecided."""
         found = batch.micros(zigzag(batch.number(where)), self.unit, where)
         return batch.integers(found, MICROS, self.kind, where)
 
@@ -115,7 +115,7 @@ class Bytes(Type):
     size: int | None = None
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next length, unless it is fixed, and so many bytes."""
+        """Decode the next length (unless it is fixed) and that many bytes."""
         length = zigzag(batch.number(where)) if self.size is None else np.int64(self.size)
         found = batch.texts(length, where)
         if self.is_text:
@@ -135,7 +135,7 @@ class Enumeration(Type):
     symbols: Sequence[str]
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next symbol's number."""
+        """Decode the next index into the symbols."""
         found = zigzag(batch.number(where))
         is_known = (found >= 0) & (found < len(self.symbols))
         batch.require(is_known, where)
@@ -153,7 +153,7 @@ class Union(Type):
     branches: Sequence[Type]
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next branch's number, and the value by that branch."""
+        """Decode the index of the next branch, and the value with that branch's decoder."""
         index = zigzag(batch.number(where))
         batch.require((index >= 0) & (index < len(self.branches)), where)
         values = None if self.kind is None else pa.nulls(len(batch), self.kind)
@@ -176,7 +176,7 @@ class Decimal(Type):
     size: int | None
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next length, unless it is fixed, and the number in so many bytes."""
+        """Decode the next length (unless it is fixed) and the unscaled number in those bytes."""
         length = zigzag(batch.number(where)) if self.size is None else np.int64(self.size)
         return batch.decimals(length, self.digits, self.kind, where)
 
@@ -194,7 +194,7 @@ class Blocks(Type):
     has_keys: bool = False
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next items up to the end, one of all arrays at a time."""
+        """Decode the next items until the final empty block, one item of every array at a time."""
         left, in_block = where, np.zeros(len(batch), np.int64)
         items: Items = []
         while True:

@@ -1,4 +1,4 @@
-"""Avro schemas as others declare them: logical types that mean what Spark's ``from_avro`` reads.
+"""Avro schemas with foreign logical types, adapted to what Spark's ``from_avro`` reads.
 
 Avro ignores a logical type that is not valid or not known: the value is that of its own type
 (https://avro.apache.org/docs/1.12.0/specification/#logical-types). The parser refuses some instead.
@@ -22,7 +22,7 @@ _NANOS = ("timestamp-nanos", "local-timestamp-nanos")
 
 
 def understood(schema: Any) -> Any:
-    """Return a schema whose logical types the parser knows, and reads as Spark does.
+    """Return a schema reduced to the logical types that the parser supports and Spark reads alike.
 
     Times of day and texts of UUIDs are numbers and texts. A decimal of Kafka Connect, whose
     precision is 64 for all of its scales, or missing, gets one that holds the scale; any other

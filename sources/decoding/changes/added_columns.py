@@ -1,4 +1,4 @@
-"""Declaration of columns that a table got after its snapshot was taken, with their defaults."""
+"""Declaration of columns that were added to a table after its snapshot, with defaults."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _TABLE = ("connector", "schema", "db", "table")
 
 
 class ModelColumn(NamedTuple):
-    """How a column is read from changes like the model.
+    """Decoding of one column of the changes that resemble the model.
 
     Attributes:
         name: Name of the column.
@@ -60,7 +60,7 @@ class ModelColumn(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A change that was decoded alone, like which others are decoded.
+    """A change that was decoded by itself and serves as the template for similar changes.
 
     Attributes:
         head: What is in front of the payload, with its name; empty without a schema.
@@ -78,7 +78,7 @@ class Model(NamedTuple):
 def read_envelopes(
     values: pa.BinaryArray, columns: pa.Schema, model_of: Callable[[bytes], Model | None]
 ) -> pa.StructArray:
-    """Decode envelopes into rows; a value that has to be decoded alone becomes a null row.
+    """Decode envelopes into rows; a value that needs the per-record decoder becomes a null row.
 
     Args:
         values: The values.
@@ -99,7 +99,7 @@ def read_envelopes(
 def _groups(
     values: pa.BinaryArray, model_of: Callable[[bytes], Model | None]
 ) -> Iterator[tuple[pa.BinaryArray, Int64Array, Model]]:
-    """Yield payloads that are like one model, the indexes of their values, and the model."""
+    """Yield payloads that resemble one model, the indexes of their values, and the model."""
     left = np.flatnonzero(as_mask(values.is_valid()))
     for _ in range(_MOST_MODELS):
         if len(left) < FEWEST:
@@ -121,7 +121,7 @@ def _shapes(
     values: pa.BinaryArray,
     model_of: Callable[[bytes], Model | None],
 ) -> Iterator[tuple[pa.BinaryArray, Int64Array, Model]]:
-    """Yield the same of payloads that have one head, and of values at these indexes."""
+    """Yield the groups of payloads that share a head, as :func:`_groups` does."""
     shapes = JsonShapes(payloads)
     is_left = np.ones(len(payloads), np.bool_)
     for _ in range(_MOST_MODELS):

@@ -1,4 +1,4 @@
-"""What to declare once the columns of a captured table are not those that are declared."""
+"""Errors for changes whose columns differ from the declared ones: what to declare."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN = ("boolean", "smallint", "int", "bigint", "double", "float", "string")
 
 
 class NewColumnsError(InputError):
-    """A change has columns that nothing declares, and lacks none.
+    """Error of a change with undeclared columns that lacks none of the declared ones.
 
     With ``on_schema_change: follow`` the driver adds them, and starts the query again.
 
@@ -31,7 +31,7 @@ class NewColumnsError(InputError):
 
 
 class WidenedColumnError(InputError):
-    """A change has a value that the declared type of its column does not hold.
+    """Error of a change with a value that the declared type of its column can't hold.
 
     With ``on_schema_change: follow`` the driver asks the database whether the column was widened,
     and starts the query again with the wider type.
@@ -41,7 +41,7 @@ class WidenedColumnError(InputError):
 
 
 def widened_column(table: str, name: str, kind: str, value: str, new_start: str) -> InputError:
-    """Return the error of a value that the declared type of its column does not hold.
+    """Return the error of a value that the declared type of its column can't hold.
 
     Args:
         table: The captured table, ``schema.table``.
@@ -63,7 +63,7 @@ def widened_column(table: str, name: str, kind: str, value: str, new_start: str)
 
 
 def new_columns_of(report: ErrorReport) -> dict[str, str | None]:
-    """Return the columns that a :class:`NewColumnsError` was reported for; or none.
+    """Return the columns that a reported :class:`NewColumnsError` is about; empty for other errors.
 
     Returns:
         Spark SQL type by name, as the envelope's schema tells it; None where it does not.
@@ -75,7 +75,7 @@ def new_columns_of(report: ErrorReport) -> dict[str, str | None]:
 
 
 class ChangedTable(NamedTuple):
-    """Table whose columns are not those that are declared, as a change shows it.
+    """Table whose columns differ from the declared ones, as a change shows.
 
     Attributes:
         name: The captured table, ``schema.table``.
@@ -147,7 +147,7 @@ def changed_columns(table: ChangedTable, new: Sequence[str], missing: Sequence[s
 
 
 def where_defaults_are(table: str, names: Sequence[str], origin: Mapping[str, Any]) -> str:
-    """Return where to find what rows from before a column was added hold, as a phrase.
+    """Return where to find the values of older rows in an added column, as a phrase.
 
     Args:
         table: The captured table.

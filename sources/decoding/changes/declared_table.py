@@ -1,4 +1,4 @@
-"""Declaration of a captured table by the topic of its changes, and of how it has changed since."""
+"""Declaration of a captured table as its topic reports it, and of its later columns."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class DeclaredTable(Declared):
         return types_of(self.added_columns)
 
     def current(self, columns: Mapping[str, str]) -> dict[str, str]:
-        """Return columns as the table has them now: with those that were added, widened.
+        """Return columns as the table has them now: with added columns, types widened.
 
         Args:
             columns: Names and Spark SQL types of the columns as the generation began.

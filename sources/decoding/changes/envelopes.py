@@ -51,7 +51,7 @@ _JSON = "io.debezium.data.Json"
 
 
 class Encoding(NamedTuple):
-    """How Kafka Connect's schema describes a column of the table.
+    """Type of a table's column as Kafka Connect's schema describes it.
 
     Attributes:
         name: Logical type, such as ``io.debezium.time.MicroTimestamp``; None if there is none.
@@ -69,7 +69,7 @@ class Encoding(NamedTuple):
 
 
 class Envelopes(Protocol):
-    """Parser of Debezium's change envelopes, as one of Kafka Connect's converters writes them.
+    """Interface of the parsers of Debezium's envelopes, one per converter of Kafka Connect.
 
     An envelope is the value of a Kafka record: the operation, the row before and after, and where
     the change comes from.

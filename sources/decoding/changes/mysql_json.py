@@ -1,4 +1,4 @@
-"""The text of MySQL's JSON documents, which the server and Debezium write in different ways.
+"""Canonical form of MySQL's JSON documents, which server and Debezium format differently.
 
 MySQL stores values, not texts. The server writes blanks, and numbers with an exponent; Debezium no
 blanks, and all digits of such a number: https://dev.mysql.com/doc/refman/8.4/en/json.html
@@ -19,7 +19,7 @@ _WITHOUT_POINT = 1e7
 
 
 def canonical_json(text: str) -> str:
-    """Return a JSON document of MySQL as text that is the same for equal documents.
+    """Return a JSON document of MySQL in canonical form: equal documents have equal texts.
 
     There are no blanks. A double has the fewest digits by which it is itself; a decimal that is no
     double keeps its digits. The order of members is MySQL's, which is the same in both texts.

@@ -1,4 +1,4 @@
-"""What Debezium writes in place of a long value (TOAST) that an update left as it was.
+"""Debezium's placeholder for a long value (TOAST) that an update did not change.
 
 The connector fits ``unavailable.value.placeholder`` to the type of each column:
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-toasted-values
@@ -24,7 +24,7 @@ _NO_DAYS = date(1970, 1, 1)
 
 
 class Placeholder:
-    """All forms of a connector's placeholder.
+    """Placeholder of a connector in all its forms.
 
     Args:
         declared: Its ``unavailable.value.placeholder``: a text, or ``hex:`` and bytes as digits.
@@ -61,12 +61,12 @@ class Placeholder:
         }
 
     def stands_for(self, raw: Any) -> bool:
-        """Return whether a value of a change is the placeholder: the log lacks the column's."""
+        """Return whether a value is the placeholder, that is, missing in the log."""
         is_one = self._forms.get(type(raw))
         return is_one is not None and is_one(raw)
 
     def are(self, texts: pa.StringArray) -> pa.BooleanArray:
-        """Return for which texts :meth:`stands_for` is true; for a null it is not."""
+        """Return a mask of the texts that are the placeholder; false for nulls."""
         return pc.is_in(texts, pa.array(sorted(self._texts)))
 
     def _is_list(self, raw: list[Any]) -> bool:

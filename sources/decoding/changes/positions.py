@@ -78,7 +78,7 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
 
 
 def is_of_snapshot(origin: Mapping[str, Any]) -> bool:
-    """Return whether a record is of the snapshot that a connector takes as it begins.
+    """Return whether a record belongs to the connector's own initial snapshot.
 
     Args:
         origin: The ``source`` of the record.
@@ -108,7 +108,7 @@ def _mysql_position(origin: Mapping[str, Any], _: Mapping[str, Any], is_initial:
 
 
 def with_offsets(positions: pa.StringArray, offsets: pa.Int64Array) -> pa.StringArray:
-    """Return positions of records of one partition each, completed by the records' offsets.
+    """Append the offsets of records to the positions of their changes.
 
     Those of MySQL are; others, which are in order by themselves, stay as they are.
 
@@ -155,7 +155,7 @@ _POSITIONS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], bool], str
 def positions_of(
     op: pa.StringArray, origin: Mapping[str, pa.Array], failovers: pa.StringArray
 ) -> tuple[pa.StringArray, Mask]:
-    """Return what :func:`position` returns, for many changes of one connector at once.
+    """Return the positions of many changes of one connector, as :func:`position` does for one.
 
     Args:
         op: The envelopes' ``op``.

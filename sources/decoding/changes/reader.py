@@ -1,4 +1,4 @@
-"""Decoding of Debezium's change events: the row that a change leaves, and metadata of the change.
+"""Decoder of Debezium's change events into the row after the change, with metadata.
 
 Envelopes: https://debezium.io/documentation/reference/stable/connectors/postgresql.html
 """
@@ -108,7 +108,7 @@ class DebeziumReader(BaseReader):
         self._checked: Mapping[str, Encoding] = {}
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """Decode a change event into the row that it leaves or deletes, plus declared metadata.
+        """Decode a change event into the row after it (the deleted row for deletes) and metadata.
 
         Args:
             value: Value of a Kafka record: Debezium's envelope, in JSON or Avro.

@@ -31,7 +31,7 @@ _ID_BYTES = 5
 
 
 class RecordKeys:
-    """Names of the columns that identify rows, by the keys of records.
+    """Key columns of changes, as the keys of their records name them.
 
     Args:
         table: The table as it is declared.
@@ -50,7 +50,7 @@ class RecordKeys:
             self._reader = AvroReader(None, table.registry)
 
     def names(self, key: bytes | None) -> list[str] | None:
-        """Return the columns of a key by their names in the ``schema``, sorted.
+        """Return a record's key columns by their names in the ``schema``, sorted.
 
         Returns:
             None for a record without a key, as of a TRUNCATE, and if the key is written in another
@@ -71,7 +71,7 @@ class RecordKeys:
     def first_other(
         self, keys: pa.BinaryArray, expected: Sequence[str]
     ) -> tuple[int, InputError] | None:
-        """Return the first record that is identified by other columns, and the error; or None.
+        """Return index and error of the first record with other key columns; None if all agree.
 
         Args:
             keys: Keys of records.

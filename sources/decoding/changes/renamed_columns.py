@@ -1,4 +1,4 @@
-"""Columns that a captured table has renamed: they keep the name of the ``schema`` in the target."""
+"""Renamed columns of a captured table, which keep their name of the ``schema`` in the target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def all_names(names: NewNames) -> list[str]:
 def check_renamed(
     renamed: Mapping[str, NewNames], known: Collection[str], taken: Collection[str]
 ) -> None:
-    """Refuse new names of what is no column, and new names that stand for something else.
+    """Refuse new names for a column that is not declared, or that another column has.
 
     Args:
         renamed: New names of each column.
@@ -52,7 +52,7 @@ def check_renamed(
 
 
 class Renaming:
-    """Gives columns of changes the names that they have in the ``schema``.
+    """Renaming of the columns of changes to their names in the ``schema``.
 
     Args:
         table: The captured table, for messages.

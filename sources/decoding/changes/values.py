@@ -97,7 +97,7 @@ def micros_of_unit(encoding: Encoding) -> int | None:
 
 
 def require_integer(value: int, kind: pa.DataType, encoding: Encoding) -> None:
-    """Refuse an integer that is too wide for its column, and say what to do if that was widened.
+    """Refuse an integer that its column can't hold; the error says what to do if it was widened.
 
     Args:
         value: The value.

@@ -1,4 +1,4 @@
-"""Types of a captured table's columns that the database has widened since: which are exact."""
+"""Widening of a captured table's column types, without loss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sources.common.widening import is_wider
 
 
 def is_widened(before: str, now: str) -> bool:
-    """Return whether a type holds every value of another one, as the value that it is.
+    """Return whether a type holds every value of another type exactly.
 
     True, too, if both are the same.
 
@@ -24,7 +24,7 @@ def is_widened(before: str, now: str) -> bool:
 
 
 def widened(columns: Mapping[str, str], types: Mapping[str, str]) -> dict[str, str]:
-    """Return columns with the types that the database has widened them to.
+    """Return columns with their types replaced by those that the database has widened them to.
 
     Args:
         columns: Spark SQL types by name.

@@ -87,7 +87,7 @@ def in_parts(
     parse: Callable[[pa.BinaryArray], pa.StructArray],
     kind: pa.StructType,
 ) -> pa.StructArray:
-    """Parse values into rows, in parts: one that fails to parse is divided again, or undecided.
+    """Parse values into rows; halve a batch that fails, down to single values left undecided.
 
     Args:
         values: The values.

@@ -1,4 +1,4 @@
-"""Which JSON objects have the same members, nested in the same way, found for many at once.
+"""Shapes of JSON objects: which of many have the same members in the same nesting.
 
 Whether a member is missing or null, or has a name that nobody declared, Arrow's parser does not
 tell. If an object has the members of another one, what was found out of that holds for both.
@@ -21,7 +21,7 @@ _DEPTH = 4
 
 
 class JsonShapes:
-    """Members of many JSON objects, as they are written without spaces between name and value.
+    """Member names and nesting of many JSON objects that have no blanks around colons.
 
     A name ends where a quote is followed by a colon: within a text, a quote has a backslash before
     it, and a text that is a value is not followed by a colon.
@@ -46,7 +46,7 @@ class JsonShapes:
         self._counts = np.searchsorted(self._names, self._ends) - self._first
 
     def like(self, at: int) -> Mask:
-        """Return which objects have the members of one of them, in its order.
+        """Return a mask of the objects that have the same shape as one of them.
 
         Args:
             at: Index of the object.

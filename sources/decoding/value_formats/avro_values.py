@@ -44,12 +44,12 @@ class AvroValues(ValueFormat):
 
     @property
     def extras(self) -> Sequence[tuple[str, str]]:
-        """The library of Avro, and the client of the registry if there is one."""
+        """Extras for Avro, and for the schema registry if there is one, each with what needs it."""
         return [("avro", "`format: avro`"), *(self.registry.extras if self.registry else [])]
 
     @property
     def key_registry(self) -> Registry | None:
-        """The registry of the values: keys in Avro have their ids from it, too."""
+        """The schema registry of the values, which keys in Avro use, too."""
         return self.registry
 
     def reader(self, _columns: RecordColumns) -> FieldReader:

@@ -1,4 +1,4 @@
-"""What every format of a record's value declares, and what is asked of it."""
+"""Interface of a value format: its declared fields, and its decoder."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ValueFormat(Declared):
         return None
 
     def check(self, columns: RecordColumns) -> None:
-        """Refuse columns that values of this format can't fill.
+        """Refuse columns that values of this format can't provide.
 
         Args:
             columns: The declared columns.

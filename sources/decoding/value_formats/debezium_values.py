@@ -23,7 +23,7 @@ class DebeziumValues(DeclaredTable, ValueFormat):
 
     @property
     def extras(self) -> Sequence[tuple[str, str]]:
-        """The client of the registry and the library of Avro, if there is a registry."""
+        """Extras of the schema registry, each with what needs it; empty without a registry."""
         return [] if self.registry is None else self.registry.extras
 
     @property

@@ -14,7 +14,7 @@ RAW_COLUMN = "value"
 
 
 class RawReader(BaseReader):
-    """Reader of format ``raw``: the value as it is, in one column."""
+    """Reader of format ``raw``: one column with the bytes of the value."""
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
         """Return the bytes of a record's value, unchanged, as the single field ``value``."""

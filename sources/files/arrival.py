@@ -1,4 +1,4 @@
-"""Order of arrival: which rows of which files arrived within the same interval.
+"""Order of arrival: the rows of each file by the interval in which they arrived.
 
 A live run takes what has arrived since its last trigger, and Spark's triggers fall on multiples of
 the interval since 1970 (``ProcessingTimeExecutor``). So the rows of a file are divided into such
@@ -55,7 +55,7 @@ def in_order_of_arrival(
     limits: TimeLimits,
     stores: Stores,
 ) -> tuple[pa.Table, list[str]]:
-    """Divide files into what arrived within each interval, and put that into order.
+    """Divide files by the interval in which rows arrived; return the parts in that order.
 
     The columns of arrival and event time of all rows are read: an interval in which nothing arrived
     is no micro-batch, and the range of event times of each is exact.
@@ -104,7 +104,7 @@ def in_order_of_arrival(
 def _slices(
     path: str, order: ArrivalOrder, event: EventColumn, limits: TimeLimits, stores: Stores
 ) -> Iterator[_Slice]:
-    """Yield the slices of a file, ascending."""
+    """Yield the slices of a file in ascending order."""
     column = order.arrival
     try:
         with stores.of(path).open(path) as stream, parquet_file(stream) as file:

@@ -1,4 +1,4 @@
-"""Kafka offsets that files hold: by file names of Kafka Connect, or by columns of Parquet files.
+"""Kafka offsets that files contain, by Kafka Connect's file names or by Parquet columns.
 
 Ranges of offsets are half-open, except in messages that say "a to b".
 """
@@ -36,7 +36,7 @@ _FORMS = (
 
 @dataclass(frozen=True, eq=False)
 class FileOffsets:
-    """Kafka offsets whose records a file holds.
+    """Range of Kafka offsets whose records are in a file.
 
     Attributes:
         path: Path of the file.
@@ -52,7 +52,7 @@ class FileOffsets:
 def held_by_names(
     paths: Sequence[str], rows: Sequence[int | None]
 ) -> tuple[HeldOffsets, list[str]]:
-    """Return the Kafka offsets that files hold by their names, as Kafka Connect's sinks name them.
+    """Return the Kafka offsets that files contain, by the names that Kafka Connect's sinks use.
 
     ``topic+partition+start+end.ext``, the HDFS sink's form with an inclusive end, is exact, unless
     ranges overlap and the rows are not as many as the offsets (:mod:`sources.files.named_ranges`).
@@ -127,7 +127,7 @@ def held_by_names(
 def held_by_columns(
     paths: Sequence[str], topic: str, partition_column: str, offset_column: str
 ) -> tuple[HeldOffsets, list[str]]:
-    """Return the Kafka offsets that Parquet files hold by two columns with partition and offset.
+    """Return the Kafka offsets that Parquet files contain, by columns of partition and offset.
 
     The columns of all rows are read, although statistics would be cheaper: a row group of ten rows
     with offsets 0 to 9 may hold 5 twice and lack 6, and no record may be lost by coincidence. Rows

@@ -1,4 +1,4 @@
-"""Ranges of Kafka offsets, and what those in file names tell next to the rows of the files.
+"""Ranges of Kafka offsets from file names, checked against the row counts of the files.
 
 A partitioner by time or by a field distributes neighbours over several files, so that the range in
 one name may lie inside that of another. Only numbers of rows then show whether a file is missing.
@@ -32,7 +32,7 @@ class Merged(NamedTuple):
     pair: list[int]
 
     def everything(self) -> Ints:
-        """Return the union and the overlaps, as long together as all ranges."""
+        """Return union and overlaps together; their length is that of all ranges."""
         return np.concatenate([self.runs, self.overlaps])
 
 
@@ -52,7 +52,7 @@ def merge(parts: Sequence[Ints]) -> Merged:
 
 
 class Judged(NamedTuple):
-    """What the names of a partition's files are worth.
+    """Verdict on the offset ranges in the names of a partition's files.
 
     Attributes:
         is_exact: Whether they tell which offsets the files hold.
@@ -69,7 +69,7 @@ def judge(
     rows: Sequence[int | None],
     files: Sequence[str],
 ) -> Judged:
-    """Compare the ranges in the names of a partition's files with the rows of these files.
+    """Compare the offset ranges in the names of a partition's files with their row counts.
 
     Args:
         partition: The partition, for the warnings.

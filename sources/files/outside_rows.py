@@ -1,4 +1,4 @@
-"""Rows of files whose event time is outside of the bounds within which event times count."""
+"""Rows of files whose event time is outside of the declared bounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sources.storage.stores import Stores
 
 
 def find_outside(source: FileSource, event_time: str, bounds: tuple[int, int]) -> Find:
-    """Return the function that finds the rows of a file whose event time is outside of bounds.
+    """Return a function that finds the rows of a file whose event time is out of bounds.
 
     Args:
         source: Declaration of the source, whose ``select`` computes the event time.
@@ -59,7 +59,7 @@ def find_outside(source: FileSource, event_time: str, bounds: tuple[int, int]) -
 
 
 def refuse_outside(row: BadRow) -> None:
-    """Refuse a row whose event time is outside of the bounds: the handler for ``outside: fail``.
+    """Refuse a row whose event time is out of bounds: the handler for ``outside: fail``.
 
     Raises:
         InputError: Always; contains file, place, event time and the first 60 bytes of the row.
@@ -74,7 +74,7 @@ def refuse_outside(row: BadRow) -> None:
 
 
 class ParquetRows(NamedTuple):
-    """A planned Parquet file, and how its columns and rows are those of its source.
+    """Planned Parquet file, with its mapping to the source's columns and its deleted rows.
 
     Attributes:
         path: The file.
@@ -96,7 +96,7 @@ def outside_of_parquet(
     bounds: tuple[int, int],
     stores: Stores,
 ) -> Iterator[list[BadRow]]:
-    """Yield the rows of a Parquet file whose event time is outside of bounds, some at a time.
+    """Yield the rows of a Parquet file whose event time is out of bounds, in batches.
 
     A row's offset is its number in the file, from 0; its content is the row as JSON.
 

@@ -1,4 +1,4 @@
-"""Event times of a source's files: which files are read, and the range of the rows that count."""
+"""Limits of event times: which files are read, and the range of rows that count."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def within_limits(
     limits: TimeLimits,
     read: Callable[[pa.Table], Sequence[EventTimeRange]],
 ) -> pa.Table:
-    """Return splits with the ranges of the rows that count and are read, in the same order.
+    """Return splits with their event-time ranges restricted to the limits, in the same order.
 
     Splits of which no row is read are left out.
 
@@ -87,7 +87,7 @@ class EmptyRangeError(InputError):
 
 
 def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
-    """Return the files whose folder, by its name, may hold rows in the source's time range.
+    """Return the files that may hold rows in the time range, by the names of their folders.
 
     No file is opened. Without ``folder_time`` or ``time_range`` all files are returned.
 
@@ -134,7 +134,7 @@ def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
 
 
 def in_range(source: FileSource, splits: pa.Table, *, exact: bool) -> pa.Table:
-    """Return the splits that may hold rows in the source's time range, by all their event times.
+    """Return the splits that may hold rows in the source's time range, by their event times.
 
     Rows whose event times do not count are looked at, too. Splits whose event times are not known
     are returned.

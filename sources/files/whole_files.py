@@ -1,4 +1,4 @@
-"""Files of history that can be files of the target as they are, so that no row is rewritten."""
+"""Files of history that can be added to the target as copies, without rewriting rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_TIME = "some of its rows are outside of `time_range`"
 
 
 class JudgedFile(NamedTuple):
-    """A planned file, and whether it can be a file of the target as it is.
+    """Planned file, with the reason why it has to be rewritten, if any.
 
     Attributes:
         path: Its path.
@@ -46,7 +46,7 @@ def judge_files(
     partitions: Sequence[str],
     stores: Stores,
 ) -> Iterator[JudgedFile]:
-    """Read the footers of planned Parquet files, and find those that need no rewriting.
+    """Read the footers of planned Parquet files, and find out which need no rewriting.
 
     The declaration has to allow it (:mod:`sources.planning.files.copied_files`).
 

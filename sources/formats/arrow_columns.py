@@ -1,4 +1,4 @@
-"""Values that Arrow has read from a file, as the column that Spark would make of them."""
+"""Conversion of values that Arrow has read to the columns that Spark would read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sources.common.schema import TIMESTAMP, type_name
 def in_columns(
     rows: int, values: Mapping[str, Callable[[], pa.Array]], columns: pa.Schema
 ) -> pa.RecordBatch:
-    """Return values as a batch of columns; a column without values is null.
+    """Convert values to a batch of the given columns; a missing column is null.
 
     Args:
         rows: Number of rows.
@@ -38,7 +38,7 @@ def in_columns(
 
 
 def batch_in_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """Return a batch as one of columns, as :func:`in_columns` does.
+    """Convert a batch to the given columns, as :func:`in_columns` does.
 
     Raises:
         pyarrow.ArrowInvalid: A value does not fit its column; names the column.
@@ -48,7 +48,7 @@ def batch_in_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatc
 
 
 def as_column(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values in a column's type, without a loss but that of nanoseconds.
+    """Convert values to a column's type without loss, except nanoseconds, which are cut off.
 
     Nanoseconds are cut off, also before 1970. A column that is null throughout becomes one of
     nulls, whatever its type is. The fields of structs are matched by name; one that is missing is
@@ -112,7 +112,7 @@ def _mask(values: pa.Array) -> pa.Array | None:
 
 
 def leaf_values(values: pa.Array) -> Iterator[pa.Array]:
-    """Yield the values of a column that have no parts: its own, or those inside of them."""
+    """Yield the primitive values of a column: its own, or those nested in it."""
     if pa.types.is_struct(values.type):
         for part in values.flatten():
             yield from leaf_values(part)

@@ -15,7 +15,7 @@ UNKNOWN_BYTES = 1 << 62
 
 
 def codec_of(path: str) -> str | None:
-    """Return Arrow's name of the codec that a file's suffix stands for, such as ``gzip``.
+    """Return Arrow's name of the codec of a file, by its suffix, such as ``gzip``; or None.
 
     Returns:
         The name, for ``.gz``, ``.bz2``, ``.zst`` and ``.lz4``; None for a file that is not
@@ -41,7 +41,7 @@ def open_decompressed(storage: Storage, path: str) -> pa.NativeFile:
 
 
 class StreamedFile:
-    """The part of Arrow's file interface that formats use, over content that is only streamed.
+    """Subset of Arrow's file interface over content that can only be read from its beginning.
 
     Offsets are those of the streamed content. Seeking streams it from the beginning again.
 
@@ -61,11 +61,11 @@ class StreamedFile:
             self._stream.close()
 
     def seek(self, offset: int) -> None:
-        """Continue at an offset."""
+        """Move to an offset, reading over the bytes before it."""
         self._stream = self.get_stream(offset, 0)
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, at most so many; empty at the end."""
+        """Return the next bytes, at most ``size``; empty at the end."""
         stream = self._stream
         if stream is None:
             stream = self._stream = self.get_stream(0, 0)

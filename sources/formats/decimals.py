@@ -1,4 +1,4 @@
-"""Texts of decimals that Arrow may not parse.
+"""Decimals in text that Arrow may parse wrongly.
 
 Arrow (26.0.1) rescales a number that it has parsed by a power of ten out of a table of 39, without
 looking where the table ends, nor whether the product has more than 128 bits: digits are cut off
@@ -24,7 +24,7 @@ TOO_LARGE = "a decimal has more digits before its decimal point than its column"
 
 
 def suspect(kinds: Iterable[pa.DataType]) -> str:
-    """Return the pattern in texts of numbers that Arrow may not parse as decimals.
+    """Return a regular expression for numbers that Arrow may parse wrongly as decimals.
 
     Args:
         kinds: Types of columns; those that are no decimals do not count.
@@ -39,7 +39,7 @@ def suspect(kinds: Iterable[pa.DataType]) -> str:
 
 
 def why_bad(text: str, kind: pa.DataType) -> str | None:
-    """Return why Arrow may not parse a number's text as a decimal of a type; None if it may.
+    """Return why a number's text must not be parsed as a decimal type; None if it may.
 
     Its exponent counts: ``1e-40`` has 40 digits after the point. A text of another form is left to
     Arrow.

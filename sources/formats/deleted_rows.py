@@ -1,4 +1,4 @@
-"""Rows of a file that its table has deleted without rewriting the file: deletion vectors.
+"""Deletion vectors: rows of a file that its table has deleted without rewriting the file.
 
 Kept as Delta stores them: a magic number, then a 64-bit Roaring bitmap of row numbers from 0
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#deletion-vector-format).

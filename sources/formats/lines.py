@@ -1,4 +1,4 @@
-"""Reading of formats with one row per line: Arrow parses blocks, and bad lines are searched.
+"""Reading of formats with one row per line: Arrow parses blocks, and bad lines are located.
 
 A block that Arrow can't parse is halved until it can parse the halves or a single line is left,
 which is the bad one. So clean files pay nothing, and the parser of the good lines decides what is
@@ -60,7 +60,7 @@ class BadRow(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """Place, reason and the first 60 bytes of the row as sentences, for messages; computed."""
+        """Place, reason and the first 60 bytes of the row, as sentences for messages."""
         shown = repr(self.content[:_SHOWN_BYTES])[1:]
         rest = "…" if len(self.content) > _SHOWN_BYTES else ""
         return f"{self.place}: {self.reason}. The row is {shown}{rest}."

@@ -54,7 +54,7 @@ def readable_region(region: Region) -> Region:
 
 
 def in_file(error: InputError, path: str) -> InputError:
-    """Return an error with the file that it is about; the same one if it names a file already.
+    """Return an error with the file's path added; unchanged if it already names a file.
 
     So is one of a kind of its own, which tells more than a file.
     """

@@ -1,4 +1,4 @@
-"""Check of rows that were parsed well: those that do not pass go to a handler, like bad rows."""
+"""Check of parsed rows: those that fail go to a handler, like bad rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RowCheck:
         self._handler = handler
 
     def pass_lines(self, path: str, offset: int, block: bytes, rows: pa.Table) -> pa.Table:
-        """Return the rows of a block of lines that pass.
+        """Return the rows of a block of lines that pass; the others go to the handler.
 
         Args:
             path: The file.
@@ -52,7 +52,7 @@ class RowCheck:
     def pass_rows(
         self, region: Region, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a region that pass, of a format that does not tell their bytes.
+        """Yield the rows of a region that pass, for formats without byte positions of rows.
 
         The offset of a row that does not pass is the region's first byte plus the number of rows
         before it, and its content is the row as JSON.
@@ -73,7 +73,7 @@ class RowCheck:
 
 
 def as_json(rows: pa.Table) -> list[bytes]:
-    """Return rows as JSON objects; values that JSON does not have are texts."""
+    """Return rows as JSON objects; values without a JSON type are written as text."""
     # Python has no years after 9999, which wrong units make.
     shown = [field.with_type(with_leaves(field.type, _as_shown)) for field in rows.schema]
     rows = rows.cast(pa.schema(shown))

@@ -1,4 +1,4 @@
-"""A reader of files that changes what another one reads."""
+"""Base of file readers that modify what another reader returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sources.formats.base import Format
 
 
 class WrappedFormat:
-    """Part of a :class:`sources.formats.base.Format` that is that of another one.
+    """Reader that delegates columns and row counts to another reader.
 
     Args:
         form: The other reader.
@@ -19,7 +19,7 @@ class WrappedFormat:
         self.title, self.splits, self.checks = form.title, form.splits, form.checks
 
     def columns(self, file: pa.NativeFile) -> pa.Schema | None:
-        """Return the columns, as :meth:`sources.formats.base.Format.columns` does.
+        """Return the columns that the wrapped reader returns.
 
         Raises:
             InputError: Spark has no type for a column.
@@ -28,7 +28,7 @@ class WrappedFormat:
         return self._form.columns(file)
 
     def rows(self, file: pa.NativeFile) -> int | None:
-        """Return the number of rows, as :meth:`sources.formats.base.Format.rows` does.
+        """Return the number of rows that the wrapped reader returns.
 
         Raises:
             pyarrow.ArrowException: The file is damaged.

@@ -1,4 +1,4 @@
-"""How the columns of some Parquet files differ from the columns that they are read as."""
+"""Differences between the columns of Parquet files and the common columns they are read as."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN_FILES = 3
 
 
 class ColumnDifference(Part):
-    """How one column of some files differs from the column that it is read as.
+    """Difference between a column of some files and the column that it is read as.
 
     Attributes:
         column: Name of the column that it is read as.
@@ -33,7 +33,7 @@ class ColumnDifference(Part):
 
 
 class Layout(Part):
-    """Files of a listing whose columns differ in the same way from those they are read as.
+    """Files of a listing that differ from the common columns in the same way.
 
     Attributes:
         files: Number of the files.
@@ -47,7 +47,7 @@ class Layout(Part):
 
 
 def with_files(layouts: Sequence[Layout], splits: pa.Table) -> list[Layout]:
-    """Return layouts with the files that have them.
+    """Return layouts with the files that each applies to.
 
     Args:
         layouts: Layouts of a listing.

@@ -1,4 +1,4 @@
-"""Columns of a table that have other names inside its files, which were renamed or dropped since.
+"""Column mapping: columns of a table that have other names in its files.
 
 By Delta's column mapping, whose mode ``id`` is how Iceberg finds columns, too
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#column-mapping,
@@ -18,7 +18,7 @@ _ID, _NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
 def mapped_field(name: str, kind: Any, number: int) -> dict[str, Any]:
-    """Return a field of the schema of a Delta log that is found in files by its field id.
+    """Return a field for the schema of a Delta log that is found in files by its field id.
 
     Args:
         name: Name of the column.
@@ -30,7 +30,7 @@ def mapped_field(name: str, kind: Any, number: int) -> dict[str, Any]:
 
 
 class MappedColumns(Part):
-    """How the columns of a table are found in its files.
+    """Column mapping of a table: how its columns are found in its files.
 
     Attributes:
         mode: By the physical name, or by the field id in the files.
@@ -41,12 +41,12 @@ class MappedColumns(Part):
     fields: dict[str, dict[str, Any]]
 
     def physical(self, name: str) -> str:
-        """Return the name that a column has in files and statistics; its own if it has no other."""
+        """Return a column's name in files and statistics; the table's own name if not mapped."""
         field = self.fields.get(name)
         return name if field is None else str(field["metadata"][_NAME])
 
     def inside(self, file: pa.Schema) -> dict[str, str]:
-        """Return the names in a file of the columns that it has, by their names in the table.
+        """Return the names of columns in a file, by their names in the table, without missing ones.
 
         Args:
             file: Schema of a Parquet file.
@@ -59,11 +59,11 @@ class MappedColumns(Part):
         return {name: ids[number] for name, number in numbers.items() if number in ids}
 
     def number(self, name: str) -> int | None:
-        """Return the field id by which a column is found; None if it is found by its name."""
+        """Return the field id by which a column is found; None if it is found by name."""
         return int(self.fields[name]["metadata"][_ID]) if self.mode == "id" else None
 
     def as_field(self, field: dict[str, Any], number: int) -> dict[str, Any]:
-        """Return a field for the schema of a Delta log that points at the files.
+        """Return a field, with its mapping, for the schema of a Delta log that lists the files.
 
         Args:
             field: The field without mapping, as JSON.

@@ -1,4 +1,4 @@
-"""Columns without any value in a file, which have no type there if those of other files differ."""
+"""Columns that have no value in a file, and take their type from other files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Schemas = Sequence[tuple[str, pa.Schema]]
 
 
 class Opened(NamedTuple):
-    """Schemas of files, in which some columns have no type.
+    """Schemas of files in which columns without values have the type null.
 
     Attributes:
         schemas: Distinct schemas, each with the path of the first file that has it.
@@ -36,7 +36,7 @@ def with_open_columns(
     stores: Stores,
     planned: pa.Schema | None,
 ) -> Opened:
-    """Take the type from columns that have no value in a file, where types of files differ.
+    """Set the type of columns without values to null where the types of files differ.
 
     Args:
         source: Declaration of the source, with ``schema_drift``.

@@ -1,4 +1,4 @@
-"""Partition columns that files hold, too: the folder's value counts, and has to be theirs."""
+"""Partition columns that files contain as well: they must equal the folder's value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THREADS = 16
 
 
 class PartitionedFiles(WrappedFormat):
-    """Reader of files of a format whose folders tell values of columns.
+    """Reader of files whose folder names contain partition columns.
 
     Implements :class:`sources.formats.base.Format`. Files that declare these columns themselves are
     refused where they hold another value.
@@ -84,7 +84,7 @@ def _without(columns: pa.Schema, names: Sequence[str]) -> pa.Schema:
 def without_partitions(
     footers: Footers, paths: Sequence[str], partitions: pa.Schema, stores: Stores
 ) -> Footers:
-    """Return what the footers of Parquet files say, without the partition columns that they hold.
+    """Return footers of Parquet files without the partition columns that the files contain.
 
     These are read, and compared with the folders' names.
 

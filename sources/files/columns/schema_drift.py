@@ -1,4 +1,4 @@
-"""Files whose columns differ: the common columns that they are read as without loss."""
+"""Schema drift: the common columns as which differing files are read without loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sources.files.listing.split_table import in_one_case, settled
 
 
 class Unified(NamedTuple):
-    """Columns that files are read with, whatever they hold.
+    """Common columns of files, and the layouts of files that differ.
 
     Attributes:
         columns: The common columns, without partition columns.
@@ -49,7 +49,7 @@ class _Found(NamedTuple):
 
 
 def default_of(drift: SchemaDrift, column: str, kind: pa.DataType) -> object:
-    """Return the declared default of a column as a value of its type; None without one.
+    """Return the declared default of a column, converted to a type; None without a default.
 
     Args:
         drift: The declaration.
@@ -77,7 +77,7 @@ def unify(
     files: Sequence[int],
     planned: pa.Schema | None = None,
 ) -> Unified:
-    """Return the columns as which files of different schemas are read without loss.
+    """Return the common columns as which files of different schemas are read without loss.
 
     With ``schema`` these are the declared columns; without it all columns of all files, each with
     the narrowest type that holds the values of every file.
@@ -127,7 +127,7 @@ def unify(
 def clashing(
     source: FileSource, schemas: Sequence[tuple[str, pa.Schema]], planned: pa.Schema | None = None
 ) -> set[str]:
-    """Return the columns, by their names in files, whose types :func:`unify` would refuse.
+    """Return the columns, by their names in files, whose types can't be unified.
 
     Args:
         source: Declaration of the source, with ``schema_drift``.
@@ -195,7 +195,7 @@ def _common(source: str, found: Sequence[_Found], files: Sequence[int]) -> pa.Sc
 
 
 def check_names(source: str, columns: pa.Schema, drift: SchemaDrift) -> None:
-    """Refuse declared names that no column has, as they are probably misspelled.
+    """Refuse declared names that no column has: they are probably misspelled.
 
     Args:
         source: Name of the source.

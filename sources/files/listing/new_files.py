@@ -15,7 +15,7 @@ from sources.files.listing.splits import list_source
 
 
 def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
-    """Return the paths of all files in some tables of splits, once for each split.
+    """Return the paths of all files in tables of splits, one entry for each split.
 
     Args:
         tables: Tables of schema :data:`sources.files.listing.split_table.SPLITS`.
@@ -25,7 +25,7 @@ def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
 
 
 def require_readable_by_spark(source: str, parsed: str | None) -> None:
-    """Refuse files of a source that Spark's own reader reads by the plan, if it does not take one.
+    """Refuse new files that Spark's Parquet reader can't read, if the plan reads with it.
 
     Args:
         source: Name of the source.

@@ -1,4 +1,4 @@
-"""Objects at the beginning of some files of JSON lines, with all of their members."""
+"""Sample of the JSON objects at the beginning of some JSON lines files."""
 
 from __future__ import annotations
 

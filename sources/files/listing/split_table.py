@@ -119,7 +119,7 @@ def with_later_columns(splits: pa.Table) -> pa.Table:
 
 
 def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
-    """Return all columns of a source's files, and its output columns, after ``select``.
+    """Return the columns of a source's files, and its output columns after ``select``.
 
     Args:
         source: Declaration of the source.
@@ -140,7 +140,7 @@ def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa
 
 
 def settled(source: str, columns: pa.Schema, file: str) -> pa.Schema:
-    """Return the common columns of a source's files, with int for those that are null throughout.
+    """Return the common columns of files, with int in place of Arrow's null types.
 
     Args:
         source: Name of the source.
@@ -167,7 +167,7 @@ def settled(source: str, columns: pa.Schema, file: str) -> pa.Schema:
 
 
 def pairs(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
-    """Return an iterator over the rows of a table: tuples with the values of some columns.
+    """Iterate over the rows of a table as tuples with the values of some columns.
 
     Args:
         table: The table.
@@ -204,7 +204,7 @@ def columns_differ(
 
 
 def in_one_case(one: str, other: str) -> str:
-    """Return the hint about two names of columns that differ only in case."""
+    """Return a hint about two column names that differ only in case."""
     return (
         f"If they are one column of different files, declare `schema_drift: {{renamed: "
         f"{{{other}: {one}}}}}`; otherwise write the files again with other names."

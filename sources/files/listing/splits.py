@@ -221,7 +221,7 @@ def list_splits(
 def nothing_yet(
     source: FileSource, event_time: str, common: pa.Schema | None, limits: TimeLimits
 ) -> FileListing:
-    """Return the listing, without splits, of a growing folder that has no files yet.
+    """Return the empty listing of a growing folder that has no files yet.
 
     Args:
         source: Declaration of the source.

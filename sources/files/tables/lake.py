@@ -1,4 +1,4 @@
-"""Kinds of tables in a lake that extensions read, each by a library of its own."""
+"""Interface of lake table formats, which extensions implement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sources.storage.stores import Stores
 
 
 class Lake(Protocol):
-    """Tables of one kind.
+    """Reader of lake tables of one format.
 
     Each method raises :class:`InputError` if the table, or the package that reads it, is not there,
     and :class:`UnavailableError` if a store does not answer.
@@ -29,7 +29,7 @@ class Lake(Protocol):
     def list_table(
         self, source: FileSource, path: str, event: EventColumn, stores: Stores
     ) -> TableFiles:
-        """Return the data files of the declared version, with what the table's log says of them.
+        """Return the data files of the declared version, with statistics from the table's log.
 
         Args:
             source: Declaration of the source.
@@ -39,7 +39,7 @@ class Lake(Protocol):
         """
 
     def find_place(self, source: FileSource) -> str:
-        """Return the place of a table that is declared by its name."""
+        """Return the path of a table that is declared by its name in a catalog."""
 
     def data_files(self, source: FileSource, path: str, stores: Stores) -> Iterator[str]:
         """Yield the paths of the data files of the declared version, for the audit."""
@@ -49,7 +49,7 @@ class Lake(Protocol):
 
 
 def lake_of(source: FileSource) -> Lake:
-    """Return what reads the table of a source.
+    """Return the reader for the lake table of a source.
 
     Raises:
         InputError: No installed extension does.

@@ -18,7 +18,7 @@ from sources.storage.base import File
 
 
 def require_names(source: str, columns: Iterable[pa.Field], above: str = "") -> None:
-    """Refuse names of a table's columns that Spark would not tell apart, or not find.
+    """Refuse column names of a table that Spark can't tell apart or can't resolve.
 
     Args:
         source: Name of the source, for messages.
@@ -49,7 +49,7 @@ def require_names(source: str, columns: Iterable[pa.Field], above: str = "") -> 
 
 
 def require_declared(source: FileSource, columns: pa.Schema) -> None:
-    """Refuse a ``schema`` with a column that the table does not have, or has of another type.
+    """Refuse a ``schema`` with a column that the table lacks, or has with another type.
 
     Args:
         source: Declaration of the source.

@@ -1,4 +1,4 @@
-"""Event times of a table's files: by its log, by a partition, or by the files themselves."""
+"""Event times of a table's files: from its log, from a partition, or from the files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FilesOfVersion(NamedTuple):
     def times(
         self, known: Sequence[EventTimeRange | None], event: EventColumn, stores: Stores
     ) -> list[EventTimeRange]:
-        """Return rows and event times of each file; files are opened where the log has none.
+        """Return rows and event times of each file; a file without statistics is opened.
 
         Args:
             known: What the log tells; None where it tells nothing. Files with deleted rows, which
@@ -57,7 +57,7 @@ class FilesOfVersion(NamedTuple):
     def times_of_partitions(
         self, column: pa.Field, event: EventColumn, stores: Stores
     ) -> list[EventTimeRange]:
-        """Return rows and event times of each file, where its partition is the event time.
+        """Return rows and event times of each file, where the event time is a partition column.
 
         Args:
             column: The partition column.
@@ -82,7 +82,7 @@ def times_within(
     limits: TimeLimits,
     stores: Stores,
 ) -> list[EventTimeRange]:
-    """Return rows and event times of files within limits, by a look at each row.
+    """Return rows and event times of files within limits, by reading every row.
 
     Args:
         splits: A table of schema :data:`sources.files.listing.split_table.SPLITS`: whole files.

@@ -1,4 +1,4 @@
-"""Records of CSV: where each one ends, and whether its quotes are where they may be.
+"""Boundaries of CSV records, and the validity of their quotes.
 
 Arrow's reader accepts a quote anywhere: of ``"a"b`` it makes one value, and an open quote swallows
 the rows that follow. So records with quotes are first compared with the one form that they may
@@ -17,7 +17,7 @@ _LINE_END, _RETURN = b"\n\r"
 
 
 class CsvRecords:
-    """Records of one dialect, whose characters are ASCII and differ from each other.
+    """Splitter of records of one CSV dialect; delimiter, quote and escape are distinct ASCII.
 
     Args:
         delimiter: Character between two values.
@@ -47,19 +47,19 @@ class CsvRecords:
         self._pair = re.compile(before + b"([" + before + mark + b"])")
 
     def ends(self, text: bytes) -> list[int]:
-        """Return where each record of a text ends, line end included, as far as they are whole."""
+        """Return the end of each complete record of a text, line end included."""
         ends = [0]
         while found := self._record.match(text, ends[-1]):
             ends.append(found.end())
         return ends[1:]
 
     def first_end(self, text: bytes) -> int:
-        """Return where the first record of a text ends, line end included; 0 if it is not whole."""
+        """Return the end of the first record of a text, line end included; 0 if incomplete."""
         found = self._record.match(text)
         return found.end() if found else 0
 
     def whole(self, text: bytes) -> int:
-        """Return where the last record of a text ends that is whole; 0 without any."""
+        """Return the end of the last complete record of a text; 0 if there is none."""
         end = self._certain_end(text)
         return end or max(self.ends(text), default=0)
 
@@ -75,7 +75,7 @@ class CsvRecords:
         return values
 
     def for_arrow(self, text: bytes) -> bytes:
-        """Return whole records as Arrow reads them: inside of quoted values, quotes are doubled.
+        """Return complete records with quotes doubled inside quoted values, as Arrow expects.
 
         Args:
             text: The records; each is a line unless values may contain line ends.

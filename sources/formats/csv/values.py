@@ -1,4 +1,4 @@
-"""Values of CSV that Arrow's reader would convert in another way: they are parsed as text first."""
+"""CSV values that are parsed as text first, because Arrow would convert them differently."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _INFINITY = r"(?i)^\s*[+-]?inf(inity)?\s*$"
 
 
 def parsed_as(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which Arrow's reader parses values of a column's type."""
+    """Return the type as which Arrow's CSV reader parses a column of a type."""
     # It refuses timestamps without a zone, which mean UTC here, and can't parse all decimals.
     is_text = pa.types.is_timestamp(kind) or pa.types.is_decimal(kind)
     return pa.string() if is_text else kind
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether values of a type are texts or bytes, which may be empty without being null."""
+    """Return whether a type is text or bytes, where an empty value need not be null."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def converted(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Return values of :func:`parsed_as` in the type of their column.
+    """Convert values parsed as :func:`parsed_as` to the type of their column.
 
     Raises:
         ArrowInvalid: A text is not a timestamp or a decimal, or a decimal loses digits.

@@ -1,4 +1,4 @@
-"""Maps of JSON: its objects, whose names are texts."""
+"""Maps in JSON, whose keys have to be texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sources.errors import InputError
 
 
 def require_text_keys(columns: Mapping[str, str]) -> None:
-    """Refuse columns with maps whose keys are no texts, which no JSON object can fill.
+    """Refuse map columns whose keys are not texts: JSON has no others.
 
     Spark refuses them, too, but for some of its readers, which return broken maps.
 

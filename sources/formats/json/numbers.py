@@ -1,4 +1,4 @@
-"""Numbers in JSON lines that Arrow's reader makes something else of: their rows are bad."""
+"""Numbers in JSON lines that Arrow would misread: their rows are bad."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_words(block: bytes) -> None:
 
 
 def check_decimals(block: bytes, columns: pa.Schema) -> None:
-    """Refuse lines with decimals that Arrow may not parse, before it does.
+    """Refuse lines with decimals that Arrow would misread; call it before Arrow parses them.
 
     Raises:
         ArrowInvalid: There is one, or a line that may have one is not JSON.

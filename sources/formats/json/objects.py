@@ -1,4 +1,4 @@
-"""Single JSON objects of which Arrow's reader can't make a row, by Python's parser.
+"""Single JSON objects, parsed by Python where Arrow's reader fails.
 
 Arrow knows no maps, reads dates as numbers only, and no text for a number that is not finite. What
 the values mean is what Spark's ``from_json`` makes of them

@@ -1,4 +1,4 @@
-"""Opening of Parquet files, as everything that reads them with Arrow does it."""
+"""Opening of Parquet files with Arrow, with the same options everywhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 
 def parquet_file(file: Any) -> pq.ParquetFile:
-    """Open a Parquet file; its times that are stored as INT96 have microseconds, as in Spark.
+    """Open a Parquet file; INT96 times are read in microseconds, as in Spark.
 
     Args:
         file: Its path, or its open content.

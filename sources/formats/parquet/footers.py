@@ -279,7 +279,7 @@ def _inside(metadata: pq.FileMetaData, declared: Sequence[str] | None) -> pa.Sch
 
 
 def needs_parsing(kind: pa.DataType) -> bool:
-    """Return whether Spark's reader does not take a column of a Parquet file as what it is.
+    """Return whether Spark's reader would misread a Parquet column of this type.
 
     So it is of nanoseconds, and of what is null throughout.
 

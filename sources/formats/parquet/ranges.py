@@ -121,7 +121,7 @@ def with_unknown_ranges(
     event: EventColumn,
     stores: Stores,
 ) -> list[EventTimeRange]:
-    """Return the ranges of a table's files, those that its log does not tell from the files.
+    """Return the event-time ranges of a table's files; those missing in its log are read.
 
     Args:
         known: Range of each file by the log; None where it has none.

@@ -1,4 +1,4 @@
-"""Whether a Parquet file can be a file of a Delta table as it is, and its statistics there.
+"""Suitability of a Parquet file for a Delta table without rewriting, and its statistics there.
 
 A table's reader takes columns by name in the table's types, so a file has to have exactly these.
 The types are those of https://github.com/delta-io/delta/blob/master/PROTOCOL.md#primitive-types,
@@ -45,7 +45,7 @@ _SPARK = b"org.apache.spark.version"
 
 
 class ColumnRange(NamedTuple):
-    """What a file's footer says of one column.
+    """Range and null count of a column, from a file's footer.
 
     Attributes:
         nulls: Number of nulls; None if the footer does not say it.
@@ -59,7 +59,7 @@ class ColumnRange(NamedTuple):
 
 
 def why_rewritten(file: pq.FileMetaData, columns: pa.Schema) -> str | None:
-    """Return why a file can't be a file of a table as it is, in words; None if it can.
+    """Return why a file can't be part of a Delta table without rewriting; None if it can.
 
     Args:
         file: The file's footer.
@@ -102,7 +102,7 @@ def _chunks(file: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
 
 
 def column_range(file: pq.FileMetaData, name: str) -> ColumnRange | None:
-    """Return what a file's footer says of a column; None if the file does not have it.
+    """Return the footer's statistics of a column; None if the file lacks the column.
 
     Args:
         file: The file's footer.
@@ -164,7 +164,7 @@ def _plain(value: int, kind: pa.DataType) -> int | str:
 
 
 def moment_in_log(micros: int) -> str:
-    """Return a time in the form that the statistics of Delta's log have.
+    """Return a time as the statistics of Delta's log write it.
 
     Delta keeps milliseconds, and allows for the truncated rest when it skips files.
 

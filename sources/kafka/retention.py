@@ -59,7 +59,7 @@ def retention_ms(settings: Mapping[str, str]) -> int | None:
 
 
 class RetentionWatch:
-    """Watch over the records that have to be in the Kafka log once history is read.
+    """Watch over records that must stay in Kafka's log until history is read.
 
     While files are read, Kafka goes on deleting old records of the topic that follows them; this
     computes how long the first needed ones are safe. The constructor asks for log start and end.
@@ -165,7 +165,7 @@ class RetentionWatch:
             self._dates[record.partition] = record.timestamp_ms
 
     def require(self, progress: str) -> Headroom | None:
-        """Refuse to continue with history if Kafka may soon delete records that come after it.
+        """Refuse to continue with history if Kafka may soon delete the records that follow it.
 
         Args:
             progress: How far the run is, in words, for the message.

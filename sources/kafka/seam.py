@@ -82,7 +82,7 @@ def _all_held_exactly(ends: Sequence[EndPosition], start: StartPosition) -> bool
 def check_start(
     rule: SeamRule, ends: Sequence[EndPosition], start: StartPosition, sample: Sequence[LogRecord]
 ) -> None:
-    """Refuse a start of a topic for which times are needed that are not known well enough.
+    """Refuse a start of a topic if it depends on event times that are not known well enough.
 
     Args:
         rule: How rows that are in history and topic both are recognized (:func:`seam_rule`).
@@ -163,7 +163,7 @@ def seam_warnings(
     start: StartPosition,
     ahead_ms: int,
 ) -> list[str]:
-    """Return the warnings about the seam between history and topic that the plan shows.
+    """Return warnings for the plan about the seam between history and topic.
 
     Args:
         pipeline: Declaration of the pipeline.

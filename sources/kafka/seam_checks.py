@@ -1,4 +1,4 @@
-"""Refusal of a seam filter that would remove every row of the topic."""
+"""Check that the seam filter does not remove every row of the topic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAIL_RECORDS = 100
 
 @dataclass(frozen=True)
 class SeamOf:
-    """Positions on both sides of a seam.
+    """End of history and start of the topic around one seam.
 
     Attributes:
         ends: End positions of all sources before the topic, in order.

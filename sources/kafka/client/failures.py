@@ -1,4 +1,4 @@
-"""What a failed request to Kafka means: whether the same request may succeed later."""
+"""Errors of requests to Kafka: which of them are transient."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ELECTING = {
 
 
 def helps_to_wait(error: KafkaError) -> bool:
-    """Return whether a request to Kafka that failed may succeed later without anybody's doing.
+    """Return whether a failed request to Kafka may succeed later without intervention.
 
     True for a lost connection, and while the cluster changes leaders or is overloaded; False for a
     refusal, such as a missing permission.
@@ -65,7 +65,7 @@ def is_electing(error: KafkaError) -> bool:
 
 
 def describe(error: KafkaException) -> str:
-    """Return the reason that the client gives for a failed request, without a full stop."""
+    """Return the client's reason for a failed request, without a full stop."""
     return str(error.args[0].str()).rstrip(".")
 
 

@@ -92,7 +92,7 @@ class KafkaLog:
 
     @property
     def topics(self) -> list[str]:
-        """Names of the topics that this reads, sorted; those that existed when it was created."""
+        """Names of the topics, sorted; those that existed when this object was created."""
         return sorted({partition.topic for partition in self.partitions})
 
     def identities(self) -> dict[str, str]:

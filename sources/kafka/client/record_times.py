@@ -1,4 +1,4 @@
-"""Look-ups by record time that ignore records from the future."""
+"""Look-ups by record timestamp that ignore records dated in the future."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READ_RECORDS = 10_000
 
 
 def latest_ms(now_ms: int) -> int:
-    """Return the highest record timestamp that may be right, in Unix milliseconds.
+    """Return the highest plausible record timestamp, in Unix milliseconds.
 
     A producer's clock may be ahead by a day at most, as with event times. The bounds that
     ``event_time`` declares are those of events, not of records, and do not matter here.
@@ -26,7 +26,7 @@ def latest_ms(now_ms: int) -> int:
 
 
 class RecordTimes:
-    """Look-ups by record time in a range of offsets, which ignore records from the future.
+    """Look-ups by record timestamp in a range of offsets, ignoring records dated in the future.
 
     Kafka answers with the first record that is as new as the time asked for. One record dated 2099
     therefore answers for all records behind it. In a partition that has one, the timestamps behind

@@ -52,7 +52,7 @@ class SampledTimes(Part):
     ahead_ms: int = 0
 
     def in_words(self) -> str:
-        """Return as one phrase from when to when the sample is, and how much of it is outside."""
+        """Return as a phrase the range of the sampled event times, and how many are invalid."""
         words = f"{self.records:,} sampled"
         if self.lowest_ms is not None and self.highest_ms is not None:
             words = f"{words}, {iso(self.lowest_ms)} to {iso(self.highest_ms)}"
@@ -103,7 +103,7 @@ def sampled_times(
 def dated_records(
     source: KafkaSource, read: Mapping[str, str], event_time: str, sample: Sequence[LogRecord]
 ) -> list[tuple[LogRecord, int]]:
-    """Return the records of a sample that have an event time, each with it in Unix milliseconds.
+    """Return the records of a sample that have an event time, each with that time in ms.
 
     Args:
         source: Declaration of the source.

@@ -28,7 +28,7 @@ class Split:
 
     @property
     def offsets(self) -> int:
-        """Number of its offsets."""
+        """Number of offsets."""
         return self.end - self.first
 
 

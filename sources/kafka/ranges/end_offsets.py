@@ -142,7 +142,7 @@ def end_position(
 def newest_read(
     log: Log, start: Mapping[TopicPartition, int], ends: Offsets, now_ms: int
 ) -> dict[TopicPartition, int]:
-    """Return the highest record timestamp (ms) among the last records before each end offset.
+    """Return the highest timestamp (ms) among the last records before each end offset.
 
     Tells how far in time a bounded source has read. Only the last records of a range are read, so
     the true highest one may be above it, never below; records from the future are ignored

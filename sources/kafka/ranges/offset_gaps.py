@@ -16,7 +16,7 @@ from sources.common.topic_log import Log
 
 
 def gap(partition: TopicPartition, why: str, **known: int) -> Gap:
-    """Return a gap in a partition.
+    """Return the gap of a partition.
 
     Args:
         partition: The partition.
@@ -33,7 +33,7 @@ def holes(
     ends: Offsets,
     expected: StartPosition | None = None,
 ) -> list[Gap]:
-    """Return gaps where history holds later records, but not those of a range of offsets.
+    """Return gaps in history: ranges of offsets that it lacks although it holds later records.
 
     Control records and compaction leave such holes, and so does a file that never arrived. As
     far as the log still has the offsets, it shows whether there is a record. Of deleted offsets
@@ -94,7 +94,7 @@ def holes(
 
 
 def in_holes(log: Log, held: HeldOffsets, starts: Offsets, ends: Offsets) -> Offsets:
-    """Return the first record of the log that lies in a hole of history, by partition.
+    """Return, by partition, the first record in the log that lies in a hole of history.
 
     Args:
         log: Look-ups on the topics.
@@ -123,7 +123,7 @@ def left_out_of_held(
     partitions: Mapping[TopicPartition, PartitionStart],
     ends: Offsets,
 ) -> list[Gap]:
-    """Return gaps between the last offsets that history holds and starts that people declared.
+    """Return gaps between the last offsets in history and declared start offsets.
 
     Args:
         log: Look-ups on the topics.

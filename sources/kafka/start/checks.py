@@ -21,7 +21,7 @@ from sources.kafka.client.failures import NEW_GENERATION
 def written_offsets(
     declared: Mapping[str, Mapping[int, int]], partitions: Sequence[TopicPartition], what: str
 ) -> Offsets:
-    """Return declared offsets by partition, once they name exactly the existing partitions.
+    """Return declared offsets by partition, after checking that they cover all partitions.
 
     Whether the log holds the offsets is not checked.
 

@@ -66,7 +66,7 @@ class GapFinder:
         return max(self._lateness_ms, CLOSE_MS)
 
     def behind_end(self, partitions: Mapping[TopicPartition, PartitionStart]) -> list[Gap]:
-        """Return gaps where history seems to end long after the last record of the topic.
+        """Return gaps where history ends long after the last record of the topic.
 
         Then a wrong clock of a single row may have moved the end of history, and whatever is not
         read of the topic may be missing: no record time can be compared with such an end. Nothing
@@ -105,7 +105,7 @@ class GapFinder:
         ]
 
     def deleted(self, time_ms: int, starts: Offsets, ends: Offsets) -> list[Gap]:
-        """Return gaps where the log no longer reaches back to what history covers.
+        """Return gaps where Kafka has deleted records that history does not cover.
 
         For a time older than the log, Kafka answers with the log start, as for a match. Deleted
         records may be newer than the first record that is left by as much as records come out of
@@ -141,7 +141,7 @@ class GapFinder:
         return gaps
 
     def skipped(self, partitions: Mapping[TopicPartition, PartitionStart]) -> list[Gap]:
-        """Return gaps where a start by a declared time leaves out what history may not hold."""
+        """Return gaps where a start at a declared time skips records that history may lack."""
         if self._previous is None:
             return []
         needed_ms = self._previous.complete_through_ms
@@ -151,7 +151,7 @@ class GapFinder:
     def left_out_by_offsets(
         self, partitions: Mapping[TopicPartition, PartitionStart], starts: Offsets, ends: Offsets
     ) -> list[Gap]:
-        """Return gaps between the end of history and start offsets that people declared.
+        """Return gaps between the end of history and declared start offsets.
 
         If history knows its offsets, they are compared. Otherwise times are, and declared offsets
         are believed within the tolerance: records long after the end of history are not in it.
@@ -198,7 +198,7 @@ class GapFinder:
         *,
         is_sure: bool = False,
     ) -> set[TopicPartition]:
-        """Return partitions that may have records at or after a time although Kafka found none.
+        """Return partitions that may have records from a time on although Kafka found none.
 
         Kafka searches one segment only, in which DeleteRecords may have left no record.
 

@@ -1,4 +1,4 @@
-"""Look-ups that turn times and offsets into a start position, and find gaps in the log."""
+"""Start positions from times or offsets, with the gaps that they would leave."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sources.kafka.start.gaps import GapFinder
 
 @dataclass(frozen=True)
 class Known:
-    """What declaration and plan tell about a hand-over.
+    """Inputs of a hand-over from the declaration and the plan.
 
     Attributes:
         listed: Log end of each partition when history was listed; empty if nothing was. A start by
@@ -41,7 +41,7 @@ class Known:
 
 
 class StartLookUp:
-    """One decision about the start offsets of a Kafka source, for each kind of start.
+    """Decision about the start offsets of a Kafka source; one method for each kind of start.
 
     The Kafka log is asked in an order in which no record can be missed. Every method may raise
     ``UnavailableError`` if the broker does not answer, and ``InputError`` if it refuses.
@@ -75,7 +75,7 @@ class StartLookUp:
         self.now_ms = now_ms
 
     def at_time(self, time_ms: int, evidence: Evidence) -> StartPosition:
-        """Return the start at the first record of each partition at or after a time.
+        """Return the start at each partition's first record at or after a time.
 
         End offsets are asked for before the time, and a partition without a match starts there,
         so that a record appended in between is not skipped (as Flink's
@@ -136,7 +136,7 @@ class StartLookUp:
         return self._position(partitions, evidence, time_ms, gaps)
 
     def after_offsets(self, held: HeldOffsets) -> StartPosition:
-        """Return the start after the last record of each partition that history holds.
+        """Return the start after each partition's last record in history.
 
         Args:
             held: Exact offsets that the files of history, or the source before, hold.
@@ -171,7 +171,7 @@ class StartLookUp:
         return position
 
     def not_after(self, held: HeldOffsets, position: StartPosition) -> StartPosition:
-        """Return the lower of a start by time and the one that the files' offsets suggest.
+        """Return, for each partition, the lower of two starts: by time, and by the files' offsets.
 
         Files that only suggest their offsets can't raise a start: a neighbour of a record may be
         in a file that has not arrived. They can lower it, for a partition that lags.
@@ -203,7 +203,7 @@ class StartLookUp:
         return position.model_copy(update={"partitions": partitions, "gaps": gaps})
 
     def at_log_start(self) -> StartPosition:
-        """Return the start at the first record of each partition that is not deleted."""
+        """Return the start at each partition's first available record."""
         ends, starts = self._log.log_end(), self._log.log_start()
         partitions = {
             partition: PartitionStart(
@@ -230,7 +230,7 @@ class StartLookUp:
     def at_offsets(
         self, declared: Mapping[str, Mapping[int, int]], evidence: Evidence
     ) -> StartPosition:
-        """Return the start at offsets that were declared, or that the user's factory returned.
+        """Return the start at offsets from the declaration, or from the user's factory.
 
         Args:
             declared: Offsets by topic name (empty text if there is one topic) and partition number.
@@ -256,7 +256,7 @@ class StartLookUp:
 
     @property
     def distrusted(self) -> str | None:
-        """Name of the source before if its end proved to be meaningless; None before a decision."""
+        """Name of the preceding source if its end is implausible; None before a decision."""
         return self._gaps.distrusted
 
     @property

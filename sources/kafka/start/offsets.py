@@ -33,7 +33,7 @@ _MEND = (
 
 
 class GapError(SeamError):
-    """Records may be missing at the hand-over: they are neither in history nor in the Kafka log.
+    """Records may be missing at the hand-over: neither history nor Kafka's log has them.
 
     Args:
         source: Name of the source that would start.

@@ -1,4 +1,4 @@
-"""How many records of a topic history probably holds, too, by the records' timestamps."""
+"""Estimate of the overlap of a topic with history, by record timestamps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sources.common.topic_log import Log
 def likely_overlap(
     log: Log, previous: EndPosition, start: StartPosition, seam_end: Offsets
 ) -> int | None:
-    """Return how many records from the start on are probably in history, too.
+    """Estimate how many records from the start on are in history, too; None if unknown.
 
     Those before the first record of each partition that is later than the end of history. This is
     for people only: what may be in both reaches up to ``seam_end``, as a record may have been

@@ -1,4 +1,4 @@
-"""Event times in another time zone than record timestamps: a start by time would be too late."""
+"""Event times that differ from record timestamps by a time zone: a start by time is too late."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def constant_shift_ms(
     clock_ms: int,
     sample: Sequence[LogRecord],
 ) -> int | None:
-    """Return by how much event times of a sample run ahead of record timestamps, if they all do.
+    """Return the constant by which sampled event times run ahead of record timestamps, or None.
 
     Returns:
         Whole quarters of an hour, in milliseconds; None if the difference varies by more than a
@@ -59,7 +59,7 @@ def check_shift(
     start: StartPosition,
     shift_ms: int | None,
 ) -> None:
-    """Refuse a start at the end of history, by time, if event times are local times.
+    """Refuse to start a topic by time at the end of history if event times are local times.
 
     Args:
         pipeline: Declaration of the pipeline.

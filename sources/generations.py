@@ -51,7 +51,7 @@ def generations(loaded: LoadedPipeline) -> list[Generation]:
 
 
 def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
-    """Begin a new generation, a further computation of the whole table; nothing runs yet.
+    """Create a new generation (another computation of the whole table); nothing runs yet.
 
     It has the declaration as it is now.
 
@@ -126,7 +126,7 @@ def _number(generation: str) -> int:
 
 
 def is_unread(generation: Generation) -> bool:
-    """Return whether no run has read anything for a generation, so that its plan is only a plan.
+    """Return whether no run has read anything for a generation, so that its plan may be replaced.
 
     No micro-batch was planned in its checkpoint (Spark writes ``offsets/N`` before it reads), and
     no source has ended.
@@ -136,7 +136,7 @@ def is_unread(generation: Generation) -> bool:
 
 
 def _has_run(loaded: LoadedPipeline, serving: str) -> bool:
-    """Return whether the serving generation was launched, and has at least made its table."""
+    """Return whether the serving generation was launched and has created its table."""
     if not is_unread(read_generation(loaded.state, serving)):
         return True
     return is_kept(loaded, serving) and has_log(target_of(loaded, serving))
@@ -188,7 +188,7 @@ def discard(loaded: LoadedPipeline) -> str:
 
 
 def remove(loaded: LoadedPipeline, generation: str) -> None:
-    """Remove a generation's state folder, and the table of its own if it has one.
+    """Remove a generation's state folder, and its own table if it has one.
 
     The target is left as it is. Errors are ignored: what can't be removed stays.
 
@@ -206,7 +206,7 @@ def remove(loaded: LoadedPipeline, generation: str) -> None:
 def acting_on(
     loaded: LoadedPipeline, generation: str | None = None, *, as_kept: bool = False
 ) -> LoadedPipeline:
-    """Return the declaration of the generation that a command on runs or on the table acts on.
+    """Return the declaration of the generation that a command works on.
 
     That is the serving generation, unless the command names another one. Commands about the
     declaration itself (plan, approve, run) act on the newest one instead.

@@ -1,4 +1,4 @@
-"""Checks of a hand-over that was made: they read its ledger and the log, and write nothing."""
+"""Checks of a completed hand-over: they read its ledger and the log, and write nothing."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def find_refusal(source: KafkaSource, checks: Sequence[Check]) -> SeamError | No
 def require_sound(
     context: PipelineContext, source: KafkaSource, log: KafkaLog | None = None
 ) -> None:
-    """Refuse the first launch of a Kafka source whose hand-over does not pass its checks.
+    """Refuse the first launch of a Kafka source whose hand-over fails its checks.
 
     Args:
         context: The pipeline and its state.

@@ -136,7 +136,7 @@ class HybridSource(Generic[S_co]):
 
 @dataclass(frozen=True)
 class SourceSwitchContext:
-    """Input of a factory, the function that decides where the next source of the chain starts.
+    """Input of a source factory: what is known when the start of the next source is decided.
 
     Attributes:
         previous: End position of the previous source; None if there is none. (Flink passes None

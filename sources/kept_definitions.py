@@ -1,4 +1,4 @@
-"""Definitions that are kept for generations, so that their runs do not follow later changes."""
+"""Copies of a pipeline's definition, so that later changes don't affect a generation's runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def changed_since(loaded: LoadedPipeline, generation: str) -> list[str]:
-    """Return the files of a pipeline's definition that are not as a generation's runs have them.
+    """Return the files of a pipeline's definition that differ from a generation's copy.
 
     Args:
         loaded: The pipeline.
@@ -77,12 +77,12 @@ def changed_since(loaded: LoadedPipeline, generation: str) -> list[str]:
 
 
 def kept_folder(loaded: LoadedPipeline, generation: str) -> Folder:
-    """Return the folder of the state with the definition that is kept for a generation."""
+    """Return the state folder with a generation's copy of the definition."""
     return loaded.state.folder(generation).folder(_FOLDER)
 
 
 def is_kept(loaded: LoadedPipeline, generation: str) -> bool:
-    """Return whether a copy of the pipeline's file is kept for a generation.
+    """Return whether a generation has a copy of the pipeline's file.
 
     One is, once the generation has run; until then the pipeline's own file applies.
     """
@@ -90,7 +90,7 @@ def is_kept(loaded: LoadedPipeline, generation: str) -> bool:
 
 
 def declaration_of(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
-    """Return the declaration that a generation's runs go by.
+    """Return the declaration that a generation's runs follow: its copy, if it has one.
 
     It is the pipeline's own file for the newest generation, as long as its checkpoint can follow
     the file; otherwise the copy that was kept when it last ran.
@@ -134,7 +134,7 @@ def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
 
 
 def kept_declaration(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
-    """Return the declaration that is kept for a generation: as it was when it last started.
+    """Return the declaration that was copied when a generation last started.
 
     Raises:
         InputError: It is not valid, or needs an environment variable that is not set.
@@ -164,7 +164,7 @@ def kept_declaration(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
 
 
 def code_of(loaded: LoadedPipeline) -> list[Path]:
-    """Return the files of code next to a pipeline's file: its query, and modules that it imports.
+    """Return the code files next to a pipeline's file: its query, and imported modules.
 
     None is executed. Of a kept copy these are the kept files, and others in the folder of the
     original file.
@@ -191,7 +191,7 @@ def code_of(loaded: LoadedPipeline) -> list[Path]:
 
 
 def code_digests(loaded: LoadedPipeline) -> list[str]:
-    """Return a digest of each file of code next to a pipeline's file, by which changes show.
+    """Return a digest of each code file next to a pipeline's file, to detect changes.
 
     Args:
         loaded: The pipeline.

@@ -81,7 +81,7 @@ class Ledger(Record):
 
     @property
     def is_filtered(self) -> bool:
-        """Whether rows of the seam are removed by a rule that ends with it, and counted after it.
+        """Whether a rule removes rows of the seam and ends with it, so that they are counted.
 
         Their :class:`SeamCount` follows once the stream has passed the seam.
         """

@@ -1,4 +1,4 @@
-"""Which generation readers see, and to which table each one writes.
+"""The generation that readers see, and the table that each generation writes to.
 
 The first generation writes to the target itself. A later one has a table of its own next to it
 until it is promoted: then the target holds its rows, and its runs continue there.
@@ -29,7 +29,7 @@ FIRST = "g1"
 
 
 class Served(Part):
-    """Record of a generation whose rows readers saw earlier, to which a rollback is possible.
+    """Record of a generation that served earlier and can be rolled back to.
 
     Attributes:
         generation: Name of the generation.
@@ -45,7 +45,7 @@ class Served(Part):
 
 
 class Serving(Record):
-    """Record of the generation whose rows the target holds now, and of those before it.
+    """Record of the serving generation, whose rows the target holds, and of its predecessors.
 
     Attributes:
         generation: Name of the serving generation.
@@ -71,7 +71,7 @@ class Serving(Record):
 
 
 class Switch(Record):
-    """A promotion or rollback under way: written before its first step, removed after its last.
+    """Promotion or rollback in progress: written before its first step, removed after its last.
 
     Attributes:
         to: Name of the generation that is to serve.
@@ -99,7 +99,7 @@ class Switch(Record):
 
     @property
     def kind(self) -> str:
-        """``rollback`` or ``promotion``; computed."""
+        """``rollback`` or ``promotion``."""
         return "rollback" if self.is_rollback else "promotion"
 
 
@@ -113,7 +113,7 @@ def owner_properties(generation: Generation) -> dict[str, str]:
 
 
 def pending_switch(loaded: LoadedPipeline) -> Switch | None:
-    """Read the promotion or rollback that is under way; None if there is none.
+    """Return the promotion or rollback in progress; None if there is none.
 
     Raises:
         StateError: Its document is damaged, or of another version.
@@ -152,7 +152,7 @@ def newest(loaded: LoadedPipeline) -> str | None:
 
 
 def about(loaded: LoadedPipeline) -> str | None:
-    """Return the name of the generation that a declaration is about; None if there is none yet.
+    """Return the name of the generation that a declaration refers to; None if there is none yet.
 
     It is the one that the file was copied for, else the newest one.
 
@@ -164,7 +164,7 @@ def about(loaded: LoadedPipeline) -> str | None:
 
 
 def waiting(loaded: LoadedPipeline) -> str | None:
-    """Return the name of the newest generation if it was never promoted; else None.
+    """Return the name of the candidate, the newest generation if never promoted; else None.
 
     Such a generation is a candidate: it writes to a table of its own until its promotion.
 
@@ -177,7 +177,7 @@ def waiting(loaded: LoadedPipeline) -> str | None:
 
 
 def is_replaced(loaded: LoadedPipeline, generation: str) -> bool:
-    """Return whether readers saw a generation earlier and see another one now.
+    """Return whether a generation served earlier and another one serves now.
 
     Its runs may not write any more; it is kept so that readers can see it again.
 
@@ -193,7 +193,7 @@ def is_replaced(loaded: LoadedPipeline, generation: str) -> bool:
 
 
 def require_waiting(loaded: LoadedPipeline, hint: str) -> str:
-    """Return the name of the generation that waits for its promotion.
+    """Return the name of the candidate; refuse a pipeline without one.
 
     Args:
         loaded: The pipeline.
@@ -230,7 +230,7 @@ def target_of(loaded: LoadedPipeline, generation: str | None = None) -> Folder:
 
 
 def own_table(loaded: LoadedPipeline, generation: str) -> Folder:
-    """Return the folder of the table that a generation has until it is promoted.
+    """Return the folder of the table that a generation writes to until its promotion.
 
     On a file system of this machine it is the path of the target with ``.<generation>`` at its end:
     a promotion links its files into the target. Elsewhere there are no links, so the folder is
@@ -248,7 +248,7 @@ def own_table(loaded: LoadedPipeline, generation: str) -> Folder:
 
 
 def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Refuse to run a generation that another one has replaced in the target, or is replacing.
+    """Refuse to run a generation that another one has replaced, or is replacing.
 
     Raises:
         StateError: Another generation serves in its place, or a promotion or rollback is under
@@ -281,7 +281,7 @@ def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def described(loaded: LoadedPipeline) -> str:
-    """Return the generation that a declaration is about, with its role: ``g1, which serves``."""
+    """Return the name and role of a declaration's generation, such as ``g1, which serves``."""
     name = about(loaded)
     if name is None:
         return "none"

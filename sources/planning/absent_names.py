@@ -1,4 +1,4 @@
-"""Declared names that no sampled value has.
+"""Declared column names that no sampled value has.
 
 JSON carries no schema: a member that is absent is null, whether its producer leaves it out or it
 has another name. So the values of a sample are asked. Formats with schemas need no sample.
@@ -32,7 +32,7 @@ def identifying_columns(pipeline: Pipeline, source: DeclaredSource) -> set[str]:
 
 
 def judge_names_of_files(pipeline: Pipeline, source: FileSource, listing: FileListing) -> list[str]:
-    """Do the same as :func:`judge_names` for files of JSON lines; other formats name their columns.
+    """Check declared names against sampled JSON lines, as :func:`judge_names` does.
 
     Raises:
         InputError: As there; or a file can't be read.
@@ -54,7 +54,7 @@ def judge_names(
     what: str,
     needed: Collection[str],
 ) -> list[str]:
-    """Refuse declared names that no value has, if the values have one that is nearly the same.
+    """Refuse declared names that look misspelled; return warnings about others that no value has.
 
     Nearly the same are names that differ in upper and lower case, ``_`` and ``-`` only: values of
     the other name would be lost. A column that every row needs is refused, too; any other may be

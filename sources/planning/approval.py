@@ -91,7 +91,7 @@ def approve(loaded: LoadedPipeline, by: str) -> Approval:
 
 
 def require_approver(pipeline: Pipeline, by: str | None, to_do: str) -> str | None:
-    """Refuse a person whom ``approvers`` does not name; without ``approvers`` anyone may.
+    """Refuse a person who is not among ``approvers``; without ``approvers`` anyone may approve.
 
     Args:
         pipeline: The pipeline's declaration.
@@ -136,7 +136,7 @@ def find_approval(generation: Generation) -> Approval | None:
 
 
 def require_approved(context: PipelineContext) -> None:
-    """Refuse a step of the chain whose plan needs an approval that was not given.
+    """Refuse a step of the chain if its plan needs an approval that is missing.
 
     Args:
         context: The pipeline and its state.

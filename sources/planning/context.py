@@ -1,4 +1,4 @@
-"""A pipeline and its state, resolved once and passed on to whatever needs them."""
+"""Context of a pipeline: its declaration and state, resolved once and passed on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sources.state.generation import Generation
 
 @dataclass(frozen=True)
 class PipelineContext:
-    """A pipeline and one of its generations (a generation is one computation of the whole table).
+    """A pipeline and one of its generations (computations of the whole table).
 
     Attributes:
         loaded: The pipeline's declaration, and where its file lies.
@@ -27,7 +27,7 @@ class PipelineContext:
     generation: Generation
 
     def __post_init__(self) -> None:
-        """Complete the declaration by what the state knows.
+        """Complete the declaration with values from the state.
 
         Tables that are declared by their names get the places that the plan has, and the last
         source the columns that were followed.

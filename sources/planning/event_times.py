@@ -52,7 +52,7 @@ class EventTimes(Part):
     shown_files: list[str]
 
     def outside_in_words(self) -> str:
-        """Return how many rows are outside of the bounds, from when to when, and in which files."""
+        """Return a phrase about the rows that are out of bounds: how many, when, in which files."""
         row = "sampled row" if self.evidence == "sampled" else "row"
         more = self.outside_files - len(self.shown_files)
         files = ", ".join(self.shown_files) + (f" and {more:,} more" if more else "")
@@ -90,7 +90,7 @@ def event_times_of(listing: FileListing) -> EventTimes:
 
 
 def judge_outside(source: str, event_time: EventTime, times: EventTimes) -> list[str]:
-    """Refuse rows whose event time does not count, or return a warning about them.
+    """Refuse rows whose event time is out of bounds, or return a warning about them.
 
     Args:
         source: Name of the source.
@@ -136,7 +136,7 @@ def event_range_ms(splits: pa.Table) -> tuple[int, int] | None:
 
 
 def misread_unit(low_ms: int, high_ms: int) -> str | None:
-    """Return the unit that event times far in the past or future were probably misread in.
+    """Return the unit of time that implausible event times were probably misread in; or None.
 
     Args:
         low_ms: Lowest event time in milliseconds, as it was read.

@@ -1,4 +1,4 @@
-"""Windows of event time that a transform groups rows by, and which rows belong to a range of them.
+"""Windows of event time that a transform groups by, and the rows that belong to them.
 
 A window belongs to a range if it starts in it. Its rows are then those of one interval of event
 times, since a window is never shorter than the distance to the next one.
@@ -22,7 +22,7 @@ class Interval(NamedTuple):
 
 
 class EventWindows(Part):
-    """Tumbling or sliding windows by which the only stateful operator of a transform groups rows.
+    """Tumbling or sliding windows of a transform's only stateful operator.
 
     Window n starts at ``offset_us`` + n · ``slide_us``, counted from 1970 in UTC (Spark's function
     ``window``: ``startTime``, ``slideDuration``, ``windowDuration``).
@@ -46,7 +46,7 @@ class EventWindows(Part):
     is_selective: bool = False
 
     def read_for(self, since: datetime, until: datetime) -> Interval | None:
-        """Return the event times of the rows of the windows that start in a range.
+        """Return the span of the windows that start in a range; None if no window starts in it.
 
         Args:
             since: The first time of the range.
@@ -62,7 +62,7 @@ class EventWindows(Part):
         return Interval(_moment(first), _moment(after - self.slide_us + self.length_us))
 
     def latest_until(self, final: datetime) -> datetime:
-        """Return the latest end of a range whose windows have all ended by some time.
+        """Return the latest end of a range whose windows have all ended by a time.
 
         Args:
             final: The time; a window that ends exactly then has ended.
@@ -70,7 +70,7 @@ class EventWindows(Part):
         return _moment(self._start_from(to_us(final) - self.length_us + 1))
 
     def in_column(self, since: datetime, until: datetime) -> Interval:
-        """Return the values of the table's column that belong to windows starting in a range."""
+        """Return the values of the table's time column for windows that start in a range."""
         later = timedelta(microseconds=self.length_us if self.holds == "end" else 0)
         return Interval(since + later, until + later)
 

@@ -89,17 +89,17 @@ class Plan(Record):
 
     @property
     def absent(self) -> list[str]:
-        """Those of the warnings that are about declared names without a value in any sample."""
+        """Warnings about declared names without a value in any sample; a part of ``warnings``."""
         of_files = [each for part in self.listed for each in part.absent]
         return of_files + [each for part in self.topics for each in part.absent]
 
     @property
     def listed(self) -> list[FoundFiles]:
-        """All listings of files that the plan was made of."""
+        """All listings of files in the plan."""
         return [*self.files, *([] if self.folder is None else [self.folder])]
 
     def is_whole(self, folder: Folder) -> bool:
-        """Return whether the state folder of the plan's generation holds all tables of splits."""
+        """Return whether a state folder holds all tables of splits of the plan."""
         return all(folder.exists(each.splits_file) for each in self.listed)
 
     @property
@@ -157,7 +157,7 @@ def make_plan(
 
 
 def log_server(generation: Generation) -> str:
-    """Return the id of the MySQL server in whose log the position of the snapshot is.
+    """Return the id of the MySQL server whose log the snapshot's position refers to; or empty.
 
     Returns:
         Empty for other databases, for snapshots of earlier versions, and before there is a plan.
@@ -171,7 +171,7 @@ def log_server(generation: Generation) -> str:
 
 
 def require_plan(generation: Generation) -> Plan:
-    """Return the plan of a generation from its state folder; it has to be made already.
+    """Return the plan of a generation from its state folder; refuse a generation without one.
 
     A generation is one computation of the whole table; its plan lists what is read, in which order.
 

@@ -1,4 +1,4 @@
-"""Declaration that a plan was made by, so that another one is recognized later."""
+"""Digests of the declaration that a plan was made from, to recognize changes later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_TOPICS = {"bootstrap_servers", "on_gap", "start"}
 
 
 class PlannedBy(Record):
-    """Digests of the declaration that a plan was made by; holds no value of it.
+    """Digests of the declaration that a plan was made from; contains none of its values.
 
     Attributes:
         parts: Digest by name of the part, such as ``sources.history``.
@@ -24,7 +24,7 @@ class PlannedBy(Record):
 
     @classmethod
     def of(cls, loaded: LoadedPipeline) -> PlannedBy:
-        """Return the digests of a declaration as it is now."""
+        """Return the digests of a declaration."""
         return cls(parts=digests(_parts(loaded)))
 
 
@@ -38,12 +38,12 @@ def _parts(loaded: LoadedPipeline) -> dict[str, object]:
 
 
 def keep_declaration(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Record that the plan that is about to be written is made by this declaration."""
+    """Record the declaration that the next plan is made from."""
     generation.replace(_NAME, PlannedBy.of(loaded))
 
 
 def is_planned_by(loaded: LoadedPipeline, generation: Generation) -> bool:
-    """Return whether a generation, and its plan if there is one, are those of this declaration.
+    """Return whether a generation, and its plan if any, were made from this declaration.
 
     Raises:
         StateError: The document is damaged, or of another version.

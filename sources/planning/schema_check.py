@@ -81,7 +81,7 @@ def compare_sample(
     tolerant: bool = False,
     may_lack: bool = False,
 ) -> list[str]:
-    """Refuse a topic if records of a sample do not fit the columns they are to be read with.
+    """Refuse a topic whose sampled records don't fit the columns; return warnings.
 
     Args:
         left: Name of the source that the columns come from.

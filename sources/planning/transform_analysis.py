@@ -1,4 +1,4 @@
-"""What Spark finds out about a transform before anything runs, as the state folder keeps it.
+"""Spark's analysis of a transform before anything runs, as kept in the state folder.
 
 The analysis itself needs Spark and is made by a process of its own; here are its request, its
 answer and the document that spares the next plan the same work.
@@ -92,7 +92,7 @@ class AnalysisRequest(BaseModel):
 
 
 class AnalysisAnswer(BaseModel):
-    """Answer of that process: exactly one of the two.
+    """Answer of the analysing process: an analysis or an error.
 
     Attributes:
         analysis: The analysis.

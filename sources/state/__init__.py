@@ -1,4 +1,4 @@
-"""State of a pipeline: documents that record what was decided and done, by generation.
+"""State of a pipeline: documents about decisions and progress, by generation.
 
 Belongs here: reading and writing versioned documents, the identity of a generation. Does not
 belong here: what the documents say (their rooms declare them), and where they are stored

@@ -1,4 +1,4 @@
-"""Log of actions: who changed what about a pipeline, when, and how it ended. Append-only.
+"""Append-only log of actions on a pipeline: who did what, when, and with which outcome.
 
 Each action is two documents in the pipeline's folder of the state: one that is written before
 anything is changed, and one after it. So an action that is in the log was done, failed, or, if its
@@ -27,7 +27,7 @@ _ENDED = "-ended.json"
 
 
 class Action(Record):
-    """An action that is about to be done.
+    """Entry for the beginning of an action.
 
     Attributes:
         id: Random id, by which its writer recognizes it.
@@ -47,7 +47,7 @@ class Action(Record):
 
 
 class ActionEnd(Record):
-    """How an action ended.
+    """Entry for the end of an action.
 
     Attributes:
         at_ms: When it ended, in Unix milliseconds.
@@ -63,7 +63,7 @@ class ActionEnd(Record):
 
 
 class LoggedAction(BaseModel):
-    """One entry of the log.
+    """Action in the log, with its end if there is one.
 
     Attributes:
         number: Number of the action, from 1.
@@ -94,7 +94,7 @@ def begin_action(
     generation: str | None = None,
     before: Mapping[str, str] | None = None,
 ) -> int:
-    """Record that an action begins; call it right before anything is changed.
+    """Log the beginning of an action; call it right before anything is changed.
 
     Args:
         home: The pipeline's folder in the state.
@@ -131,7 +131,7 @@ def end_action(
     after: Mapping[str, str] | None = None,
     error: str = "",
 ) -> None:
-    """Record how an action ended; the first end of an action stays.
+    """Log the end of an action; a second end is ignored.
 
     Args:
         home: The pipeline's folder in the state.
@@ -157,7 +157,7 @@ def recorded(
     *,
     is_required: bool = True,
 ) -> Iterator[dict[str, str]]:
-    """Record an action around the body of ``with``, which does it.
+    """Log beginning and end of an action that the body of ``with`` performs.
 
     Args:
         home: The pipeline's folder in the state.
@@ -194,7 +194,7 @@ def recorded(
 
 
 def read_actions(home: Folder, last: int | None = None) -> list[LoggedAction]:
-    """Read the log, the oldest entry first.
+    """Return the log's actions, the oldest first.
 
     Args:
         home: The pipeline's folder in the state.

@@ -1,4 +1,4 @@
-"""What changed in a pipeline's file and in its modules, for the log of actions."""
+"""Differences between versions of a pipeline's file and modules, for the log of actions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN = 12
 def changes(
     copies: Mapping[str, bytes | None], contents: Mapping[str, bytes]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what differs between files as they were kept and as they are now.
+    """Return the differences between kept copies of files and their present contents.
 
     Of a YAML file these are its fields, dotted; such a file contains no secret, only references to
     environment variables. Of other files it is their digest.

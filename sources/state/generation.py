@@ -62,12 +62,12 @@ class Generation(Folder):
 
     @property
     def checkpoint(self) -> Folder:
-        """Folder of Spark's checkpoint, shared by all runs of this generation; may be empty yet."""
+        """Folder of Spark's checkpoint, which all runs of this generation share; may be missing."""
         return self.folder("checkpoint")
 
 
 class Ways(NamedTuple):
-    """Part of a declaration that can be written in several ways, such as a relative path.
+    """Value of a declaration that can be written in several equivalent ways, such as a path.
 
     Attributes:
         values: The part in each way; the first one is as it is declared.
@@ -85,7 +85,7 @@ def digests(contract: Mapping[str, object]) -> dict[str, str]:
 
 
 def changed_parts(kept: Mapping[str, str], contract: Mapping[str, object]) -> list[str]:
-    """Return the keys of a contract whose values are others than those of kept digests, sorted.
+    """Return the keys of a contract whose values differ from kept digests, sorted.
 
     Args:
         kept: Digests by key.

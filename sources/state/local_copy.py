@@ -1,4 +1,4 @@
-"""Files of the state as files of this machine, for what can't read them elsewhere: Python, logs."""
+"""Local copies of files of the state, for readers that need a path: Python, logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sources.storage.folder import Folder
 
 
 def local_copy(folder: Folder) -> Path:
-    """Return a folder of this machine with all files of a folder of the state, as they are now.
+    """Copy a folder of the state to this machine, and return the copy's path.
 
     Args:
         folder: The folder; its files are small.
@@ -47,7 +47,7 @@ def local_copy(folder: Folder) -> Path:
 
 
 def local_path(folder: Folder, name: str) -> Path:
-    """Return the path on this machine of a file that only this machine writes, such as a log.
+    """Return the local path of a file that only this machine writes, such as a log.
 
     Args:
         folder: Folder of the state.

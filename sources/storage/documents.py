@@ -1,4 +1,4 @@
-"""Interface for small documents that several processes write: whole, and by condition.
+"""Interface of stores for small documents: atomic writes, also conditional ones.
 
 Paths are absolute, as those of :class:`~sources.storage.base.Storage`. A reader sees all of a
 document's old content or all of the new one. What is written is durable when a method returns.
@@ -21,7 +21,7 @@ _PART = 1 << 30  # bytes
 
 
 class Document(NamedTuple):
-    """A document as it is now.
+    """Content and version tag of a document.
 
     Attributes:
         data: Its content.
@@ -121,7 +121,7 @@ class DocumentStore(Protocol):
         """
 
     def copy(self, source: str, path: str) -> None:
-        """Let a file that never changes exist under a second path, by a link or by a copy.
+        """Make an immutable file available under a second path, by a link or a copy.
 
         The content does not pass through this process where the store can avoid it. Nothing is
         done if the second path exists.
@@ -134,7 +134,7 @@ class DocumentStore(Protocol):
         """Delete a document; nothing happens if it does not exist."""
 
     def delete_folder(self, folder: str) -> None:
-        """Delete all documents of a folder and of the folders in it, whatever they are.
+        """Delete a folder with all documents below it.
 
         Where :attr:`deletes_at_once`, nobody finds a part of the folder, even after a crash.
         """
@@ -295,7 +295,7 @@ class LocalDocuments:
 
 
 def copy_apart(source: str, path: str) -> None:
-    """Copy a file of this machine; what happens to one of the two later leaves the other alone.
+    """Copy a file of this machine, not by a link: later changes to one do not affect the other.
 
     No data passes through this process, and the blocks are shared where the file system can do
     that (XFS, Btrfs).

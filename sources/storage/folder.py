@@ -50,7 +50,7 @@ class Folder:
 
     @property
     def root(self) -> Path:
-        """Its local path.
+        """Local path of the folder.
 
         Raises:
             InputError: The folder is not on a file system of this machine.
@@ -69,21 +69,21 @@ class Folder:
 
     @property
     def pace_s(self) -> float:
-        """Least seconds between two regular looks at it: elsewhere each costs time and money."""
+        """Minimum seconds between regular reads; 0 if local: reads of other stores cost money."""
         return 0.0 if self.is_local else _PACE_S
 
     @property
     def poll_s(self) -> float:
-        """Least seconds between two looks of somebody who waits for a change."""
+        """Minimum seconds between reads while waiting for a change."""
         return self.pace_s / 10
 
     @property
     def hadoop_path(self) -> str:
-        """The path or URL as Spark takes it."""
+        """Path or URL of the folder for Spark."""
         return hadoop_path(self.url)
 
     def called(self, kind: str) -> Folder:
-        """Return the same folder, which errors call by another word than "state folder".
+        """Return the same folder under another name for errors, instead of "state folder".
 
         Args:
             kind: What it is for, such as "target folder"; folders in it have the usual word.
@@ -97,7 +97,7 @@ class Folder:
         return f"{self.url}/{name}"
 
     def folder(self, name: str) -> Folder:
-        """Return a folder in this one, whether it exists or not."""
+        """Return a subfolder, which need not exist."""
         return Folder(self.location(name), self.documents)
 
     def name_in(self, other: Folder) -> str | None:
@@ -106,7 +106,7 @@ class Folder:
         return self.url.removeprefix(start) if self.url.startswith(start) else None
 
     def sibling(self, ending: str) -> Folder:
-        """Return the folder next to this one whose name is longer by an ending."""
+        """Return the folder next to this one that has a suffix appended to its name."""
         return Folder(f"{self.url}{ending}", self.documents)
 
     def path(self, name: str) -> Path:
@@ -146,7 +146,7 @@ class Folder:
         return [name for name in found if fnmatchcase(name, pattern)]
 
     def is_empty(self) -> bool:
-        """Return whether neither the folder nor one in it has a file.
+        """Return whether there is no file in the folder or below.
 
         Raises:
             OSError: The folder exists and can't be listed.
@@ -245,7 +245,7 @@ class Folder:
         self.documents.delete_folder(self.url)
 
     def obstacle(self) -> str | None:
-        """Return why nothing can be written to this folder, if that shows without writing.
+        """Return why nothing can be written to this folder, if known without writing; else None.
 
         Returns:
             A phrase such as "the disk of the state folder /state is full"; None if nothing speaks
@@ -266,7 +266,7 @@ class Folder:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Turn an OSError of the body of ``with``, which writes a file of the folder, into ours.
+        """Turn an OSError in the body of ``with``, which writes a file, into a StateError.
 
         Yields:
             Nothing: the body writes the file.

@@ -1,4 +1,4 @@
-"""Files that globs match, found folder by folder in any storage.
+"""Listing of files by globs, folder by folder, in any storage.
 
 Each folder is listed once, those of one depth in parallel; a folder that no glob can match
 below is never looked into.
@@ -82,7 +82,7 @@ def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores)
 def require_no_table_above(
     name: str, files: pa.Table, patterns: Sequence[str], folder: Path, stores: Stores
 ) -> None:
-    """Refuse files that globs match inside of a table, of whose folder only a part is listed.
+    """Refuse globs that match files inside a lake table, as the table's log decides what is in it.
 
     Args:
         name: Name of the source, for messages.

@@ -1,4 +1,4 @@
-"""Folder names: values of partition columns, and the time range that a folder stands for."""
+"""Partition columns and time ranges in folder names."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def check_partitions(partitions: Sequence[str], columns: Mapping[str, str]) -> N
 
 
 def typed(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """Return a value of a partition column in the column's type, as an Arrow scalar.
+    """Convert the text of a partition value to the column's type, as an Arrow scalar.
 
     A timestamp without a time zone is taken as UTC.
 
@@ -206,7 +206,7 @@ def typed(text: str | None, kind: pa.DataType) -> pa.Scalar:
 
 
 def by_folder(files: pa.Table, value_of: Callable[[str], object], kind: pa.DataType) -> pa.Array:
-    """Return a value for each file that depends on its folder only.
+    """Return an array with a value for each file, computed once for each folder.
 
     Args:
         files: A table of schema :data:`sources.storage.base.FILES`.

@@ -1,4 +1,4 @@
-"""Whether a store may hold a state or a target: it can be written, and keeps to conditions."""
+"""Checks that a store can hold a state or a target: writable, with conditional writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sources.storage.folder import Folder
 
 
 def require_writable(folder: Folder, field: str) -> None:
-    """Refuse a store that can't be written, or that ignores the conditions of requests.
+    """Refuse a store that is not writable, or that ignores conditions of requests.
 
     Writes a small object below the folder and deletes it again. Nothing is done for a folder on
     this machine: there each step that writes says what is wrong, and links are refused by name.

@@ -1,4 +1,4 @@
-"""Kinds of stores that extensions add, each by the schemes of its paths."""
+"""Kinds of stores that extensions add, registered by the schemes of their paths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StoreKind:
-    """A kind of stores.
+    """A kind of store, with its schemes and clients.
 
     Tasks get it from the driver, so that they need not ask for extensions.
 

@@ -120,7 +120,7 @@ class Stores:
             yield from storage.stat(list(own))
 
     def bucket_warnings(self, folder: Folder, field: str) -> list[str]:
-        """Return what people should know about the bucket of a folder; nothing of other stores.
+        """Return warnings about the bucket of a folder; none for other stores.
 
         Args:
             folder: Where documents or a table are to be written.
@@ -136,7 +136,7 @@ class Stores:
         return bucket_warnings(self._s3, folder, field)
 
     def require_answer(self, path: str) -> None:
-        """Refuse to continue if the storage of a path does not answer; a refusal is an answer.
+        """Refuse to continue if the storage of a path does not answer; a denial is an answer.
 
         Called after a library failed with an error whose type does not tell an outage from a bad
         file, so that an outage is reported as one.

@@ -1,4 +1,4 @@
-"""Whether a topic's timestamps are times of arrival, where history is read in their order."""
+"""Check that a topic's timestamps are arrival times, where history is read in arrival order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sources.config.source.kafka_source import KafkaSource
 def arrival_warnings(
     pipeline: Pipeline, source: KafkaSource, timestamp_type: Mapping[str, str]
 ) -> list[str]:
-    """Return a warning if a column of arrival is filled with times of producers' clocks.
+    """Return a warning if an arrival column holds timestamps set by producers.
 
     Args:
         pipeline: The pipeline.

@@ -1,4 +1,4 @@
-"""Which files of history become files of the target as they are, as a plan says it.
+"""Plan of the files of history that become files of the target as copies.
 
 Whether the transform leaves every row as it is needs Spark, and is looked at with the transform.
 """
@@ -22,7 +22,7 @@ _HINT = "Remove `sink.copy_files`: all rows are then rewritten, and the table ho
 
 
 class RewrittenFiles(Part):
-    """Files that have to be rewritten for one reason.
+    """Files that need rewriting for the same reason.
 
     Attributes:
         why: The reason, in words.
@@ -36,7 +36,7 @@ class RewrittenFiles(Part):
 
 
 class CopiedFiles(Part):
-    """Files of a source that become files of the target as they are, as copies.
+    """Files of a source that are copied into the target, and those that are rewritten instead.
 
     Attributes:
         files: Their number.
@@ -55,7 +55,7 @@ def why_none(
     partitions: Sequence[str],
     mapping: MappedColumns | None,
 ) -> str | None:
-    """Return why no file of a source can be copied, by the declaration; None if some may be.
+    """Return why the declaration rules out copies of a source's files; None if it does not.
 
     Args:
         loaded: The pipeline.
@@ -88,7 +88,7 @@ def why_none(
 def plan_copies(
     loaded: LoadedPipeline, source: FileSource, listing: FileListing
 ) -> CopiedFiles | None:
-    """Return which files of a bounded source need no rewriting; None unless that is declared.
+    """Return which files of a bounded source are copied as they are; None unless declared.
 
     None, too, of a sample of the rows, which are then looked at one by one. The footer of each
     file is read.

@@ -102,7 +102,7 @@ class GrowingFolder:
 
     @property
     def due_ms(self) -> int:
-        """When the folder is listed next (Unix ms): ``interval_ms`` after the last listing."""
+        """Time of the next listing (Unix ms): ``interval_ms`` after the last one."""
         return self._listed_ms + self.interval_ms
 
     def undiscovered(self) -> set[str]:

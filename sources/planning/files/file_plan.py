@@ -104,7 +104,7 @@ class FilePlan(FoundFiles):
 
     @property
     def out_of_orderness(self) -> str:
-        """The out-of-orderness in words; unknown where event times are only sampled."""
+        """The out-of-orderness in words; "unknown" where event times are only sampled."""
         found = exactly(self.disorder_ms)
         return found if self.end.event_times == "exact" else f"unknown (in samples: {found})"
 
@@ -220,7 +220,7 @@ def plan_files(
 
 
 def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
-    """Return warnings about a listing whose files or event times look like a mistake.
+    """Return warnings about listings and event times that look like a mistake.
 
     Rows without an event time, many small files, and event times in a wrong unit.
 
@@ -257,7 +257,7 @@ def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
 def plans_alike(
     pipeline: Pipeline, source: FileSource, before: Sequence[FilePlan]
 ) -> list[FilePlan]:
-    """Return the plans of earlier sources whose ``offsets`` are declared like a source's own.
+    """Return the plans of earlier sources with the same declared ``offsets``.
 
     The files of all of them together show which Kafka offsets history holds.
 

@@ -1,4 +1,4 @@
-"""Rounds over history that grows while it is read, until the gap to the topic is small enough.
+"""Rounds: further listings of history that grows while it is read, until the gap is small.
 
 A round is a plan of the files that arrived since. Like the plan it is written before it is read.
 The source ends when no further round is due.
@@ -36,7 +36,7 @@ EXTEND_ROUNDS = 20
 
 
 class Round(Record):
-    """One round of a file source: a further listing of its folder, after the plan was read.
+    """Round of a file source: a further listing of its folder after its plan was read.
 
     Attributes:
         number: Number of the round, from 1.
@@ -59,7 +59,7 @@ class Round(Record):
 
 @dataclass(frozen=True)
 class History:
-    """Everything that is planned of a bounded file source so far.
+    """Plan of a bounded file source, with all of its rounds so far.
 
     Attributes:
         parts: The plan of the source, and one more for each round (a further listing of its
@@ -73,7 +73,7 @@ class History:
 
     @property
     def disorder_ms(self) -> int:
-        """Out-of-orderness of event times, in milliseconds; computed from the plans.
+        """Out-of-orderness of event times, in milliseconds.
 
         That is how far a micro-batch or a round reaches back behind those before it.
         """
@@ -121,7 +121,7 @@ def history_of(generation: Generation, plan: Plan, source: str) -> History:
 
 
 def next_round(context: PipelineContext, source: FileSource) -> Round | None:
-    """Plan and write another round of a source that was read to the end of its plan, if one is due.
+    """Plan and write another round of a source that was read to its end; None if none is due.
 
     A round is due if files have arrived, and either the topic is further ahead than the source
     allows (``converge``) or they may close a gap (``on_gap: extend``).

@@ -20,7 +20,7 @@ from sources.state.generation import Generation
 
 
 class PlacesRequest(BaseModel):
-    """Request to the Spark process that knows the catalog.
+    """Request to a Spark process for the paths of tables in its catalog.
 
     Attributes:
         tables: Names of tables, ``schema.table``, by name of the source.
@@ -32,7 +32,7 @@ class PlacesRequest(BaseModel):
 
 
 class PlacesAnswer(BaseModel):
-    """Answer to such a request: either of the two.
+    """Answer with the paths of tables, or with an error.
 
     Attributes:
         places: Folder of each table, absolute or a URL, by name of the source.
@@ -44,7 +44,7 @@ class PlacesAnswer(BaseModel):
 
 
 def tables_by_name(pipeline: Pipeline) -> dict[str, FileSource]:
-    """Return the tables whose places are not known yet: their sources by name."""
+    """Return sources whose tables have a catalog name but no known path yet."""
     return {
         source.name: source
         for source in pipeline.sources
@@ -53,7 +53,7 @@ def tables_by_name(pipeline: Pipeline) -> dict[str, FileSource]:
 
 
 def with_places(loaded: LoadedPipeline, places: Mapping[str, str]) -> LoadedPipeline:
-    """Return a pipeline whose tables have places.
+    """Return a pipeline with the paths of its catalog tables filled in.
 
     Args:
         loaded: The pipeline.
@@ -68,7 +68,7 @@ def with_places(loaded: LoadedPipeline, places: Mapping[str, str]) -> LoadedPipe
 
 
 def with_planned_places(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeline:
-    """Return a pipeline whose tables have the places that are kept in a generation's plan.
+    """Return a pipeline with the paths of its catalog tables from a generation's plan.
 
     Only a pipeline with tables by name is looked up; without a plan it stays as it is.
 

@@ -1,4 +1,4 @@
-"""Columns of a captured table that a generation's runs have followed by themselves.
+"""Column changes of a captured table that a generation's runs have adopted.
 
 The declaration stays the user's: what was followed is kept in the state of the generation, and the
 declaration that its runs go by is made of both. Another generation has its own.
@@ -20,7 +20,7 @@ _NAME = "followed-columns.json"
 
 
 class FollowedChange(Part):
-    """A column that a source's table got, or widened, and the target for it.
+    """Added or widened column of a source's table, adopted by the target.
 
     Attributes:
         kind: ``added`` or ``widened``.
@@ -58,7 +58,7 @@ class FollowedChange(Part):
 
 
 class FollowedColumns(Record):
-    """State document of a generation: changes of the captured table that its runs followed.
+    """State document of a generation: column changes that its runs have adopted.
 
     Written before the target is changed, so that a run that ends in between completes it.
 
@@ -70,7 +70,7 @@ class FollowedColumns(Record):
 
 
 def followed_columns(generation: Generation) -> list[FollowedChange]:
-    """Return the changes that a generation's runs have followed, in order; empty without any.
+    """Return the column changes that a generation's runs have adopted, in order; may be empty.
 
     Raises:
         StateError: The document is damaged, or of an unknown version.
@@ -80,7 +80,7 @@ def followed_columns(generation: Generation) -> list[FollowedChange]:
 
 
 def keep_followed(generation: Generation, changes: list[FollowedChange]) -> None:
-    """Add changes to those that a generation's runs have followed; only its driver calls this.
+    """Add column changes to those that were adopted; only the generation's driver calls this.
 
     Raises:
         StateError: The state can't be written.
@@ -90,7 +90,7 @@ def keep_followed(generation: Generation, changes: list[FollowedChange]) -> None
 
 
 def with_followed_columns(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeline:
-    """Return a pipeline whose last source declares what the generation's runs have followed, too.
+    """Return a pipeline whose last source also declares the column changes that were adopted.
 
     An added column that the user declares, or ignores, is as the user says. Of two types of a
     widened column the wider one counts.

@@ -1,4 +1,4 @@
-"""The columns that identify rows of a captured table, as its snapshot or the first change tells."""
+"""Key columns of a captured table, as known from its snapshot or its first change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KeyOfChanges(Record):
 
 
 class ExpectedKey(NamedTuple):
-    """What is known of the columns that identify rows before a change is read.
+    """Knowledge about the key columns before any change is read.
 
     Attributes:
         at_snapshot: Primary key that the table had at its snapshot; empty if that is not known.
@@ -36,12 +36,12 @@ class ExpectedKey(NamedTuple):
 
     @classmethod
     def of(cls, sink: Sink, ends: Sequence[EndPosition]) -> ExpectedKey:
-        """Return what a declaration and the end positions of earlier sources tell."""
+        """Return the expected key by the declaration and the end positions of earlier sources."""
         known = [end.definition.key for end in ends if end.definition is not None]
         return cls(known[-1] if known else [], sink.key)
 
     def columns(self, first: Sequence[str] | None) -> list[str] | None:
-        """Return the columns by which the changes of a run have to identify rows, sorted.
+        """Return the key columns that all changes of a run must have, sorted; None if unknown.
 
         A connector may use other columns than the primary key (``message.key.columns``): then
         ``sink.key`` has to name them.
@@ -56,7 +56,7 @@ class ExpectedKey(NamedTuple):
 
 
 def known_key(generation: Generation, source: KafkaSource) -> list[str] | None:
-    """Return the columns that identified rows so far; None if that is not known.
+    """Return the key columns recorded for a source; None if none are.
 
     Args:
         generation: State of the generation.
@@ -76,7 +76,7 @@ def keep_key(
     starts: Offsets,
     expected: ExpectedKey,
 ) -> None:
-    """Keep the columns that identify rows: those at the snapshot, or of the first record there is.
+    """Record the key columns: from the snapshot, or from the first available record.
 
     The key may have been changed before the first change, so the record's columns count only if
     nothing else is known, or the declaration says the same. Does nothing if they are kept already.

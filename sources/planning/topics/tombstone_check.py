@@ -1,4 +1,4 @@
-"""Check of a sample's records without a value, before anything is read."""
+"""Check of sampled records without a value (tombstones) while planning."""
 
 from __future__ import annotations
 

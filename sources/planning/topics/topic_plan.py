@@ -48,7 +48,7 @@ SAMPLE_RECORDS = 100
 
 @dataclass(frozen=True)
 class Earlier:
-    """Planned end of a source that comes before a topic in the chain.
+    """Planned end of a source before the topic in the chain.
 
     Attributes:
         source: Name of the source.
@@ -146,7 +146,7 @@ def fit_sample(
     read: Mapping[str, str],
     sample: Sequence[LogRecord],
 ) -> tuple[list[str], list[str]]:
-    """Refuse a topic if records of a sample do not fit the columns that the source declares.
+    """Refuse a topic whose sampled records don't fit its declared columns; return warnings.
 
     Where bad records are tolerated (``on_bad_record``), only if no record fits. Of records without
     a value, only the keys are looked at.
@@ -233,7 +233,7 @@ def start_factory(
 
 
 def require_same_topics(plan: TopicPlan, log: KafkaLog) -> None:
-    """Refuse topics that are not the planned ones although they have the same names.
+    """Refuse topics whose cluster id or topic id is no longer the planned one.
 
     Args:
         plan: Plan of the Kafka source.

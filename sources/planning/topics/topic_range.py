@@ -134,7 +134,7 @@ def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
 
 
 def end_planned(generation: Generation, plan: Plan, source: str) -> EndPosition:
-    """Return the end position that a bounded source will have by what is planned by now.
+    """Return the end position that a bounded source is planned to have.
 
     Args:
         generation: State of the generation.
@@ -235,7 +235,7 @@ def _table(batches: Sequence[Ranges]) -> pa.Table:
 
 
 def unread(splits: pa.Table, batches_done: int) -> dict[TopicPartition, int]:
-    """Return the first offset of each partition that no finished micro-batch has read.
+    """Return the first offset of each partition that no completed micro-batch has read.
 
     Args:
         splits: A table of schema :data:`RANGE_SPLITS`.

@@ -1,4 +1,4 @@
-"""Rules of a bucket by which the store itself deletes objects, or keeps deleted ones."""
+"""Lifecycle and versioning rules of a bucket that affect a pipeline's objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLD = {"GLACIER", "DEEP_ARCHIVE"}
 
 
 def bucket_warnings(settings: S3Settings, folder: Folder, field: str) -> list[str]:
-    """Return what people should know about the bucket of a folder that a pipeline writes to.
+    """Return warnings about the bucket of a folder that a pipeline writes to.
 
     Rules that this login may not read, or that the store does not know, are left out.
 

@@ -1,4 +1,4 @@
-"""The login to object stores: found by boto3's chain, and found again once it was renewed.
+"""Credentials of object stores, found by boto3's chain and looked up again when renewed.
 
 All clients have it from here, but Spark's, which looks in the same places. boto3 by itself renews
 what has a time of expiry (a role, a web identity, ``credential_process``). It reads a credentials
@@ -54,7 +54,7 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class Login:
-    """Credentials as boto3's clients take them; threads may share them.
+    """Credentials in boto3's interface; threads may share them.
 
     They are looked up at first use, whenever a profile's file was rewritten, and after a store said
     that they have expired. A file that can't be used at the moment, because it is being written,
@@ -69,7 +69,7 @@ class Login:
 
     @property
     def method(self) -> str:
-        """Where they were found, in boto3's words, such as ``env``; empty if nowhere yet."""
+        """Origin of the credentials in boto3's words, such as ``env``; empty until found."""
         return "" if self._found is None else str(self._found.method)
 
     def get_frozen_credentials(self) -> Any:
@@ -88,11 +88,11 @@ class Login:
             raise CredentialRetrievalError(provider=found.method, error_msg=str(error)) from None
 
     def get_deferred_property(self, _name: str) -> Any:
-        """Return what boto3 asks for further properties; there are none."""
+        """Return None for every further property that boto3 asks for."""
         return lambda: None
 
     def look_again(self) -> None:
-        """Look the credentials up again, as a store has refused them; at most once a second."""
+        """Look up the credentials again after a store refused them; at most once a second."""
         with self._lock:
             if time.monotonic() - self._at >= _LOOK_AGAIN_S:
                 self._look_up(_stamp())
@@ -115,12 +115,12 @@ def current_login() -> Login:
 
 
 def environment_login() -> tuple[tuple[str, str], ...]:
-    """Return the variables of the environment that boto3 looks at; they may change any time."""
+    """Return the environment variables that boto3 reads; they may change at any time."""
     return tuple(sorted((name, os.environ[name]) for name in os.environ if name.startswith("AWS_")))
 
 
 def login_session(login: Login) -> Any:
-    """Return a session of botocore whose clients have a login, and look again when it expires."""
+    """Return a botocore session whose clients use a login and renew it when it expires."""
     session = botocore.session.Session()
     session.register_component("credential_provider", _Provider(login))
 
@@ -140,12 +140,12 @@ def login_session(login: Login) -> Any:
 
 
 def is_untold(error: ClientError) -> bool:
-    """Return whether a store refused without saying why, as it does in an answer to HEAD."""
+    """Return whether a store refused without a reason, as in answers to HEAD requests."""
     return error.response["Error"].get("Code") in {str(status) for status in _UNTOLD}
 
 
 def expired(error: object) -> str | None:
-    """Return why an error means that a login has expired, in words; None if it does not.
+    """Return why an error means that a login has expired; None if it means something else.
 
     Args:
         error: What boto3 or delta-rs raised.

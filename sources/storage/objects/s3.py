@@ -232,7 +232,7 @@ def login_keys(settings: S3Settings, path: str, what: str) -> Any:
 
 
 def refused(settings: S3Settings, path: str, what: str, why: object) -> HybridError:
-    """Return the error to raise where an object store does not answer, or refuses.
+    """Return the error to raise where an object store refuses or does not answer.
 
     Args:
         settings: Address of the store.
@@ -276,7 +276,7 @@ def _asks_to_wait(status: int, code: str | None) -> bool:
 
 
 def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, Any] | None:
-    """Return what boto3 tells of an object without its content.
+    """Return the metadata of an object, from a HEAD request; None if it does not exist.
 
     Args:
         settings: Address of the store.
@@ -308,7 +308,7 @@ def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, A
 
 
 def connect(settings: S3Settings) -> Any:
-    """Return the client of boto3 for an object store; all callers with one login share it.
+    """Return boto3's client for an object store; callers with the same login share it.
 
     Nothing is connected yet. It repeats a failed request up to five times.
 

@@ -1,4 +1,4 @@
-"""Delta tables in any store, opened by Delta's Rust library with the store's address and login."""
+"""Delta tables in any store, opened by delta-rs with the store's address and login."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INT96_AS_MICROS = "SET datafusion.execution.parquet.coerce_int96 = 'us'"
 
 
 def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
-    """Open a Delta table; it keeps the login of this moment, also after that was renewed.
+    """Open a Delta table; it keeps the login of this moment even after that is renewed.
 
     Args:
         folder: The table's folder.

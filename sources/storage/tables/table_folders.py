@@ -1,4 +1,4 @@
-"""Folders of lake tables, in which older and removed files lie next to those of the table."""
+"""Folders of lake tables, whose files can't be read without the table's log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOGS = {
 
 
 def logs_among(folder: str, folders: Iterable[str], stores: Stores) -> Iterator[str]:
-    """Yield the folders directly in a folder that make it one of a table.
+    """Yield the subfolders that mark a folder as a lake table.
 
     Args:
         folder: The folder.
@@ -45,7 +45,7 @@ def logs_among(folder: str, folders: Iterable[str], stores: Stores) -> Iterator[
 
 
 def logs_above(base: str, stores: Stores) -> list[str]:
-    """Return the folders that make a folder above a path, or the path itself, one of a table.
+    """Return the log folders of lake tables that contain a path, or that are at it.
 
     Folders that the storage does not let this process list are taken for others.
 

@@ -1,1 +1,1 @@
-"""What Spark itself says of a checkpoint: watermark, shape of the transform."""
+"""Properties of a transform that decide whether a checkpoint can be used: watermark and shape."""

@@ -1,4 +1,4 @@
-"""Refusal of a watermark on event times that nobody checked (``event_time.outside: keep``)."""
+"""Check against watermarks on event times that are not checked (``event_time.outside: keep``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind
 
 
 def require_no_watermark_on(event_time: str, rows: DataFrame) -> None:
-    """Refuse a transform that sets a watermark on the event time, or on what it computes from it.
+    """Refuse a transform that sets a watermark on the event time, or on a column derived from it.
 
     Called where records outside of the bounds of the event time are kept: one of them would move
     the watermark, and stateful operators would drop all later rows. Where a function in Python

@@ -22,12 +22,12 @@ def analyzed_plan(rows: DataFrame) -> Any:
 
 
 def kind_of(thing: Any) -> str:
-    """Return the name of the class of a node or an expression, such as ``EventTimeWatermark``."""
+    """Return the class name of a node or an expression, such as ``EventTimeWatermark``."""
     return str(thing.getClass().getSimpleName())
 
 
 def number_of(column: Any) -> int:
-    """Return the number by which the plan refers to a column: Spark's expression id."""
+    """Return Spark's expression id of a column, by which its plan refers to the column."""
     return int(column.exprId().id())
 
 

@@ -1,4 +1,4 @@
-"""What a transform consists of: its code, its query plan, and what its stateful operators keep.
+"""Shape of a transform: its code, its query plan, and the state of its operators.
 
 Read from Spark's analyzed plan. Its expressions refer to columns by numbers that differ from one
 session to the next; here each number is replaced by what the column was computed from, down to the
@@ -37,7 +37,7 @@ _MOST_FIELDS = "spark.sql.debug.maxToStringFields"
 
 
 class Shape:
-    """Description of a transform's query plan in words that are the same in every session.
+    """Description of a transform's query plan in words that do not depend on the Spark session.
 
     Two transforms with equal descriptions keep the same state and compute the same rows.
 
@@ -65,7 +65,7 @@ class Shape:
 
     @property
     def stateful(self) -> list[str]:
-        """What stateful operators keep, as in ``operators``, without the watermarks."""
+        """Descriptions of the stateful operators, as in ``operators``, without watermarks."""
         return [kept for kept in self.operators if not kept.startswith(_WATERMARK)]
 
     def _visit(self, node: Any) -> None:

@@ -1,4 +1,4 @@
-"""The watermark of a transform, and what is known about rows that it would drop."""
+"""Watermark of a transform, and the rows that it would drop as late."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> Watermar
 def judge_order(
     source: str, out_of_orderness_ms: int, watermark: Watermark | None, *, is_exact: bool
 ) -> str | None:
-    """Refuse to read history in an order in which stateful operators would drop rows.
+    """Refuse a reading order of history in which stateful operators would drop late rows.
 
     Args:
         source: Name of the source, for messages.
@@ -124,7 +124,7 @@ def judge_order(
 
 
 def judge_arrival(source: str, out_of_orderness_ms: int, watermark: Watermark | None) -> str | None:
-    """Judge what stateful operators drop of rows that are read in order of arrival.
+    """Warn if stateful operators may drop rows that are read in order of arrival.
 
     A live run would have dropped the same rows, so nothing is refused.
 
@@ -150,7 +150,7 @@ def judge_arrival(source: str, out_of_orderness_ms: int, watermark: Watermark | 
 def judge_seam(
     end: EndPosition, topic: str, watermark: Watermark | None, now_ms: int
 ) -> str | None:
-    """Judge whether the watermark that history leaves behind drops rows of the topic after it.
+    """Warn if the watermark at the end of history would drop rows of the topic after it.
 
     Rows that history lacks have event times from its complete-through time on. Those behind its
     highest event time minus the delay are late: dropped if their window, or what else the operator

@@ -1,4 +1,4 @@
-"""The run of a bounded source: read it to its end, rounds included, and record its end position."""
+"""Run of a bounded source: read it to its end, with all rounds, and record the end position."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run_bounded(
     stop: threading.Event,
     ahead: Ahead | None = None,
 ) -> int:
-    """Read a bounded source to its end, rounds included, and record its end position.
+    """Read a bounded source to its end, with all rounds, and record its end position.
 
     The query is built again for each round (a further listing of the source's files), and
     whenever another rate limit is in force. What an earlier run committed is not read again.

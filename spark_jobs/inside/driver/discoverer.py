@@ -1,4 +1,4 @@
-"""Discovery of files that arrive, next to the stream that reads them."""
+"""Thread that discovers new files while a stream reads the earlier ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Discoverer:
         self._stop.set()
 
     def take(self) -> FoundFiles | None:
-        """Return the files of one discovery that were not returned yet, oldest first; else None.
+        """Return the files of the oldest discovery not yet returned; None if there is none.
 
         Raises:
             InputError: A file can't be read, or has other columns; or the storage refuses.

@@ -1,4 +1,4 @@
-"""Standard output and standard error, by thread: what one run prints is kept apart from others."""
+"""Standard output and error by thread, so that each run of a shared driver has its own log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Stream = TextIO | TextIOBase
 
 
 class OwnOutput(TextIOBase):
-    """Stream that writes to the thread's own stream, or to a default if it has none.
+    """Stream that writes to the current thread's stream, or to a default one.
 
     Args:
         default: Stream for threads that belong to no run.
@@ -29,7 +29,7 @@ class OwnOutput(TextIOBase):
     @classmethod
     @contextmanager
     def installed(cls) -> Iterator[None]:
-        """Use it for standard output and standard error as long as the ``with`` block runs."""
+        """Replace standard output and standard error within the ``with`` block."""
         out, err = cls(sys.stdout, "stdout"), cls(sys.stderr, "stderr")
         with redirect_stdout(out), redirect_stderr(err):
             yield
@@ -37,7 +37,7 @@ class OwnOutput(TextIOBase):
     @staticmethod
     @contextmanager
     def into(out: Stream, err: Stream | None = None) -> Iterator[None]:
-        """Write what this thread prints into streams as long as the ``with`` block runs.
+        """Redirect the output of this thread to streams within the ``with`` block.
 
         Args:
             out: Stream for standard output.

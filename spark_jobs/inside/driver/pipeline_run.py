@@ -1,4 +1,4 @@
-"""The run of one pipeline in a driver: its sources one after the other, under its lock."""
+"""Run of one pipeline in a driver: its sources in order, under the query lock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from spark_jobs.table.ownership.belonging import require_belonging
 
 
 def only_session() -> SparkSession:
-    """Return the Spark session of this process, which is started at the first call."""
+    """Return the Spark session of this process; the first call starts it."""
     # State and target are paths of the machines, whatever file system HADOOP_CONF_DIR makes the
     # default. `spark-submit` may need that default on a cluster, so it is changed only here.
     builder = SparkSession.builder.config("spark.hadoop.fs.defaultFS", "file:///")
@@ -60,7 +60,7 @@ class PipelineRun:
     beats: Beats = USUAL_BEATS
 
     def run(self, loaded: LoadedPipeline) -> int:
-        """Read the sources until one fails, the run is stopped, or one may not be read yet.
+        """Read the sources in order until one fails, one may not start yet, or the run is stopped.
 
         Args:
             loaded: The pipeline.
@@ -80,7 +80,7 @@ class PipelineRun:
             return self.read(context, lock)
 
     def read(self, context: PipelineContext, lock: QueryLock) -> int:
-        """Read the sources as :meth:`run` does, for a caller that holds the lock."""
+        """Read the sources as :meth:`run` does; the caller holds the lock."""
         status = 0
         ahead: Ahead | None = None
         for source, following in zip(self.sources, [*self.sources[1:], None], strict=True):

@@ -1,4 +1,4 @@
-"""Guard against Kafka deleting, while history runs, records that are to be read after it."""
+"""Guard that stops history before Kafka deletes the records that follow it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WARN_AT = 3
 
 
 class RetentionGuard:
-    """Guard against Kafka deleting, while history is read, records that are to be read after it.
+    """Guard that stops history before Kafka deletes the records that follow it.
 
     Args:
         context: The pipeline and its state.

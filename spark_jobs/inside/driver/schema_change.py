@@ -1,4 +1,4 @@
-"""Following columns that a captured table got or widened: what a driver does at such a change.
+"""Schema changes of a captured table: the driver adopts added or widened columns.
 
 The micro-batch that meets the change fails before it writes. The driver asks the database for type
 and default, keeps both in the state of the generation, and builds the query again on the same
@@ -40,7 +40,7 @@ _PLAIN = {"boolean", "smallint", "int", "bigint", "float", "double"}
 def follow_columns_of(
     context: PipelineContext, error: Exception, reporter: Reporter
 ) -> PipelineContext | None:
-    """Follow the columns that a query failed at, if that is what it failed at, and declared.
+    """Adopt the column changes that a query failed at; None if it failed for another reason.
 
     Returns:
         The pipeline with these columns, with which the query has to be built again; None if the

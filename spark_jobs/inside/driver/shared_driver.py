@@ -1,4 +1,4 @@
-"""A driver that pipelines share: one Spark application, and a thread with a session for each."""
+"""Driver that several pipelines share: one Spark application, one thread and session for each."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Member:
 
 
 class SharedDriver:
-    """Runs pipelines at the request of their launches until it has had none for a while.
+    """Driver that runs pipelines on request, and ends when it has had none for a while.
 
     Each run has a thread, a Spark session, a pool of Spark's fair scheduler, its locks, a heartbeat
     and a log of its own. One that fails or is stopped does not touch the others.
@@ -185,7 +185,7 @@ class SharedDriver:
 def run_pipeline(
     request: RunRequest, stop: threading.Event, application: Callable[[], SparkSession]
 ) -> None:
-    """Run a pipeline in the calling thread; what makes it fail is printed.
+    """Run a pipeline in the calling thread; print its failure, if any.
 
     Args:
         request: The launch.

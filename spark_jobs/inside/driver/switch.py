@@ -1,4 +1,4 @@
-"""The warm switch: the driver that has read a bounded source resumes with the next one.
+"""Warm switch: the driver that has read a bounded source continues with the next one.
 
 It makes the hand-over as the ``SourceFactory`` step would, and that step then finds it made. So no
 start of Spark lies between history's last commit and the first live micro-batch.
@@ -18,7 +18,7 @@ from spark_jobs.launch.record import record_switch
 
 
 def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
-    """Decide where a source starts (the hand-over), and record that this launch reads it now.
+    """Make the hand-over to a source, and record that this launch reads it from now on.
 
     Returns:
         True if this driver may read the source. False if the hand-over or the record is refused:

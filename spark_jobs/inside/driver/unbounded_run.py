@@ -1,4 +1,4 @@
-"""The run of the last source: follow a topic or a folder until it is told to stop."""
+"""Run of the last source: follow a topic or a folder until the run is stopped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_unbounded(
     stop: threading.Event,
     prepared: Prepared | None = None,
 ) -> int:
-    """Follow a topic or a folder until the run is told to stop.
+    """Follow a topic or a folder until the run is stopped.
 
     The query is built again when its place would be built differently: the seam filter is passed,
     another rate limit is in force, larger files have arrived, or columns are followed that the

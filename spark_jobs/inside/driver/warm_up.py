@@ -1,4 +1,4 @@
-"""Warm-up before a switch: load, compile and look up what the live query needs.
+"""Warm-up before a switch: load classes, compile code and look up keys for the live query.
 
 While history is read, a few records of the topic go through the live query's own steps into a sink
 that discards them. So the first live micro-batch finds a JVM whose code is loaded and compiled, the
@@ -30,7 +30,7 @@ _log = logging.getLogger("hybrid.rehearsal")
 
 @dataclass
 class Ahead:
-    """The topic that is followed after the last bounded source, and what is prepared for it.
+    """The topic after the last bounded source, and the parts of its query prepared in advance.
 
     Attributes:
         live: The topic's source.
@@ -46,7 +46,7 @@ class Ahead:
 
 @contextmanager
 def rehearsal(spark: SparkSession, query: QueryDeclaration, ahead: Ahead | None) -> Iterator[None]:
-    """Prepare for the topic that follows in a thread, next to the query that reads history.
+    """Prepare the live query in a thread while the query over history runs.
 
     If this driver will read the topic, too, one micro-batch of it goes through the live query's
     steps into a sink that discards it, and ``ahead.prepared`` is set. If another driver will, only
@@ -73,7 +73,7 @@ def rehearsal(spark: SparkSession, query: QueryDeclaration, ahead: Ahead | None)
 
 
 def expected_topic(query: QueryDeclaration, live: KafkaSource) -> ExpectedTopic | None:
-    """Return the topic as it will be read after a bounded source; None if that has no end.
+    """Return the topic after a bounded source at its expected start; None without a known end.
 
     Args:
         query: Declaration of the query that reads the bounded source.

@@ -1,4 +1,4 @@
-"""Watching a running query, and what both bounded and unbounded runs do around it."""
+"""Watching of a running query, common to bounded and unbounded runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SOON_S = 0.1
 def start(
     spark: SparkSession, query: QueryDeclaration, reporter: Reporter, report: QueryReporter
 ) -> RunningQuery:
-    """Build a query and start it; pass on what people should be warned about."""
+    """Build a query and start it; warnings go to the reporter."""
     built = build_query(spark, query)
     report.started(built.stream)
     for warning in built.warnings:
@@ -45,7 +45,7 @@ def start(
 
 
 def collect_bad_records(context: PipelineContext, reporter: Reporter) -> Collectors:
-    """Collect the bad records that an earlier run has staged, and report their number.
+    """Collect bad records that an earlier run has staged, and report their number.
 
     Returns:
         The collectors of all sources, for use while the query runs.
@@ -63,7 +63,7 @@ def watch(
     stop: threading.Event,
     is_over: Callable[[], bool],
 ) -> None:
-    """Report on a query at each beat until it ends, and stop it when it is told to.
+    """Report on a query regularly until it ends; stop it when the run is stopped.
 
     If its state is in a store where each look is a request, each 10 s, and after each commit.
 
@@ -139,7 +139,7 @@ def _progress_at(query: StreamingQuery) -> str | None:
 def look_up_older(
     spark: SparkSession, seam: Seam | None, reporter: Reporter, error: StreamingQueryException
 ) -> None:
-    """Look up in all of history the rows of the seam that are older than the keys kept of it.
+    """Search all of history for the rows of the seam that are older than its kept keys.
 
     Called when a query failed. The caller starts the query again after that; it can't fail for
     this reason a second time, as the filter then knows all such rows.
@@ -161,7 +161,7 @@ def look_up_older(
 
 
 def count_seam(spark: SparkSession, seam: Seam, reporter: Reporter) -> None:
-    """Count the rows of a seam and those removed from it, and record both in the state folder.
+    """Count the rows of a seam and the removed ones, and record both in the state folder.
 
     The ledger (the proof that the hand-over lost and duplicated nothing) is complete with them. A
     failure is reported as a warning, never raised: the run continues.

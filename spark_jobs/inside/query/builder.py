@@ -1,4 +1,4 @@
-"""Building the one query: places of the union, transform, target, writer."""
+"""Builder of the query: places of the union, transform, target, writer."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def _union(query: QueryDeclaration, streams: list[PlaceStream]) -> DataFrame:
 
 
 def require_replayable(pipeline: Pipeline, replayed: Sequence[str], rows: DataFrame) -> None:
-    """Refuse a transform that counts rows, if rows of a seam are replayed.
+    """Refuse a transform that counts rows if rows of a seam are read again.
 
     Merging a change twice in its order does no harm, counting it twice does.
 
@@ -238,7 +238,7 @@ def require_replayable(pipeline: Pipeline, replayed: Sequence[str], rows: DataFr
 
 
 def require_extensible(pipeline: Pipeline, rows: DataFrame) -> None:
-    """Refuse a stateful transform if columns are followed that the captured table gets later.
+    """Refuse a stateful transform if later columns of the captured table are followed.
 
     What its operators keep in the checkpoint has the columns of before.
 
@@ -281,7 +281,7 @@ def _reached_in_words(query: QueryDeclaration) -> str:
 
 
 def require_stream(name: str, rows: object) -> None:
-    """Refuse what a transform returned, unless it is a stream made of its argument.
+    """Refuse a transform's result that is not a stream derived from its argument.
 
     Args:
         name: The transform: ``module:function``, or the file of a query.

@@ -1,4 +1,4 @@
-"""The files of history that become files of the target as they are, micro-batch by micro-batch."""
+"""History whose files become files of the target as copies, micro-batch by micro-batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_jobs.inside.readers.files.planned_files import PlannedSource
 
 
 class CopiedHistory:
-    """History of one bounded run, whose files the target may get as copies.
+    """History of one bounded run, whose files may be copied into the target.
 
     Args:
         query: Declaration of the query.
@@ -33,7 +33,7 @@ class CopiedHistory:
         self.columns: pa.Schema = planned.columns_inside
 
     def files(self, batch_id: int) -> Sequence[JudgedFile] | None:
-        """Return the files of a micro-batch; None if one of them has to be rewritten.
+        """Return the files of a micro-batch if all can be copied; None if one has to be rewritten.
 
         Raises:
             InputError: A file can't be read.
@@ -69,7 +69,7 @@ class CopiedHistory:
 
 
 def copied_history(query: QueryDeclaration) -> CopiedHistory | None:
-    """Return the history that a query reads, if its files may be copied; else None."""
+    """Return the history of a query if its files may be copied; else None."""
     loaded, place, source = query.context.loaded, query.place, query.source
     if not (
         loaded.pipeline.sink.copy_files

@@ -1,4 +1,4 @@
-"""What the query of one run reads: every source of the chain in its fixed place.
+"""Declaration of one run's query: every source of the chain in its fixed place.
 
 Spark's checkpoint knows its sources by their place in the plan. A source whose turn has not come
 is an empty placeholder, one whose turn is over is drained; so the same query, launched again on
@@ -40,7 +40,7 @@ from spark_jobs.inside.readers.topics.planned_topic import PlannedTopic
 
 @dataclass(frozen=True)
 class QueryDeclaration:
-    """The query of one run, as it was resolved from the pipeline and its state. Immutable.
+    """Query of one run, resolved from the pipeline and its state. Immutable.
 
     A place is the fixed position of a source in the query's union.
 
@@ -63,7 +63,7 @@ class QueryDeclaration:
 
     @property
     def generation(self) -> Generation:
-        """State of the generation, that is of one computation of the whole table."""
+        """State of the generation (one computation of the whole table)."""
         return self.context.generation
 
     @property
@@ -82,7 +82,7 @@ class QueryDeclaration:
         return self.source.boundedness is Boundedness.BOUNDED
 
     def committed(self) -> Any:
-        """Return up to where the last committed micro-batch has read the source.
+        """Return the source's end offset in the last committed micro-batch.
 
         Read from the checkpoint at each call.
 
@@ -99,14 +99,14 @@ class QueryDeclaration:
         return self.place.is_drained(self.committed())
 
     def seam_to_count(self) -> Seam | None:
-        """Return the source's seam if it is passed and its rows are not counted yet; else None.
+        """Return the source's seam if it is passed but not counted yet; else None.
 
         By the checkpoint as it is now; call it for a source with an end once it is drained.
         """
         return self.place.seam if self.place.has_uncounted_seam(self.committed()) else None
 
     def has_new_rate(self) -> bool:
-        """Return whether the rate limit of the source was changed since the query was declared.
+        """Return whether the source's rate limit has changed since the query was declared.
 
         Read from the state folder at each call. The query has to be built again to apply it.
         """
@@ -152,7 +152,7 @@ def declare_query(
 
 @dataclass(frozen=True)
 class Turn:
-    """A source's place in the union, and whether its turn to be read has come.
+    """A source's place in the union, and whether it may be read yet.
 
     Attributes:
         index: Number of the source's place in the union, from 0.
@@ -168,7 +168,7 @@ class Turn:
 def place_of(
     context: PipelineContext, turn: Turn, earlier: EarlierSources, prepared: Prepared | None
 ) -> tuple[Place, Planned | None]:
-    """Choose the place of a source by its kind and by whether its turn has come.
+    """Return the place of a source, by its kind and by whether it may be read yet.
 
     This is the only function that asks which kind of source it is.
 

@@ -1,4 +1,4 @@
-"""Queries whose tasks write the rows that they read: no row passes through Spark's operators.
+"""Queries whose tasks write the rows that they read, past Spark's operators.
 
 So it is done where nothing needs them: the transform passes columns on as they are, the table has
 no partitions and is appended to, and the source can be parsed in whole batches. What is in the
@@ -36,7 +36,7 @@ def direct_query(
     target: Folder,
     guard: TargetGuard,
 ) -> tuple[DirectSink, DataFrame] | None:
-    """Return the sink and the stream of a query whose tasks write rows; None if Spark writes them.
+    """Return sink and stream of a query whose tasks write rows; None if Spark has to write them.
 
     Args:
         query: Declaration of the query.

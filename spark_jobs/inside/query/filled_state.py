@@ -1,4 +1,4 @@
-"""Settings of RocksDB for the runs in which history fills the state of the operators."""
+"""RocksDB settings for runs in which history fills the state of operators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILLING = {
 
 @contextmanager
 def filling_state(spark: SparkSession, query: QueryDeclaration) -> Iterator[None]:
-    """Have a query that is started in here fill its state in bulk, if its source is bounded.
+    """Set RocksDB up for bulk writes while the query of a bounded source is started.
 
     Spark allows both settings to differ between runs on one checkpoint, and a query keeps those
     that its session had when it was started. A setting that the pipeline declares is left alone.

@@ -1,4 +1,4 @@
-"""A query that runs: a handle on Spark's StreamingQuery and on what it reads."""
+"""Running query: a handle on Spark's StreamingQuery and its sources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_jobs.inside.query.places.place import PlaceStream
 
 
 class RunningQuery:
-    """A query of this project that runs; creating this object starts it.
+    """Running query of this project; creating this object starts it.
 
     Args:
         declared: Declaration of the query.
@@ -39,7 +39,7 @@ class RunningQuery:
         return self.declared.is_drained()
 
     def is_over(self) -> bool:
-        """Return whether the query of a bounded run is to be stopped now.
+        """Return whether a bounded run's query must be stopped: new rate limit, or all is read.
 
         It is if the rate limit was changed, or if a paced query has nothing more to read: it does
         not end by itself.
@@ -47,7 +47,7 @@ class RunningQuery:
         return self.declared.has_new_rate() or (self.is_paced and self.is_drained())
 
     def is_outdated(self) -> bool:
-        """Return whether a live query has to be built again: it would be built differently now.
+        """Return whether a live query would now be built differently, so that it must restart.
 
         So it is if its seam filter has nothing left to do, its rate limit was changed, or larger
         files have arrived.

@@ -1,1 +1,1 @@
-"""What a driver reports while it runs: heartbeat, progress, numbers, late rows."""
+"""Reports of a running driver: heartbeat, progress, measurements, late rows."""

@@ -1,4 +1,4 @@
-"""Collecting the bad records that tasks have staged (:mod:`spark_jobs.inside.readers.bad_records`).
+"""Collection of bad records that tasks have staged (:mod:`spark_jobs.inside.readers.bad_records`).
 
 Once a micro-batch is committed, the driver counts each of its bad records once, however often it
 was staged, appends it to the quarantine table, and removes the batch's folder.
@@ -171,7 +171,7 @@ class Collector:
 
 
 class Collectors:
-    """Collectors of all sources whose bad records do not stop a run.
+    """Collectors of all sources whose bad records are dropped or quarantined.
 
     Args:
         pipeline: The pipeline's declaration.

@@ -1,4 +1,4 @@
-"""What a launch writes about itself: its heartbeat, and the samples of its progress over time."""
+"""Writer of a launch's heartbeat, and of samples of its progress over time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class HeartbeatWriter:
 
     @property
     def latest(self) -> Heartbeat:
-        """The heartbeat in memory, with changes that the next :meth:`update` will write."""
+        """Heartbeat in memory, with changes that the next :meth:`update` will write."""
         return self._latest
 
     def age_s(self) -> float:
@@ -73,12 +73,12 @@ class HeartbeatWriter:
             self._write()
 
     def worked(self) -> None:
-        """Set ``worked_at_ms`` to now in memory, since a task has ended; ``update`` writes it."""
+        """Set ``worked_at_ms`` to now in memory, after a task has ended; ``update`` writes it."""
         with self._lock:
             self._latest = self._latest.model_copy(update={"worked_at_ms": now_ms()})
 
     def is_replaced(self) -> bool:
-        """Return whether the state folder records a later launch: this one was taken for dead."""
+        """Return whether the state folder records a later launch, which replaces this one."""
         last = last_launch(self._generation)
         is_own = last is None or last.launch_id == self._latest.launch_id
         is_later = last is not None and not is_own and last.at_ms > self.started_ms

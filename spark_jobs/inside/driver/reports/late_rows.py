@@ -1,4 +1,4 @@
-"""Counting late rows while a query runs, and refusing to continue where history has lost some."""
+"""Counter of late rows of a running query, and the limit on late rows of history."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LateRowCounter:
 
     @property
     def counted(self) -> LateRows:
-        """The count up to the last call of :meth:`take`."""
+        """Count up to the last call of :meth:`take`."""
         return self._counted
 
     def take(self, running: StreamingQuery) -> LateRows:
@@ -65,7 +65,7 @@ class LateRowCounter:
 
 
 def require_no_late_rows(context: PipelineContext) -> None:
-    """Refuse to continue with bounded sources that have lost more late rows than is declared.
+    """Refuse to continue if bounded sources have lost more late rows than is declared.
 
     Args:
         context: The pipeline and its state.

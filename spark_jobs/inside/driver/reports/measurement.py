@@ -1,4 +1,4 @@
-"""What is measured of a running query: Spark's progress reports, its tasks, its checkpoint."""
+"""Measurements of a running query, from Spark's progress reports, tasks and checkpoint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WAITING = ("Waiting for next trigger", "Waiting for data to arrive")
 
 
 class TaskWatch:
-    """Observer of the tasks of one launch's jobs, by which a hanging query is recognized.
+    """Observer of a launch's Spark tasks, to recognize a query that hangs.
 
     Jobs of other launches in the same driver do not count. Creating it puts the jobs that this
     thread starts into the launch's group.
@@ -45,11 +45,11 @@ class TaskWatch:
         self._ended: dict[int, int] = {}
 
     def follow(self, run_id: str) -> None:
-        """Let the jobs of a query's run count as well; those of an earlier run no longer do."""
+        """Observe the jobs of a query's run, in place of those of an earlier run."""
         self._run_id = str(run_id)
 
     def has_progressed(self) -> bool:
-        """Return whether the launch's active jobs, or the number of their ended tasks, changed.
+        """Return whether active jobs or the number of completed tasks have changed.
 
         Compared with the previous call; the first one returns True if a job is active.
         """
@@ -69,7 +69,7 @@ class TaskWatch:
 
 
 class Pace:
-    """Speed in splits per second of a launch that reads a plan, from its first measurement on."""
+    """Speed of a launch in splits per second, since its first measurement."""
 
     def __init__(self) -> None:
         self._measured: list[tuple[float, int]] = []
@@ -96,7 +96,7 @@ class Pace:
 
 
 class Measurement:
-    """Measurement of one query: fields of its heartbeat, from Spark's progress and checkpoint.
+    """Measurements of one query, as fields of its heartbeat.
 
     Args:
         declared: Declaration of the query.
@@ -149,7 +149,7 @@ class Measurement:
         return offset_log.last_committed(self._declared.generation.checkpoint)
 
     def is_news(self, latest: Any, committed: int | None) -> bool:
-        """Return whether a progress report of Spark is the first one since a commit.
+        """Return whether a progress report is Spark's first one since a commit.
 
         A report of an idle trigger carries the number of the batch that will come: what was
         committed decides whether there is news, not the number of the report.
@@ -166,7 +166,7 @@ class Measurement:
         )
 
     def take(self, latest: Any, committed: int, beat: Heartbeat, *, idle: bool) -> dict[str, Any]:
-        """Return the fields of the heartbeat after a committed micro-batch, and mark it as seen.
+        """Return the heartbeat's fields after a committed micro-batch, and mark it as reported.
 
         Call it once :meth:`is_news` returned True.
 
@@ -209,7 +209,7 @@ class Measurement:
         return fields
 
     def rates(self, latest: Any) -> dict[str, float | None]:
-        """Return by which rate a micro-batch was computed, and by which rate its rows came.
+        """Return processing rate and input rate of a micro-batch, in rows per second.
 
         Args:
             latest: Spark's last progress report.

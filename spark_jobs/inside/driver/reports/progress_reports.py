@@ -13,14 +13,14 @@ Use = Callable[[Sequence[dict[str, Any]]], None]
 
 
 class ProgressReports:
-    """Reader of the progress reports of one query. Spark keeps the last hundred."""
+    """Reader of one query's progress reports, of which Spark keeps the last hundred."""
 
     def __init__(self) -> None:
         # Time and micro-batch of the newest report that was used.
         self._seen: tuple[str, int] | None = None
 
     def pass_on(self, running: StreamingQuery, after: int, use: Use) -> None:
-        """Call a function with the reports that are new since it last succeeded, if there are any.
+        """Call a function with all reports since its last success, if there are any.
 
         Reports of triggers that ran no micro-batch are left out: they carry the number of the one
         that will come.

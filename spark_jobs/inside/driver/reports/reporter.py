@@ -1,4 +1,4 @@
-"""Reports of a running job: the heartbeat in the state folder, and Dagster's log if it listens."""
+"""Reporting of a running job: heartbeat in the state folder, and Dagster's log if connected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from spark_jobs.run_state.lock import QueryLock
 
 @dataclass(frozen=True)
 class Beats:
-    """How often a driver looks at its query, and writes a heartbeat.
+    """Intervals at which a driver checks its query and writes a heartbeat.
 
     Attributes:
         every_s: Seconds between two looks, and between two heartbeats where the state is on a disk.
@@ -53,7 +53,7 @@ USUAL_BEATS = Beats()
 
 
 def open_pipes(environment: Mapping[str, str]) -> PipesContext | None:
-    """Open Dagster Pipes, the channel to the Dagster step that launched this job.
+    """Connect to Dagster Pipes, if a Dagster step launched this job; else return None.
 
     Args:
         environment: Environment variables of the launch.
@@ -146,7 +146,7 @@ class Reporter:
         return max(self.every_s, self.beats.idle_s) if self._beat.latest.idle else self.every_s
 
     def follow(self, spark: SparkSession, declared: QueryDeclaration) -> QueryReporter:
-        """Report the state ``running`` and what the query reads; call it before it is built.
+        """Report ``running`` and the source that is read; call it before the query is built.
 
         Returns:
             The reporter of this query.
@@ -160,7 +160,7 @@ class Reporter:
         return QueryReporter(self, self._beat, measurement, self._pace)
 
     def late_rows(self, count: int) -> None:
-        """Write a heartbeat if the number of rows dropped behind the watermark has changed.
+        """Write a heartbeat if the number of late rows has changed.
 
         Args:
             count: Rows of this source dropped so far, by this launch and those before it.
@@ -170,7 +170,7 @@ class Reporter:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Write a heartbeat each second during a step that can take long and reports nothing.
+        """Write a heartbeat each second during a long step that makes no reports itself.
 
         So the supervision does not take the driver for dead. The heartbeats of a frozen process
         stop all the same.
@@ -196,7 +196,7 @@ class Reporter:
             thread.join()
 
     def follow_tasks(self, running: RunningQuery) -> None:
-        """Take the end of a query's tasks for work of this launch."""
+        """Count completed tasks of a query as work of this launch."""
         if self._tasks is not None:
             self._tasks.follow(running.spark_query.runId)
 
@@ -220,15 +220,15 @@ class Reporter:
         self._beat.update(**fields)
 
     def is_replaced(self) -> bool:
-        """Return whether the state folder records a later launch: this one was taken for dead."""
+        """Return whether the state folder records a later launch, which replaces this one."""
         return self._beat.is_replaced()
 
     def has_lease(self) -> bool:
-        """Return whether the driver's lock is a lease, by which it learns of a later driver."""
+        """Return whether the driver's lock is a lease, which another driver can take over."""
         return self._lock is not None and self._lock.is_lease
 
     def require_lock(self) -> None:
-        """Refuse to go on once another driver may have been started.
+        """Refuse to continue if the lock was lost, so that another driver may be running.
 
         Raises:
             StateError: The driver's lease is lost.
@@ -237,24 +237,24 @@ class Reporter:
             self._lock.require_held()
 
     def ended(self, state: Literal["finished", "stopped"]) -> None:
-        """Report that the run ended without a failure, in the heartbeat and in Dagster's log."""
+        """Report the end of a run without a failure, in the heartbeat and in Dagster's log."""
         self.update(state=state)
         self.listeners.log(f"{self._beat.latest.source}: {state}.")
 
     def failed(self, report: ErrorReport) -> None:
-        """Report in the heartbeat that the run failed, and with which error."""
+        """Report the failure of the run in the heartbeat, with its error."""
         self.update(state="failed", failure=report)
 
     def position(self) -> str:
-        """Return the heartbeat in memory as one line: micro-batch, splits, rows, event time."""
+        """Return the heartbeat in one line: micro-batch, splits, rows, event time."""
         return describe(self._beat.latest)
 
     def eta_s(self) -> float | None:
-        """Return the seconds that a bounded run still needs at its pace; None if unknown."""
+        """Return the remaining seconds of a bounded run at its present speed; None if unknown."""
         return self._pace.eta_s(self._beat.latest.splits_total)
 
     def retention(self, text: str | None) -> None:
-        """Report for how long Kafka keeps the records that are read after history.
+        """Report how long Kafka keeps the records that follow history.
 
         Args:
             text: The topic's headroom in words; None if Kafka deletes nothing.
@@ -304,7 +304,7 @@ class QueryReporter:
         self._reporter.update(filtering=stream.filtering, pace_ms=stream.interval_ms)
 
     def count_late_rows(self, declared: QueryDeclaration) -> None:
-        """Count the rows that a query drops behind its watermark; call it before it is started."""
+        """Begin to count the query's late rows; call it before the query is started."""
         self._late = LateRowCounter(declared.context, declared.source.name)
         self._reporter.late_rows(self._late.counted.dropped)
         if unknown := self._late.counted.unknown_batches:
@@ -315,12 +315,12 @@ class QueryReporter:
             )
 
     def late_rows(self, running: RunningQuery) -> None:
-        """Count the rows that the query has dropped behind its watermark since the last call."""
+        """Count the late rows that the query has dropped since the last call."""
         if self._late is not None:
             self._reporter.late_rows(self._late.take(running.spark_query).dropped)
 
     def seam(self, running: RunningQuery) -> None:
-        """Keep what the query has reported of the seam since the last call, if it filters it."""
+        """Add the query's new reports about the seam, if it filters one."""
         if running.stream.filtering:
             metrics = self._reporter.seam_metrics
             self._seam.pass_on(running.spark_query, metrics.last_batch, metrics.add)

@@ -1,1 +1,1 @@
-"""The places of sources in the query's union: one for each kind of source."""
+"""Places of sources in the query's union, one module for each kind of source."""

@@ -1,4 +1,4 @@
-"""Places of file sources: files that are planned, and a folder that keeps filling."""
+"""Places of file sources: planned files, and a folder that keeps growing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOK_MS = 500
 
 
 def planned_interval_ms(rate: RateLimit, planned: Planned) -> int:
-    """Return the time in ms between the starts of two micro-batches that keeps a rate limit.
+    """Return the interval between starts of micro-batches, in ms, that keeps a rate limit.
 
     0 without a limit. Computed for the largest micro-batch, so that no other one exceeds it.
     """
@@ -31,7 +31,7 @@ def planned_interval_ms(rate: RateLimit, planned: Planned) -> int:
 
 
 def reached_in_plan(planned: Planned, committed: Any) -> Reached:
-    """Return how far a planned source was read: splits, rows and highest event time.
+    """Return the progress of a planned source: splits, rows and highest event time.
 
     Args:
         planned: The source.
@@ -48,7 +48,7 @@ def direct_files(spark: SparkSession, planned: PlannedSource) -> DirectStream | 
 
 
 class PlannedFilesPlace(Place):
-    """The place of a bounded file source whose turn it is, or was.
+    """Place of a bounded file source that is being read, or was read.
 
     Args:
         context: The pipeline and its state.
@@ -115,7 +115,7 @@ class PlannedFilesPlace(Place):
         return reached_in_plan(self.planned, committed)
 
     def next_round(self) -> Round | None:
-        """Plan another round, that is a further listing, if the topic that follows calls for one.
+        """Plan another round, that is a further listing; None if none is due.
 
         Returns:
             None if the topic does not, or if no files with rows have arrived.
@@ -129,7 +129,7 @@ class PlannedFilesPlace(Place):
 
 
 class GrowingFolderPlace(Place):
-    """The place of a folder that keeps filling; its source is the last of the chain.
+    """Place of a folder that keeps growing; its source is the last of the chain.
 
     Args:
         context: The pipeline and its state.
@@ -156,7 +156,7 @@ class GrowingFolderPlace(Place):
         self._rate = rate
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return the files' rows in the order of their discovery, as a stream without an end.
+        """Return the files' rows as an endless stream, in the order of their discovery.
 
         Raises:
             InputError: A file found that is still to be read is missing or was rewritten, or
@@ -180,7 +180,7 @@ class GrowingFolderPlace(Place):
         self._planned.extend(arrived)
 
     def is_outdated(self, stream: PlaceStream, _committed: Any) -> bool:
-        """Return whether larger files have arrived, so that the limit needs another interval."""
+        """Return whether larger files have arrived, so that the rate needs another interval."""
         return self._interval_ms() != stream.interval_ms
 
     def _interval_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""The rows of a topic that is followed: built when its turn comes, or before, as they will be."""
+"""Rows of a topic that is followed, as a stream that may be built before its turn."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Each opens a consumer of its own; Spark's stay open."""
 
 @dataclass(frozen=True)
 class Prepared:
-    """DataFrame of a topic that is followed next, built by the driver that still reads history.
+    """DataFrame of the next topic, built while history is still being read.
 
     Attributes:
         made_of: Source, start offsets, offsets of a micro-batch and seam filter that it was built
@@ -61,7 +61,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class FollowedTopic:
-    """A topic that is followed without end from given offsets on.
+    """A topic that is followed without end from given offsets.
 
     Attributes:
         generation: State of the generation, in which bad records are staged.
@@ -106,7 +106,7 @@ class FollowedTopic:
         return rows if self._filter is None else self._filter.apply(rows)
 
     def direct(self, spark: SparkSession, place: int) -> DirectStream | None:
-        """Return the topic's stream for tasks to write; None if Spark has to see its rows.
+        """Return the topic's stream for tasks that write rows; None if Spark must process them.
 
         Spark has to as long as the seam is filtered, or if it alone can parse the records.
 
@@ -147,7 +147,7 @@ class FollowedTopic:
         return rows_of(records, self.source, self.columns, self.generation, checks)
 
     def prepare(self, spark: SparkSession) -> Prepared:
-        """Build the DataFrame now, for a query that is started later.
+        """Build the DataFrame in advance, for a query that is started later.
 
         Raises:
             InputError, SeamError, StateError: As listed at :meth:`rows`, which it calls.
@@ -166,7 +166,7 @@ class FollowedTopic:
 
 
 def is_small_at_first(source: KafkaSource, rate: RateLimit, log: KafkaLog, start: Offsets) -> bool:
-    """Return whether the first micro-batch is to be small: more waits than it reads.
+    """Return whether the first micro-batch is limited, because much more input waits.
 
     Call it only if nothing of the topic was read yet. A rate limit keeps micro-batches small.
 
@@ -188,7 +188,7 @@ def is_small_at_first(source: KafkaSource, rate: RateLimit, log: KafkaLog, start
 def pace_of(
     source: KafkaSource, rate: RateLimit, partitions: Offsets, *, is_first: bool
 ) -> tuple[int, int]:
-    """Return the size and the interval of micro-batches that keep a topic's rate limit.
+    """Return size and interval of micro-batches that keep a topic's rate limit.
 
     Args:
         source: The declaration, with ``trigger_interval`` and ``max_offsets_per_batch``.
@@ -207,7 +207,7 @@ def pace_of(
 
 
 class ExpectedTopic:
-    """The topic that follows the bounded source being read, at the start that the plan expects.
+    """The topic after the bounded source being read, with the start offsets that the plan expects.
 
     By it a driver prepares the live query while history is still read.
 
@@ -261,7 +261,7 @@ class ExpectedTopic:
         return rows if self._seam.is_passed({}) else self._seam.apply(rows)
 
     def keep_seam_keys(self, spark: SparkSession) -> None:
-        """Look up the keys of history that the seam filter will need, and keep them as Parquet.
+        """Write the keys of history that the seam filter will need, as Parquet.
 
         Nothing is done if they are kept already, or if the filter does not go by keys.
 

@@ -1,4 +1,4 @@
-"""History as the query sees it: the bounded sources that are read from a plan."""
+"""History as the query reads it: bounded sources, each from a plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sources.config.source.rate_limit import Batch
 
 
 class Planned(Protocol):
-    """Interface of a bounded source that is read from a plan, which a Delta log holds."""
+    """Interface of a bounded source that is read from a plan stored as a Delta log."""
 
     @property
     def entries(self) -> list[int]:
@@ -32,7 +32,7 @@ class Planned(Protocol):
         """
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:
-        """Return how far the source was read once the first entries of its log are read.
+        """Return the progress of the source after the first entries of its log.
 
         Returns:
             Number of splits; number of rows, None if unknown; highest event time in ms, None if
@@ -60,12 +60,12 @@ class Planned(Protocol):
         """Return the source's rows as a stream, in planned order."""
 
     def batch(self, spark: SparkSession) -> DataFrame:
-        """Return all rows of the source as a batch, whatever the stream has read."""
+        """Return all rows of the source as a batch, whatever the stream has read so far."""
 
 
 @dataclass(frozen=True)
 class EarlierSources:
-    """The bounded sources before a place, as one batch.
+    """Bounded sources before a place, read together as one batch.
 
     Attributes:
         planned: Readers of these sources, in the order of the chain.

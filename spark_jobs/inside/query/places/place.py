@@ -1,4 +1,4 @@
-"""The place of a source in the query's union: what every kind of place can do.
+"""Interface of a source's place in the query's union.
 
 Spark's checkpoint knows the query's sources by their position in the plan, so each source of the
 chain has a fixed place, whichever of them is read. The kinds of places are in
@@ -33,7 +33,7 @@ from spark_jobs.inside.readers.select import select_columns
 
 @dataclass(frozen=True)
 class DirectStream:
-    """A stream whose rows the tasks that read them can write themselves.
+    """Stream whose rows the reading tasks can write themselves.
 
     Attributes:
         written: Returns the stream of what tasks tell of the rows that they write, and of records
@@ -52,7 +52,7 @@ class DirectStream:
 
 @dataclass(frozen=True)
 class PlaceStream:
-    """The stream of one place, built for one run of the query.
+    """Stream of one place, built for one run of the query.
 
     Attributes:
         rows: The stream.
@@ -73,7 +73,7 @@ class PlaceStream:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a source was read up to one offset of Spark's.
+    """Progress of a source up to one of Spark's offsets.
 
     Attributes:
         splits: Number of splits of the plan that were read; None for a source without a plan.
@@ -89,18 +89,18 @@ class Reached:
 
 
 class Growing(Protocol):
-    """Further interface of a place whose source is a folder that keeps filling."""
+    """Additional interface of the place of a folder that keeps growing."""
 
     @property
     def folder(self) -> GrowingFolder:
-        """The folder, with all files found in it so far."""
+        """Folder with all files found in it so far."""
 
     def take_in(self, arrived: FoundFiles) -> None:
         """Add discovered files to the Delta log, so that the running stream reads them next."""
 
 
 class Place(ABC):
-    """The place of one source, that is its fixed position in the query's union.
+    """Place of one source: its fixed position in the query's union.
 
     Offsets that its methods take are Spark's own, decoded from JSON: the end offset of the source
     in a committed micro-batch, or None before the first one.
@@ -130,7 +130,7 @@ class Place(ABC):
 
     @abstractmethod
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Check that the source can be read from where it stands, and return its stream.
+        """Check that the source can be read from its present offset, and return its stream.
 
         Raises:
             InputError: Planned files changed, or ``select`` does not fit.
@@ -149,7 +149,7 @@ class Place(ABC):
         return False
 
     def reached(self, _committed: Any) -> Reached:
-        """Return how far the source was read; all None for a place that is not read.
+        """Return the progress of the source; all None for a place that is not read.
 
         Args:
             _committed: Spark's offset of the source, decoded from JSON; None if never read.
@@ -170,7 +170,7 @@ class Place(ABC):
         return None
 
     def is_outdated(self, _stream: PlaceStream, _committed: Any) -> bool:
-        """Return whether the stream would be built differently now, so that the query restarts.
+        """Return whether the stream would now be built differently, so that the query must restart.
 
         Args:
             _stream: The stream in the running query.
@@ -179,7 +179,7 @@ class Place(ABC):
         return False
 
     def has_uncounted_seam(self, _committed: Any) -> bool:
-        """Return whether the seam is passed and the count of its rows is still missing.
+        """Return whether the seam is passed but its rows are not counted yet.
 
         The seam is the interval of offsets in which live rows may repeat history.
 
@@ -190,7 +190,7 @@ class Place(ABC):
 
 
 class PlaceholderPlace(Place):
-    """The place of a source whose turn has not come: an empty stream with the right columns.
+    """Place of a source that is not read yet: an empty stream with the right columns.
 
     Args:
         context: The pipeline and its state.
@@ -206,7 +206,7 @@ class PlaceholderPlace(Place):
         self._planned = planned
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return the empty stream; check ``select`` now rather than hours later.
+        """Return an empty stream, after checking ``select``, which would fail only hours later.
 
         Raises:
             InputError: Spark can't evaluate ``select``, or a type differs from the planned one.

@@ -1,4 +1,4 @@
-"""Places of Kafka sources: a range that is planned, and a topic that is followed."""
+"""Places of Kafka sources: a planned range of offsets, and a topic that is followed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from spark_jobs.inside.readers.topics.planned_topic import PlannedTopic
 
 
 class ReadRangePlace(Place):
-    """The place of a bounded Kafka source that was read to its end.
+    """Place of a bounded Kafka source that was read to its end.
 
     Args:
         context: The pipeline and its state.
@@ -46,7 +46,7 @@ class ReadRangePlace(Place):
         self._planned = planned
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return a stream that has no row left; no task runs for it.
+        """Return a stream without rows; no task runs for it.
 
         The query fails with a :class:`RunError` if Spark finds anything left to read.
         """
@@ -55,7 +55,7 @@ class ReadRangePlace(Place):
 
 
 class TopicRangePlace(Place):
-    """The place of a bounded Kafka source whose turn it is.
+    """Place of a bounded Kafka source that is being read.
 
     Args:
         context: The pipeline and its state.
@@ -86,7 +86,7 @@ class TopicRangePlace(Place):
         self.seam = seam
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return the parsed records of the range without those that history has delivered.
+        """Return the parsed records of the range, without those that history contains.
 
         Raises:
             InputError: ``select`` does not fit, or a planned file that the seam filter needs is
@@ -121,12 +121,12 @@ class TopicRangePlace(Place):
         return reached_in_plan(self._planned, committed)
 
     def has_uncounted_seam(self, _committed: Any) -> bool:
-        """Return whether the count of the seam's rows is missing; call it once all is read."""
+        """Return whether the seam's rows are not counted yet; call it once all is read."""
         return self._seam.is_to_count()
 
 
 class FollowedTopicPlace(Place):
-    """The place of a topic that is followed without end; its source is the last of the chain.
+    """Place of a topic that is followed without end; its source is the last of the chain.
 
     Args:
         context: The pipeline and its state.
@@ -199,13 +199,13 @@ class FollowedTopicPlace(Place):
         return Reached(offsets=offset_log.kafka_offsets(committed))
 
     def is_outdated(self, stream: PlaceStream, committed: Any) -> bool:
-        """Return whether the stream filters a seam that is all committed, or was the first one."""
+        """Return whether the stream filters a passed seam, or was limited as the first one."""
         offsets = offset_log.kafka_offsets(committed)
         is_passed = stream.filtering and self._seam.is_passed(offsets)
         return is_passed or (stream.is_first and bool(offsets))
 
     def has_uncounted_seam(self, committed: Any) -> bool:
-        """Return whether all of the seam is committed, and its rows are not counted."""
+        """Return whether the whole seam is committed, but its rows are not counted."""
         is_passed = self._seam.is_passed(offset_log.kafka_offsets(committed))
         return is_passed and self._seam.is_to_count()
 

@@ -1,1 +1,1 @@
-"""The seam of a topic: the offsets in which live rows may repeat history, and their filter."""
+"""Seam of a topic: the offsets whose rows history may also contain, and their filter."""

@@ -1,4 +1,4 @@
-"""Filters that remove live rows that history has delivered, upstream of the transform.
+"""Filters that remove rows of the topic that history contains, before the transform.
 
 The seam is an interval of offsets, from the start offsets to the log ends read when history was
 last listed. Inside it a live row is dropped if history holds its key; or, without a key, if its
@@ -48,7 +48,7 @@ _KEEPING: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class OlderThanKeysError(SeamError):
-    """A row of the seam is older than the keys kept of history, so all of history has to be read.
+    """A row of the seam is older than the kept keys, so that all of history must be searched.
 
     Not a failure: the driver looks such rows up and restarts the query.
     """
@@ -74,11 +74,11 @@ _NEW_SNAPSHOT_HINT = (
 
 
 class SeamFilter(ABC):
-    """Filter of the seam: it removes live rows that history has delivered."""
+    """Filter of the seam: it removes rows of the topic that history contains."""
 
     @abstractmethod
     def mark(self, live: DataFrame) -> DataFrame:
-        """Add a boolean column :data:`IS_NEW`, false for rows that history has delivered.
+        """Add a boolean column :data:`IS_NEW`, false for rows that history contains.
 
         Args:
             live: Parsed rows with their topic, partition and offset (:data:`LOG_COLUMNS`). A filter
@@ -108,7 +108,7 @@ class SequenceFilter(SeamFilter):
 
 
 class SnapshotFilter(SeamFilter):
-    """Filter that drops changes visible to a database's snapshot, wherever they lie in the log.
+    """Filter that drops changes visible to a database snapshot, whatever their log position.
 
     It stays in the query for ever: a connector that lags may append such a change at any time.
 
@@ -158,7 +158,7 @@ class EventTimeFilter(SeamFilter):
 
 @dataclass(frozen=True)
 class KeyColumns:
-    """Columns by which a key filter recognizes a row.
+    """Columns by which the key filter identifies a row.
 
     Attributes:
         key: Columns that identify a row.
@@ -173,7 +173,7 @@ class KeyColumns:
 
 
 class KeyFilter(SeamFilter):
-    """Filter that drops live rows of the seam whose key history holds.
+    """Filter that drops rows of the seam whose key is in history.
 
     Args:
         folder: Where the keys are kept, next to the checkpoint.
@@ -199,7 +199,7 @@ class KeyFilter(SeamFilter):
         self._keys_from_ms = keys_from_ms
 
     def mark(self, live: DataFrame) -> DataFrame:
-        """Mark as new the rows beyond the seam, and those inside it that history does not hold.
+        """Mark as new the rows beyond the seam, and those inside it that are not in history.
 
         The query fails with :class:`OlderThanKeysError` at the first row of the seam that is older
         than the kept keys, unless :meth:`look_up_older` was called before; and with a
@@ -239,7 +239,7 @@ class KeyFilter(SeamFilter):
         return both.select(*map(in_backticks, live.columns), is_new.alias(IS_NEW))
 
     def look_up_older(self, seam: DataFrame) -> int:
-        """Find the rows of the seam that are older than the kept keys and that history holds.
+        """Find the rows of the seam that are older than the kept keys and are in history.
 
         Reads all of history once, and keeps the offsets of these rows.
 
@@ -278,7 +278,7 @@ class KeyFilter(SeamFilter):
         return adopt(self._folder, _OLDER, written).rows
 
     def keep(self) -> KeptRows:
-        """Keep the keys of history's rows from ``keys_from_ms`` on, and of rows without a time.
+        """Write the keys of history's rows from ``keys_from_ms`` on, and of rows without a time.
 
         Each key is there once, with the hashes of all its rows, as Parquet next to the checkpoint.
         The first call reads all of history and writes them there; meanwhile others of this driver

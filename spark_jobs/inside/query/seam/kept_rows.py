@@ -1,4 +1,4 @@
-"""Rows computed once and kept as Parquet next to the checkpoint, in any store.
+"""Intermediate rows, computed once and kept as Parquet next to the checkpoint.
 
 A document names the folder of files that counts. It is written after they are, unless another
 process was first, so that what a crash leaves half-written is never read.
@@ -27,7 +27,7 @@ class KeptRows(Record):
     rows: int
 
     def read(self, spark: SparkSession, place: Folder) -> DataFrame:
-        """Return the rows.
+        """Return the rows as a DataFrame.
 
         Args:
             spark: The Spark session.
@@ -37,7 +37,7 @@ class KeptRows(Record):
 
 
 def find_kept(place: Folder, name: str) -> KeptRows | None:
-    """Return what is kept under a name; None if nothing is.
+    """Return the rows kept under a name; None if there are none.
 
     Args:
         place: A folder of the state.
@@ -56,7 +56,7 @@ def write_rows(place: Folder, name: str, rows: DataFrame) -> KeptRows:
 
 
 def adopt(place: Folder, name: str, written: KeptRows) -> KeptRows:
-    """Let written rows be found under a name, unless others are found there already.
+    """Publish written rows under a name, unless it is taken; return the rows that have the name.
 
     Args:
         place: A folder of the state.

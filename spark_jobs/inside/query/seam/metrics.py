@@ -1,4 +1,4 @@
-"""Counts of a seam's rows that the micro-batches make while they read it, as observed metrics.
+"""Row counts of a seam, which micro-batches report as observed metrics.
 
 Spark evaluates a task again if its result is lost, and so may what writes a micro-batch. Therefore
 the positions that were counted are combined by exclusive or, too: if that is what all offsets of
@@ -23,7 +23,7 @@ _POSITIONS = "positions"
 
 
 def observe_seam(marked: DataFrame, offsets: SeamOffsets) -> DataFrame:
-    """Return the same rows of a stream; each micro-batch reports how many of them are in the seam.
+    """Return the stream unchanged, but each micro-batch reports its number of rows in the seam.
 
     Args:
         marked: Rows that :meth:`SeamOffsets.mark` and the seam filter have marked.
@@ -37,7 +37,7 @@ def observe_seam(marked: DataFrame, offsets: SeamOffsets) -> DataFrame:
 
 
 class SeamMetrics:
-    """What the micro-batches of one driver have reported of a seam.
+    """Row counts of a seam that one driver's micro-batches have reported.
 
     Attributes:
         last_batch: Number of the last micro-batch that was added; -1 before the first one.
@@ -58,7 +58,7 @@ class SeamMetrics:
     def by_partition(
         self, spark: SparkSession, offsets: SeamOffsets
     ) -> dict[TopicPartition, tuple[int, int]] | None:
-        """Return the number of the seam's rows of each partition, and of those that are new.
+        """Return the number of the seam's rows, and of the new ones, by partition; or None.
 
         Args:
             spark: The Spark session.

@@ -1,4 +1,4 @@
-"""The offsets of a seam, by partition: which of a topic's rows lie in it, and at which position."""
+"""Offsets of a seam by partition: which rows of a topic lie in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POSITION = "__seam_position"
 
 
 class SeamOffsets:
-    """Offsets of a seam, the part of a topic in which live rows may repeat history.
+    """Offsets of a seam, the part of a topic whose rows history may also contain.
 
     Args:
         starts: Start offset of each partition.

@@ -1,4 +1,4 @@
-"""Hash of a row's columns, by which two rows of the same key are told apart or recognized."""
+"""Hash of a row's columns, to compare rows with the same key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seam of a topic: which filter it needs, when it is passed, and what was in it."""
+"""Seam of a topic: which filter it needs, when it is passed, and how many rows it had."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from spark_jobs.inside.readers.topics.parse_records import parse_values, record_
 
 
 class Seam:
-    """The seam between history and one topic: the offsets in which live rows may repeat history.
+    """Seam between history and one topic: the offsets whose rows history may also contain.
 
     Args:
         context: The pipeline, and the state that keeps keys and counts.
@@ -77,7 +77,7 @@ class Seam:
 
     @property
     def made_of(self) -> tuple[object, ...]:
-        """Everything that the seam filter depends on; seams of equal values have equal filters."""
+        """All values that the seam filter depends on; equal values mean equal filters."""
         return (self.rule, self._folder.url, list(self._ends), self.seam_end)
 
     @property
@@ -119,12 +119,12 @@ class Seam:
         )
 
     def is_to_count(self) -> bool:
-        """Return whether the seam's rows are filtered and their count is not in the state yet."""
+        """Return whether the seam is filtered and its count is not in the state yet."""
         name = count_name(self._source.name)
         return self._ends_with_seam and self._generation.read(name, SeamCount) is None
 
     def apply(self, rows: DataFrame) -> DataFrame:
-        """Return rows of the topic without those of the seam that history has delivered.
+        """Return the topic's rows without those in the seam that history contains.
 
         The micro-batches of a stream report what they remove (:class:`SeamMetrics`).
 
@@ -157,7 +157,7 @@ class Seam:
             self._key_filter(spark).keep()
 
     def look_up_older(self, spark: SparkSession) -> int:
-        """Find the rows of the seam that are older than the keys kept and that history holds.
+        """Find the rows of the seam that are older than the kept keys and are in history.
 
         Reads all of history. The filter drops these rows from then on.
 
@@ -173,7 +173,7 @@ class Seam:
         return 0 if rows is None else self._key_filter(spark).look_up_older(rows)
 
     def count(self, spark: SparkSession, metrics: SeamMetrics) -> SeamCount:
-        """Count the rows of the seam and those of them that the filter removes.
+        """Count the rows of the seam, and those that the filter removes.
 
         Where the stream's own counts are not known to be exact, reads the seam's offsets again as a
         batch, once. Records both counts by partition in the state folder.

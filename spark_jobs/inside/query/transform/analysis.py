@@ -1,4 +1,4 @@
-"""Analysis of a transform on no rows, as the plan needs it: what it returns, or why it can't run.
+"""Analysis of a transform without rows, while planning: its output, or why it can't run.
 
 The transform is applied to an empty stream with the planned columns, as each run applies it, and
 passes the checks that Spark and the sink make when a query starts.
@@ -69,7 +69,7 @@ _CONDITION = re.compile(r"^\[[\w.]+\]\s*")
 def analyze(
     spark: SparkSession, loaded: LoadedPipeline, request: AnalysisRequest, folder: Folder
 ) -> TransformAnalysis:
-    """Return what a pipeline's transform makes of an empty stream with the requested columns.
+    """Apply a pipeline's transform to an empty stream, and return a description of its output.
 
     Args:
         spark: The Spark session.

@@ -25,7 +25,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def column_lineage(rows: DataFrame, given: DataFrame) -> list[Inputs]:
-    """Return the input columns of each output column of a transform, in the order of the output.
+    """Return the input columns of each output column of a transform, in order.
 
     Columns that only decide which rows there are, as a filter's or a join condition's, are not
     among them. A Python UDF passes on its arguments; a function over whole batches

@@ -1,4 +1,4 @@
-"""Description of a transform for the state folder, by what it makes of a stream without rows."""
+"""Description of a transform for the state folder, from its result on an empty stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_jobs.inside.query.transform.user_transform import load_transform
 def describe_transform(
     spark: SparkSession, context: PipelineContext, first_batch: int, reached: str
 ) -> Transform:
-    """Describe the pipeline's transform by what it makes of a stream of the plan's columns.
+    """Describe the pipeline's transform by its result on an empty stream.
 
     Args:
         spark: The Spark session.
@@ -36,12 +36,12 @@ def describe_transform(
 
 
 def on_no_rows(spark: SparkSession, context: PipelineContext) -> DataFrame:
-    """Return what the transform makes of an empty stream with the columns that it sees."""
+    """Return the transform's result on an empty stream with its input columns."""
     result: DataFrame = load_transform(context.loaded)(no_rows(spark, context))
     return result
 
 
 def no_rows(spark: SparkSession, context: PipelineContext) -> DataFrame:
-    """Return an empty stream with the columns that the transform sees."""
+    """Return an empty stream with the transform's input columns."""
     columns = parse_schema(context.pipeline.current(context.plan.columns_by_name))
     return empty_stream(spark, context.generation, columns)

@@ -1,4 +1,4 @@
-"""Whether a transform passes on the values that a change may lack, so that the row can keep them.
+"""Check that a transform passes on the values that a change may lack.
 
 Such a value is null in the DataFrame that the transform sees. What is computed from it would be
 wrong, and a change that the transform drops would take a value with it. So every row and every one
@@ -78,7 +78,7 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
 
 
 def columns_passed_on(rows: DataFrame, given: DataFrame) -> list[str] | None:
-    """Return the columns that a transform passes on, in order, if it does nothing else.
+    """Return the columns that a transform passes on, in order; None if it does anything else.
 
     Args:
         rows: DataFrame that the transform returns.

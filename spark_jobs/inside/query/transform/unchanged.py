@@ -1,4 +1,4 @@
-"""The transform of pipelines that only copy a table."""
+"""Identity transform, for pipelines that only copy a table."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pyspark.sql import DataFrame
 
 
 def unchanged(rows: DataFrame) -> DataFrame:
-    """Return the rows as they are."""
+    """Return the rows unchanged."""
     return rows

@@ -1,4 +1,4 @@
-"""The pipeline's transform, ready to be applied: a function that was imported, or a query.
+"""The user's transform, loaded: an imported function, or a query.
 
 Whoever applies it or describes it need not know which of the two it is.
 """
@@ -37,7 +37,7 @@ _naming = threading.Lock()
 
 
 class UserTransform(Protocol):
-    """A transform that is ready to be applied."""
+    """Loaded transform of the user."""
 
     def __call__(self, rows: DataFrame) -> Any:
         """Return what the transform makes of rows; a DataFrame, unless the user's code is wrong."""
@@ -55,7 +55,7 @@ class UserTransform(Protocol):
 
 @dataclass(frozen=True)
 class FunctionCall:
-    """A function that was imported.
+    """Transform by an imported function.
 
     Attributes:
         loaded: The pipeline.
@@ -68,7 +68,7 @@ class FunctionCall:
     function: Callable[[Any], Any]
 
     def __call__(self, rows: DataFrame) -> Any:
-        """Return what the function returns for rows."""
+        """Apply the function to rows, and return its result."""
         return self.function(rows)
 
     def digest(self) -> str:
@@ -76,7 +76,7 @@ class FunctionCall:
         return digest_of_code(self.function)
 
     def line_of(self, error: BaseException) -> CodeLine | None:
-        """Return the innermost line of the user's code; without one, where the function begins."""
+        """Return the innermost line of the user's code in an error; else the function's first."""
         if (line := find_line(self.loaded, self.declared.module, error)) is not None:
             return line
         with suppress(TypeError):
@@ -88,7 +88,7 @@ class FunctionCall:
 
 @dataclass(frozen=True)
 class QueryCall:
-    """A query in Spark SQL over the view ``input``.
+    """Transform by a query in Spark SQL over the view ``input``.
 
     Attributes:
         loaded: The pipeline.
@@ -101,7 +101,7 @@ class QueryCall:
     text: str
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """Return the result of the query over rows."""
+        """Apply the query to rows."""
         self._require_query(rows.sparkSession)
         given = self._with_watermark(rows)
         with _naming:
@@ -113,11 +113,11 @@ class QueryCall:
                 given.sparkSession.catalog.dropTempView(VIEW)
 
     def digest(self) -> str:
-        """Return a digest of the text and of the watermark."""
+        """Return a digest of the query's text and of its watermark."""
         return digest(f"{self.declared.watermark!r}\n{self.text}")
 
     def line_of(self, error: BaseException) -> CodeLine | None:
-        """Return the line that Spark's message names; without one, the first line."""
+        """Return the line that Spark's message names; else the first line."""
         found = _LINE.search(str(error)) if isinstance(error, PySparkException) else None
         return CodeLine(self.declared.sql, 1 if found is None else int(found[1]))
 

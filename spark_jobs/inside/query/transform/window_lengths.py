@@ -1,4 +1,4 @@
-"""The lengths of the windows that a column of Spark's analyzed plan has.
+"""Length, slide and offset of a window in Spark's analyzed plan.
 
 Spark replaces its function ``window`` by an expression over the time column
 (``TimeWindowing`` in org.apache.spark.sql.catalyst.analysis); its parts say length, distance and
@@ -28,11 +28,11 @@ UNKNOWN_FORM = "this version of Spark describes `window(…)` in a way that is n
 
 
 class NoWindowsError(Exception):
-    """Why rows of a range can't be told by windows: a clause without a full stop."""
+    """Reason why a range can't be recomputed by windows: a clause without a full stop."""
 
 
 class WindowLengths(NamedTuple):
-    """The lengths of windows, as Spark's function ``window`` got them.
+    """Arguments of Spark's function ``window``.
 
     Attributes:
         length_us, slide_us, offset_us: Length, distance and offset, in microseconds.
@@ -46,7 +46,7 @@ class WindowLengths(NamedTuple):
 
 
 def is_window(node: Any, number: int) -> bool:
-    """Return whether a column of a node, or one below it, has windows, by its number."""
+    """Return whether a column of a node, given by its number, contains windows."""
     try:
         window_lengths(node, number)
     except NoWindowsError:
@@ -119,13 +119,13 @@ def _first(expression: Any, kind: str) -> Any:
 
 
 def streaming_child(node: Any) -> Any:
-    """Return the only child that streams; None without one, or with several."""
+    """Return a node's only streaming child; None if there is none, or several."""
     streaming = [each for each in each_of(node.children()) if each.isStreaming()]
     return streaming[0] if len(streaming) == 1 else None
 
 
 def value_of(named: Any, number: int) -> Any:
-    """Return what a column of a number is computed from; None if it is not there."""
+    """Return the expression that computes a column, given by its number; None if not found."""
     for each in each_of(named):
         if number_of(each) == number:
             return each.child() if kind_of(each) == "Alias" else each
@@ -133,7 +133,7 @@ def value_of(named: Any, number: int) -> Any:
 
 
 def is_column(expression: Any) -> bool:
-    """Return whether an expression is a column as it is."""
+    """Return whether an expression is a plain column."""
     return kind_of(expression) == "AttributeReference"
 
 

@@ -1,4 +1,4 @@
-"""The windows of event time that a transform groups rows by, read from Spark's analyzed plan.
+"""Windows of event time that a transform groups by, read from Spark's analyzed plan.
 
 How a column of the table comes from the windows, and they from the input, is followed by the
 numbers under which the plan knows columns.
@@ -41,7 +41,7 @@ _SESSION, _WATERMARK = "spark.sessionWindow", "spark.watermarkDelayMs"
 
 
 def event_windows(rows: DataFrame, given: DataFrame, event_time: str) -> EventWindows:
-    """Return the windows that are all that a stateful transform groups rows by event time with.
+    """Return the windows of event time that a stateful transform groups by; else raise why not.
 
     Args:
         rows: DataFrame that the transform returned; it is stateful.

@@ -1,1 +1,1 @@
-"""What runs inside Spark: drivers, queries, readers and the sink; only these rooms import it."""
+"""Code inside Spark: drivers, queries, readers and the sink; only this package imports PySpark."""

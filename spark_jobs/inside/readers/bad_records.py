@@ -1,4 +1,4 @@
-"""Staging of bad records that do not stop a run.
+"""Staging of bad records, which are dropped or quarantined without ending the run.
 
 A task writes the bad records it meets as Parquet into a folder of its micro-batch, next to the
 checkpoint. A micro-batch may be tried several times, so a record may be staged several times. The
@@ -59,13 +59,13 @@ def staging_folder(generation: Generation, source: str) -> Folder:
 
 
 class Repairs(Protocol):
-    """Recognizes good changes of rows of a mirror that a bad change left wrong."""
+    """Detection of good changes that repair rows of a mirror which a bad change left wrong."""
 
     def wrong_keys(self) -> set[bytes]:
-        """Return the keys of the records of such rows."""
+        """Return the record keys of the rows that are wrong."""
 
     def staged(self, good: pa.RecordBatch, wrong: Collection[bytes]) -> pa.RecordBatch:
-        """Return the good changes of rows with these keys, with the columns of :data:`STAGED`."""
+        """Return the good changes with these keys, with the columns of :data:`STAGED`."""
 
 
 class Stager:
@@ -212,7 +212,7 @@ def removing(
 
 
 def unmovable() -> Column:
-    """Return a condition that always holds, which Spark can't know.
+    """Return a condition that is always true, but that Spark's optimizer can't evaluate.
 
     Without it in a filter, Spark would move this filter, and those of the transform, below the
     parsing, which each of them would do once more; and rows that the transform filters away would
@@ -222,7 +222,7 @@ def unmovable() -> Column:
 
 
 def without_staged(rows: DataFrame, staged: Column, folder: Folder) -> DataFrame:
-    """Return the rows of a stream that are good; its tasks stage the others.
+    """Return the good rows of a stream; its tasks stage the others.
 
     Args:
         rows: The stream.

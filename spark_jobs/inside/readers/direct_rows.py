@@ -1,4 +1,4 @@
-"""Rows that the tasks which read them write themselves, instead of handing them over to Spark."""
+"""Writing of rows by the tasks that read them, instead of handing them to Spark."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from spark_jobs.inside.readers.spark_errors import Step, reporting
 
 
 class RowWriter(Protocol):
-    """Writer of the rows of one task, which says what it has written."""
+    """Writer of one task's rows, which reports what it has written."""
 
     def add(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Add rows, which may have further columns; yield what is complete by then."""
+        """Write rows, which may have further columns; yield reports of completed files."""
 
     def close(self) -> Iterator[pa.RecordBatch]:
-        """Write the rest; yield what was not told before."""
+        """Write the remaining rows; yield the reports that are left."""
 
 
 @dataclass(frozen=True)
 class RowWriters:
-    """How the tasks of a stream write their rows.
+    """Factory of the row writers of a stream's tasks.
 
     Attributes:
         writer: Returns the writer of a task; called inside it.
@@ -36,7 +36,7 @@ class RowWriters:
     left: str
 
     def after(self, read: Step) -> Step:
-        """Return a function for ``mapInArrow`` that writes the rows which another one returns."""
+        """Return a function for ``mapInArrow`` that writes the rows of another such function."""
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             writer = self.writer()

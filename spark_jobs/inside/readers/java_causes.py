@@ -1,4 +1,4 @@
-"""The exceptions of the JVM behind one of PySpark or Py4J."""
+"""JVM exceptions behind an error of PySpark or Py4J."""
 
 from __future__ import annotations
 

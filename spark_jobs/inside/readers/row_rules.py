@@ -1,4 +1,4 @@
-"""Row rules (``rules``) on the rows of a source: those that break one are refused, or left out.
+"""Row rules (``rules``) in Spark: rows that break one fail the query or are left out.
 
 Spark evaluates the conditions, in history and live alike, after ``select`` and after the bounds of
 the event time, and before the seam filter: a row of the topic that breaks a rule is counted for the
@@ -41,7 +41,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class RowPlace:
-    """How a row is found again.
+    """Columns that locate a row in its source.
 
     Attributes:
         staged: Columns of :data:`STAGED` that say where the row is, and what it holds.
@@ -55,7 +55,7 @@ class RowPlace:
 
 
 def place_in_log(rules: RowRules, *, is_streaming: bool) -> RowPlace:
-    """Return the place of a topic's record, whose columns are :data:`LOG_COLUMNS`.
+    """Return the location of a topic's record, whose columns are :data:`LOG_COLUMNS`.
 
     Args:
         rules: The rules.
@@ -72,7 +72,7 @@ def place_in_log(rules: RowRules, *, is_streaming: bool) -> RowPlace:
 
 
 def place_in_file(columns: Sequence[str]) -> RowPlace:
-    """Return the place of a row of a file, which has :data:`FILE_COLUMNS`.
+    """Return the location of a file's row, which has :data:`FILE_COLUMNS`.
 
     Args:
         columns: The row's own columns: its content, as JSON.
@@ -84,25 +84,25 @@ def place_in_file(columns: Sequence[str]) -> RowPlace:
 
 
 def row_as_json(columns: Sequence[str]) -> Column:
-    """Return a row's columns as the bytes of a JSON object."""
+    """Return a column with the row as a JSON object, in bytes."""
     fields = F.struct(*(F.col(in_backticks(name)) for name in columns))
     return F.to_json(fields, {"ignoreNullFields": "false"}).cast("binary")
 
 
 def needed_of_record(rules: RowRules, *, is_streaming: bool) -> list[str]:
-    """Return the columns of a topic's record that :func:`leave_out` needs next to its place."""
+    """Return the columns of a topic's record that :func:`leave_out` needs besides its location."""
     return [*RECORD] if is_streaming and "quarantine" in rules.left_out.values() else []
 
 
 def within_sample(rows: DataFrame, rules: RowRules) -> DataFrame:
-    """Return the rows that are read at all: those of the sample, if one is declared."""
+    """Return the rows of the declared sample; all rows without one."""
     return rows if rules.sample is None else rows.where(rules.sample)
 
 
 def leave_out(
     rows: DataFrame, rules: RowRules, place: RowPlace, staging: Folder | None
 ) -> DataFrame:
-    """Return the rows that break no rule.
+    """Return the rows that break no rule; the others fail the query, or are staged or dropped.
 
     A row that breaks a rule under ``fail`` fails the query with an :class:`InputError` that has its
     place and the rule. Others are left out; a stream stages them.
@@ -134,7 +134,7 @@ def leave_out(
 
 
 def with_broken(rows: DataFrame, rules: RowRules) -> DataFrame:
-    """Return rows with the name of the first rule that each breaks, or null, for this module."""
+    """Return rows with an added column: name of the first rule that each breaks, or null."""
     try:
         return rows.select("*", F.expr(rules.spark_sql).alias(_BROKEN))
     except AnalysisException:

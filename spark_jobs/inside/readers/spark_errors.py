@@ -1,4 +1,4 @@
-"""Errors that cross the border between Python and the JVM, turned back into error reports.
+"""Errors that pass from Python through the JVM to the driver, restored as error reports.
 
 An error that is raised in a Python worker, in ``foreachBatch`` or by SQL's ``raise_error`` reaches
 the driver as an exception of Spark, with nothing of the original but text. So whatever this project
@@ -84,7 +84,7 @@ class ReportedError(Exception):
 
 
 def reporting(step: Step) -> Step:
-    """Wrap a ``mapInArrow`` function so that its errors reach the driver with all their fields.
+    """Wrap a ``mapInArrow`` function so that its errors reach the driver with all fields.
 
     The result raises :class:`ReportedError` for each error of this project; others pass unchanged.
     """
@@ -101,7 +101,7 @@ def reporting(step: Step) -> Step:
 def reporting_batch(
     function: Callable[[DataFrame, int], None],
 ) -> Callable[[DataFrame, int], None]:
-    """Wrap a ``foreachBatch`` function so that its errors reach the driver with all their fields.
+    """Wrap a ``foreachBatch`` function so that its errors reach the driver with all fields.
 
     The result raises :class:`ReportedError` for any exception, but InterruptedError for a batch
     that a stop has interrupted, which Spark then does not take for a failure.
@@ -127,7 +127,7 @@ def raise_reported(
     hint: str,
     fields: Mapping[str, Column] | None = None,
 ) -> Column:
-    """Return a column that fails the query with an error of this project when it is evaluated.
+    """Return a column whose evaluation fails the query with an error of this project.
 
     Args:
         kind: The error's type.
@@ -148,7 +148,7 @@ def raise_reported(
 
 
 def raise_at_record(kind: type[HybridError], reason: Column, hint: str) -> Column:
-    """Return a column that fails the query at a Kafka record, which the message names.
+    """Return a column whose evaluation fails the query with an error about a Kafka record.
 
     Args:
         kind: The error's type.
@@ -165,7 +165,7 @@ def raise_at_record(kind: type[HybridError], reason: Column, hint: str) -> Colum
 
 
 def report_of(error: BaseException) -> ErrorReport:
-    """Return any exception of a run as a report.
+    """Return any exception of a run as an error report.
 
     An error of this project is reported as it is, wherever it was raised; a file that can't be read
     with its path; a state that Spark refuses as a changed transform; and what a store answered as
@@ -206,7 +206,7 @@ def _has_lost_jvm(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception and those that caused it in the JVM, outermost first."""
+    """Yield an exception and its causes in the JVM, outermost first."""
     below: BaseException | None = error
     while below is not None:
         yield below
@@ -214,7 +214,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _condition(error: BaseException) -> str | None:
-    """Spark's error condition without its sub-condition, or None."""
+    """Return Spark's error condition without its sub-condition; None without one."""
     if not isinstance(error, PySparkException):
         return None
     try:
@@ -235,7 +235,7 @@ def _parameters(error: BaseException) -> Mapping[str, str]:
 
 
 def _carried(error: BaseException) -> ErrorReport | None:
-    """The report that an exception carries, or None."""
+    """Return the report that an exception carries; None if it carries none."""
     for text in [*_parameters(error).values(), str(error)]:
         _, marker, payload = text.partition(_MARKER)
         if marker and (report := _parsed(payload)) is not None:
@@ -253,7 +253,7 @@ def _parsed(payload: str) -> ErrorReport | None:
 
 
 def _text(causes: list[BaseException]) -> str:
-    """What went wrong: a failed query's message without its plans, and the innermost cause."""
+    """Return a failed query's message without its plans, followed by the innermost cause."""
     outer, inner = causes[0], causes[-1]
     text = str(outer)
     if _condition(outer) == _STREAM_FAILED:
@@ -265,7 +265,7 @@ def _text(causes: list[BaseException]) -> str:
 
 
 def without_traces(text: str) -> str:
-    """Return an error's text without stack traces, whose last line has the reason.
+    """Return an error's text without stack traces; the last line, with the reason, stays.
 
     The driver's log has all of it. At most 12 lines: of more, the first and the last ones.
     """

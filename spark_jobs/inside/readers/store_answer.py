@@ -1,4 +1,4 @@
-"""Failures of Spark that were an answer of an object store with the S3 API, or its silence.
+"""Spark failures that come from an object store's refusal or silence.
 
 Hadoop's client of S3 wraps what the AWS SDK raises, and Spark wraps that once more. Status and code
 are asked of the SDK's exception, wherever it is; only the operation is known from a text.
@@ -30,7 +30,7 @@ _RESUMES = (
 
 
 def is_of_store(error: BaseException) -> bool:
-    """Return whether an exception of PySpark or Py4J was caused by Hadoop's client of S3."""
+    """Return whether Hadoop's S3 client caused an exception of PySpark or Py4J."""
     try:
         kinds = [cause.getClass().getName() for cause in java_causes(error)]
     except Py4JError:
@@ -39,7 +39,7 @@ def is_of_store(error: BaseException) -> bool:
 
 
 def store_answer(error: BaseException, told: str) -> HybridError | None:
-    """Return the error of a store with the S3 API, if its answer or silence made Spark fail.
+    """Return the error of an S3 store whose refusal or silence made Spark fail; else None.
 
     Args:
         error: An exception of PySpark or Py4J.

@@ -1,4 +1,4 @@
-"""Finding out, in the tasks and after each micro-batch, which rows of a mirror are wrong."""
+"""Rows of a mirror that a bad change left wrong: detection in tasks, record per micro-batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLUMNS = ["partition", "offset", "key", "kind"]
 
 @dataclass(frozen=True)
 class RepairWatch:
-    """What a task needs to recognize good changes of rows that are wrong.
+    """State that a task needs to recognize good changes of rows that are wrong.
 
     Attributes:
         generation: State folder of the generation.
@@ -57,7 +57,7 @@ class RepairWatch:
 def keeping_wrong_rows(
     write: BatchFunction, pipeline: Pipeline, generation: Generation
 ) -> BatchFunction:
-    """Return a function for ``foreachBatch`` that also keeps which rows the batch left wrong.
+    """Wrap a ``foreachBatch`` function to also record the rows that a batch left wrong.
 
     That is done before the batch is committed and the next one begins: its tasks need it.
 

@@ -1,4 +1,4 @@
-"""Columns that the source got later: adding them to its rows, and to the target."""
+"""Columns that were added to the source later, and are added to the target."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME = "columns.json"
 
 
 class FollowedColumn(Part):
-    """A column that was added to the target, whose existing rows get the default.
+    """Column that was added to the target; existing rows get its default.
 
     Attributes:
         type: Its Spark SQL type.
@@ -43,7 +43,7 @@ class FollowedColumn(Part):
 
 
 class ColumnsLog(Record):
-    """State document of a generation: which later columns of its source the target has or lacks.
+    """State document of a generation: later source columns that the target got, or ignores.
 
     Attributes:
         followed: The columns that were added to the target, by name.
@@ -56,7 +56,7 @@ class ColumnsLog(Record):
 
 
 def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
-    """Return rows with all added columns; those that the rows lack hold the declared default.
+    """Return rows with all added columns; missing ones get the declared default.
 
     Args:
         rows: Rows of a source.
@@ -78,7 +78,7 @@ def follow_columns(
     added: Mapping[str, AddedColumn],
     ignored: Collection[str],
 ) -> None:
-    """Add columns that the source got later to the target; its existing rows get the default.
+    """Add later columns of the source to the target; existing rows get the default.
 
     Call it before a query is started, so that no change with a value in the column was merged
     before. The step is recorded before it is done: if it is interrupted, it is repeated, also with

@@ -46,7 +46,7 @@ class CatalogEntry:
         return None if name is None or table.url != loaded.target.url else cls(name, table)
 
     def require_free(self, spark: SparkSession) -> None:
-        """Refuse a name that something else has, or that can't be made; change nothing.
+        """Refuse a catalog name that is taken or can't be created; nothing is changed.
 
         Raises:
             InputError: Another table or a view has the name, or there is no such schema.
@@ -125,6 +125,6 @@ class CatalogEntry:
 
 
 def _plain(location: str) -> str:
-    """Return a location without the ways in which the same one is written differently."""
+    """Return a location in a normal form, to compare it with others."""
     scheme, _, rest = location.rstrip("/").partition(":")
     return f"/{rest.lstrip('/')}" if scheme == "file" else location.rstrip("/")

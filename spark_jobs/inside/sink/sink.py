@@ -1,4 +1,4 @@
-"""The target Delta table: created once for a generation, every write with a transaction id."""
+"""Target Delta table: created once per generation, each write with a transaction id."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BatchFunction = Callable[[DataFrame, int], None]
 
 
 class LaterColumns(NamedTuple):
-    """How the columns of a source differ from those that it had as the generation began.
+    """Column changes of a source since the generation began.
 
     Attributes:
         added: Columns that the source got later; the table gets those that it lacks.

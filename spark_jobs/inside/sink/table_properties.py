@@ -1,4 +1,4 @@
-"""Properties of the target's Delta table: the declared ones, and which columns have statistics.
+"""Properties of the target's Delta table: declared ones, and columns with statistics.
 
 Statistics of a column cost a comparison of each value. A file can be skipped by those of key,
 sequence and times, in whose order rows are written; of other columns each file mostly has all
@@ -35,7 +35,7 @@ _MOST_STATISTICS = 32
 
 
 def table_properties(sink: Sink, columns: StructType) -> dict[str, str]:
-    """Return the properties that a new target gets.
+    """Return the properties of a new target.
 
     A table that is merged into has statistics of all columns of :data:`SAME_STATISTICS`, since its
     MERGE may be done without Spark; one that only grows, of key and times.

@@ -1,4 +1,4 @@
-"""Columns whose type was widened: rewriting the target with the wider type, in one commit.
+"""Widened columns: the target is rewritten with the wider type in one commit.
 
 Delta's type widening would leave the files as they are; but delta-rs, and with it DuckDB and
 whatever else reads the target without Spark, refuses tables with it (deltalake 1.6).
@@ -29,7 +29,7 @@ def widen_columns(
     generation: Generation,
     types: Mapping[str, str],
 ) -> None:
-    """Give columns of the target their wider types; rows keep their values.
+    """Change columns of the target to wider types; rows keep their values.
 
     Call it before a query is started. The commit has all columns at once: if it is interrupted,
     nothing has changed, and the next start repeats it.

@@ -1,1 +1,1 @@
-"""How Spark reads files: from their plan, which is a Delta log, in planned order."""
+"""Reading of files in planned order, from a plan stored as a Delta log."""

@@ -1,4 +1,4 @@
-"""Place of a history table that is declared by its name in the catalog of Spark's session."""
+"""Path of a history table that is declared by its name in Spark's catalog."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def place_of(spark: SparkSession, source: str, name: str) -> str:
 
 
 def refusal(source: str, name: str, error: PySparkException) -> HybridError:
-    """Return what the catalog's error means: no such table, no answer, or wrong settings."""
+    """Return the error to raise for a catalog's error: no such table, no answer, wrong settings."""
     reason = str(error).partition("\n")[0].rstrip(".; ")
     if error.getCondition() in _ABSENT:
         message = f"Source `{source}`: the catalog of Spark's session has no table {name}."
@@ -69,7 +69,7 @@ def refusal(source: str, name: str, error: PySparkException) -> HybridError:
 
 
 def declared_place(location: str) -> str:
-    """Return a location, which is a URI, as a pipeline declares it."""
+    """Convert a location (a URI) to the form in which a pipeline declares paths."""
     plain = unquote(location).rstrip("/")
     scheme, _, rest = plain.partition(":")
     if scheme == "file":

@@ -1,4 +1,4 @@
-"""Parquet files whose columns differ, read as one: other names, and defaults of missing columns.
+"""Parquet files with differing columns, read as one: renamed columns, and missing ones.
 
 Spark's reader fills a column that a file lacks with null, and reads a narrower type as the wider
 one. So the log of the plan has each other name of a column as a column of its own, which is null in
@@ -34,17 +34,17 @@ def _renamed(source: FileSource) -> dict[str, str]:
 
 
 def other_names(source: FileSource) -> list[str]:
-    """Return the names that columns have in other files (``renamed``); empty without any."""
+    """Return the other names of columns in files (``renamed``); empty if there are none."""
     return list(_renamed(source))
 
 
 def other_columns(source: FileSource, read: pa.Schema) -> pa.Schema:
-    """Return the columns of the log for other names, each with the type of its column."""
+    """Return a column for each other name, with the type of the column that it stands for."""
     return pa.schema([(old, read.field(new).type) for old, new in _renamed(source).items()])
 
 
 def lacking_columns(source: FileSource) -> pa.Schema:
-    """Return the partition columns of the log that say which files lack a column with a default."""
+    """Return the partition columns that mark files without a column that has a default."""
     drift = source.schema_drift
     names = [] if drift is None else drift.defaults
     return pa.schema([(_lacking(name), pa.bool_()) for name in names])

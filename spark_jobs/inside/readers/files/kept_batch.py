@@ -1,4 +1,4 @@
-"""Limits by which the splits of a planned source were grouped when its Delta log was written.
+"""Micro-batch limits that a planned source's Delta log was written with.
 
 Splits of JSON, CSV, Avro and the like are grouped into the log's entries, which offsets count. So
 the limits of the plan stay in force until the next plan, whatever the declaration says by then.
@@ -13,13 +13,13 @@ from sources.state.generation import Generation
 
 
 class KeptBatch(Record):
-    """The limits of a micro-batch by which a source's plan log was written."""
+    """Micro-batch limits that a source's plan log was written with."""
 
     batch: FileBatch
 
 
 def by_plan(source: FileSource, generation: Generation) -> FileSource:
-    """Return the declaration of a planned source with the limits that its plan log is grouped by.
+    """Return a planned source's declaration with the limits that its plan log was written with.
 
     Parquet is returned as it is: each file is an entry, so its limits apply at once.
     """
@@ -29,13 +29,13 @@ def by_plan(source: FileSource, generation: Generation) -> FileSource:
 
 
 def keep_batch(source: FileSource, generation: Generation) -> None:
-    """Record the limits that a source's plan log is grouped by, before its first version exists."""
+    """Record the limits of a source's plan log, before its first version is written."""
     if not source.is_read_by_spark:
         generation.put_if_absent(_name(source), KeptBatch(batch=source.batch))
 
 
 def waiting_change(source: FileSource, generation: Generation) -> str | None:
-    """Return a sentence that says that a changed `batch` has no effect yet; None if it has.
+    """Return a sentence if a changed `batch` has no effect yet; else None.
 
     Raises:
         StateError: The document is damaged, or of another version.

@@ -1,4 +1,4 @@
-"""Staging of the rows of files whose event time does not count.
+"""Staging of rows of files whose event time is out of bounds.
 
 Tasks stage those of the formats that they parse. Those of Parquet files are left out by Spark, by a
 condition on the column, so that no row passes through Python; which files have such rows is known
@@ -34,7 +34,7 @@ _PLACE = ("path", "partition", "deleted")
 
 
 def counts(event_time: str) -> Column:
-    """Return the condition that a row's event time is within :data:`BOUNDS`, or null."""
+    """Return the condition that a row's event time is within :data:`BOUNDS`, or is null."""
     at = F.col(in_backticks(event_time))
     low, high = BOUNDS.names
     return at.isNull() | F.unix_micros(at).between(F.col(low), F.col(high))
@@ -48,7 +48,7 @@ def stage_outside(
     columns: Sequence[str],
     stores: Stores,
 ) -> None:
-    """Stage the rows of a listing of Parquet files whose event time does not count, once.
+    """Stage, once, the rows of a listing of Parquet files whose event time is out of bounds.
 
     Call it while no micro-batch of these files can begin. After a crash it is repeated for the same
     micro-batch, until that one is committed.

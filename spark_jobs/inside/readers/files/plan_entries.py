@@ -1,4 +1,4 @@
-"""The entries of a planned file source's Delta log: which splits each holds, and running totals."""
+"""Entries of a planned file source's Delta log: their splits, and running totals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_TIME = np.iinfo(np.int64).min
 
 
 class PlannedPart:
-    """Splits that were listed together, and the Delta log's entries, which are ranges of them.
+    """Splits of one listing, and the entries of the Delta log, each a range of splits.
 
     The plan is one part; each round (a further listing before the hand-over) and each discovery
     (a listing of a folder that keeps filling) is another one.
@@ -62,7 +62,7 @@ class PlannedPart:
         return Batch(most("length"), int((ends - starts).max()), rows)
 
     def splits_of(self, rank: int) -> tuple[int, int]:
-        """Return the index of a log entry's first split, and the index after its last one."""
+        """Return the range of splits of a log entry: first index, and index after the last."""
         return int(self.ends[rank - 1]) if rank else 0, int(self.ends[rank])
 
 
@@ -82,7 +82,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanEntries:
-    """All log entries of a planned file source, immutable: files that arrive make another object.
+    """Log entries of a planned file source; immutable, new files make a new object.
 
     Attributes:
         parts: Parts of the plan: the first listing, then one for each round or discovery.
@@ -91,7 +91,7 @@ class PlanEntries:
     parts: tuple[PlannedPart, ...]
 
     def with_part(self, part: PlannedPart) -> PlanEntries:
-        """Return a copy with one more part, whose entries come after all others."""
+        """Return a copy with another part appended."""
         return PlanEntries((*self.parts, part))
 
     def versions(self) -> Iterator[Version]:
@@ -115,7 +115,7 @@ class PlanEntries:
         return pa.concat_tables([part.splits for part in self.parts])
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:
-        """Return how far the source was read once the first entries of its log are read.
+        """Return the progress of the source after the first entries of its log.
 
         Args:
             entries: Number of entries that were read.

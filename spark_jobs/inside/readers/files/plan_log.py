@@ -1,4 +1,4 @@
-"""A Delta log that this project writes: it fixes which files a stream reads, and their order.
+"""Delta log written by this project, which fixes the files of a stream and their order.
 
 The log points at files that exist already; nothing is copied. Delta's source reads version after
 version, and the files of each in the order in which the log lists them
@@ -70,7 +70,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class FilesOfLog:
-    """What the files of a log have in common.
+    """Common properties of the files in a log.
 
     Attributes:
         columns: The columns of the files, partition columns included.
@@ -86,7 +86,7 @@ class FilesOfLog:
 
 
 class PlanLog:
-    """The Delta log of a planned source: a Delta table whose log this project writes itself.
+    """Delta log of a planned source: a Delta table whose log this project writes itself.
 
     Args:
         folder: Folder of the log; Spark reads it as a Delta table once a version is written.
@@ -117,7 +117,7 @@ class PlanLog:
         return reader.load(self.folder.hadoop_path)
 
     def complete(self, spark: SparkSession, versions: int) -> None:
-        """Tell queries that are started from now on that no version of the log will follow.
+        """Mark the log as complete for queries that are started from now on.
 
         Without it they list the log at each trigger. Used in S3 only, by this project's log store.
 
@@ -130,7 +130,7 @@ class PlanLog:
             spark.conf.set(f"hybridbackfill.storage.complete:{url}", str(versions))
 
     def keep(self, name: str, table: pa.Table) -> Entry:
-        """Write a table of splits as Parquet into the log's folder, atomically and durably.
+        """Write a table of splits into the log's folder as Parquet, atomically and durably.
 
         Args:
             name: Name of the file; an existing one is replaced.

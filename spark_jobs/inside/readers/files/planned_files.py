@@ -1,4 +1,4 @@
-"""Reading a file source from its plan: a Delta log, read by Delta's streaming source.
+"""Reading of a file source from its plan by Delta's streaming source.
 
 For Parquet the log points at the files themselves (nothing is copied). For other formats it
 points at small tables of splits, which tasks open and parse. Either way Delta's source reads
@@ -150,7 +150,7 @@ class PlannedSource:
         return self._entries.largest
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:
-        """Return how far the source was read once the first entries of its log are read.
+        """Return the progress of the source after the first entries of its log.
 
         Returns:
             Number of splits; number of rows, None if unknown; highest event time in ms, None if
@@ -160,11 +160,11 @@ class PlannedSource:
 
     @property
     def columns_inside(self) -> pa.Schema:
-        """Columns that its files hold: without partition columns."""
+        """Columns that the files contain: all but the partition columns."""
         return pa.schema([field for field in self._read if field.name not in self._partitions])
 
     def judge(self, first: int, stop: int) -> list[JudgedFile]:
-        """Find which files of some log entries could be files of the target as they are.
+        """Find which files of some log entries could be copied into the target.
 
         Args:
             first: Number of the first entry.
@@ -270,7 +270,7 @@ class PlannedSource:
         log.folder.delete_all()
 
     def complete(self, spark: SparkSession) -> None:
-        """Tell queries that are started from now on that no further file will be planned."""
+        """Mark the plan as complete for queries that are started from now on."""
         self._log.complete(spark, len(self.entries))
 
     def stream(self, spark: SparkSession) -> DataFrame:
@@ -289,7 +289,7 @@ class PlannedSource:
 
     @property
     def can_be_written(self) -> bool:
-        """Whether tasks can write rows as they read them, without another look at a row by Spark.
+        """Whether tasks can write the rows that they read, without processing by Spark.
 
         So it is where Python workers parse the files, and nothing is computed, chosen or checked
         afterwards.
@@ -304,7 +304,7 @@ class PlannedSource:
         )
 
     def written(self, spark: SparkSession, writers: RowWriters) -> DataFrame:
-        """Return a stream of what tasks tell of the rows that they write, in planned order.
+        """Return a stream, in planned order, of the tasks' reports about the rows that they wrote.
 
         Only if :attr:`can_be_written`. Files and bad rows are treated as by :meth:`stream`.
 

@@ -1,4 +1,4 @@
-"""Reading of splits inside Spark tasks: rows of splits become the rows of their files."""
+"""Reading of splits in Spark tasks: a row per split becomes the rows of its file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def split_reader(
     stores: Stores,
     staging: Folder | None = None,
 ) -> Step:
-    """Return a function for ``mapInArrow`` that turns rows of splits into the rows of their files.
+    """Return a function for ``mapInArrow`` that replaces each split by the rows of its file.
 
     A damaged file fails the task with the file's name. A bad row fails it with the position in the
     file too, or is left out (``on_bad_record``); so does a row whose event time does not count

@@ -1,4 +1,4 @@
-"""Bad rows of a listing of Parquet files that the driver stages, once for each listing.
+"""Bad rows of a listing of Parquet files, which the driver stages once per listing.
 
 Spark leaves such rows out by a condition, so no task meets them. They are staged for the first
 micro-batch after the listing, and then collected like all others
@@ -15,7 +15,7 @@ from spark_jobs.inside.readers.bad_records import staging_folder
 
 
 class StagedListing(Record):
-    """Note that bad rows of a listing are staged.
+    """Marker that the bad rows of a listing are staged.
 
     Attributes:
         batch: Number of the micro-batch that they are staged for.
@@ -25,7 +25,7 @@ class StagedListing(Record):
 
 
 def folder_to_stage(generation: Generation, source: str, what: str) -> Folder | None:
-    """Return the folder in which bad rows of a listing are to be staged; None if that is done.
+    """Return the folder for staging the bad rows of a listing; None if it was done before.
 
     Call it while no micro-batch of these files can begin. After a crash it returns the folder of
     the same micro-batch, until that one is committed.

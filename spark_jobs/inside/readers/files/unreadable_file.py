@@ -1,4 +1,4 @@
-"""Files that Spark can't read: an error of the file, not of the table that is being written.
+"""Errors of input files that Spark can't read, which Spark reports for the query.
 
 Spark names the file in the condition FAILED_READ_FILE
 (https://spark.apache.org/docs/latest/sql-error-conditions.html), below the failure of the task that
@@ -44,7 +44,7 @@ _UNKNOWN = (
 
 
 def unreadable_file(error: BaseException) -> InputError | None:
-    """Return the error of a file that Spark could not read, if that made a query fail.
+    """Return the error about a file that Spark could not read; None if a query failed otherwise.
 
     Args:
         error: An exception of PySpark or Py4J.

@@ -1,1 +1,1 @@
-"""How Spark reads topics: records as they are, their parsing, and the checks of their rows."""
+"""Reading of topics in Spark: raw records, their parsing, and checks of their rows."""

@@ -1,4 +1,4 @@
-"""Decoding the values of a topic's records in Python workers: Avro, Protobuf and Debezium."""
+"""Decoding of record values in Python workers: Avro, Protobuf and Debezium."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class KeyCheck(NamedTuple):
     columns: Sequence[str]
 
     def require(self, batch: pa.RecordBatch) -> None:
-        """Refuse the first record that is identified by other columns.
+        """Refuse the first record whose key has other columns than the primary key.
 
         Raises:
             InputError: Contains both keys, and the record's place.
@@ -120,7 +120,7 @@ def decoding(
 
 
 def rows_as_json(tombstones: Tombstones, kept: Sequence[str]) -> Step:
-    """Return a function for ``mapInArrow`` that gives records without a value one of JSON.
+    """Return a function for ``mapInArrow`` that fills in a JSON value for tombstones.
 
     It has the columns of the row that such a record deletes; a record whose key does not tell the
     row is left without.
@@ -173,7 +173,7 @@ def _filled(decoded: pa.StructArray, left: Int64Array, rows: list[list[Any]]) ->
 
 
 def _at_record(error: InputError, batch: pa.RecordBatch, row: int) -> InputError:
-    """The same error with the record's topic, partition and offset."""
+    """Return an error with the record's topic, partition and offset added."""
     topic, partition, offset = (batch.column(name)[row].as_py() for name in LOG_COLUMNS)
     message = f"Topic `{topic}`, partition {partition}, offset {offset}: {error.message}"
     fields: ErrorFields = {**error.fields, "topic": topic, "partition": partition, "offset": offset}
@@ -188,17 +188,17 @@ def whole_record(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def place_of_record(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same, but keep only topic, partition and offset."""
+    """Turn records that can't be read into rows of :data:`STAGED` with their location only."""
     return _staged(rows, _PLACE)
 
 
 def place_and_key(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same, but keep only topic, partition, offset and key."""
+    """Turn records that can't be read into rows of :data:`STAGED` with location and key only."""
     return _staged(rows, {**_PLACE, "key": KEY})
 
 
 def repaired_record(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn good changes of rows that are wrong into rows with the columns of :data:`STAGED`."""
+    """Turn good changes that repair wrong rows into rows with the columns of :data:`STAGED`."""
     return _staged(rows, {**_PLACE, "key": KEY}, REPAIRED)
 
 

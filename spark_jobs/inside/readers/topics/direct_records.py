@@ -1,4 +1,4 @@
-"""Writing of a topic's records by the tasks that parse them, in whole batches.
+"""Writing of a topic's records by the tasks that parse them.
 
 Tasks get the records from Spark, or read them themselves, which costs less where there are many.
 
@@ -43,7 +43,7 @@ _US = 1000  # microseconds in a millisecond
 def batch_parser(
     spark: SparkSession, source: KafkaSource, columns: Mapping[str, str], rules: RowRules
 ) -> BatchParser | None:
-    """Return how tasks parse the records of a source that they write.
+    """Return the parser for tasks that write records; None if Spark has to process them.
 
     Args:
         spark: The Spark session.
@@ -71,7 +71,7 @@ def batch_parser(
 
 @dataclass(frozen=True)
 class DirectRecords:
-    """Records of a topic, and how tasks parse and write them.
+    """Records of a topic with their parser and writers, for tasks that write them.
 
     What tasks tell of the records that they write, and the records that they leave, are rows of one
     DataFrame: a row has either columns of ``writers.told``, or those of a record, as ``records_of``
@@ -93,7 +93,7 @@ class DirectRecords:
     writers: RowWriters
 
     def of_stream(self, records: DataFrame) -> DataFrame:
-        """Return what tasks tell that get the records from Spark.
+        """Return the writing tasks' reports, where Spark's Kafka source reads the records.
 
         Args:
             records: From :func:`spark_jobs.inside.readers.topics.parse_records.records_of`.
@@ -109,7 +109,7 @@ class DirectRecords:
         return given.mapInArrow(reporting(read), ddl(write.returned))
 
     def of_splits(self, splits: DataFrame) -> DataFrame:
-        """Return what tasks tell that read the records of splits themselves.
+        """Return the writing tasks' reports, where tasks read the records of splits themselves.
 
         Call it only with a check of event times that has a clock of its own.
 
@@ -119,7 +119,7 @@ class DirectRecords:
         return self._read(splits, self.event_time.clock_ms or 0, lambda batch: batch)
 
     def of_numbered(self, splits: Sequence[Split], numbers: DataFrame, clock_ms: int) -> DataFrame:
-        """Return what tasks tell that read the records of splits which are given by number.
+        """Return the writing tasks' reports, where tasks read splits that are given by number.
 
         Args:
             splits: The splits.

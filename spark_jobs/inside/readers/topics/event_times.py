@@ -1,4 +1,4 @@
-"""Event times of a topic's rows: those outside of their bounds are refused, dropped or quarantined.
+"""Check of a topic's event times: those out of bounds are refused, dropped or quarantined.
 
 Where ``event_time.not_after`` is not declared, the highest time that counts follows a clock:
 
@@ -56,13 +56,13 @@ class EventTimeCheck:
     clock_ms: int | None = None
 
     def needed(self, *, is_staged: bool) -> list[str]:
-        """Return the columns of a record that :meth:`apply` needs next to its place."""
+        """Return the columns of a record that :meth:`apply` needs besides its location."""
         if not is_staged or self.declared.outside in ("fail", "keep"):
             return []
         return [*RECORD] if self.declared.outside == "quarantine" else [TIME]
 
     def apply(self, rows: DataFrame, staging: Folder | None) -> DataFrame:
-        """Return the rows whose event time counts, and those without an event time.
+        """Return the rows whose event time is within bounds or null; handle the others.
 
         Under ``outside: fail`` any other row fails the query with an :class:`InputError` that has
         topic, partition, offset, the time and the bounds. Under ``drop`` and ``quarantine`` it is
@@ -87,7 +87,7 @@ class EventTimeCheck:
 
     @property
     def bounds_ms(self) -> tuple[Column, Column]:
-        """The lowest and the highest time that count, both inclusive, in Unix milliseconds."""
+        """Lowest and highest valid event time, both inclusive, in Unix milliseconds."""
         low, high = self.declared.bounds_ms(self.clock_ms or 0)
         if self.declared.not_after is None and self.clock_ms is None:
             # What was measured from zero is what is added to the clock.

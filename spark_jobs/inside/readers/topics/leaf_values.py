@@ -1,4 +1,4 @@
-"""Tests of the values without parts that a column of a topic's record consists of."""
+"""Tests on the primitive values nested in a column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Test = Callable[[Column, pa.DataType], Column | None]
 
 
 def any_leaf(value: Column, kind: pa.DataType, test: Test) -> Column | None:
-    """Return whether a value without parts passes a test, in whatever it is nested.
+    """Return whether any primitive value in a column passes a test, at any nesting depth.
 
     Null where the value is null.
 

@@ -100,7 +100,7 @@ class _Marked:
 
 
 class Watches(NamedTuple):
-    """What is looked at in records of changes besides their values.
+    """Checks of change records beyond their values.
 
     Attributes:
         repaired: Recognizes good changes of rows that are wrong; None if the source has no keys
@@ -129,7 +129,7 @@ def parse_values(
     event_time: EventTimeCheck,
     rules: RowRules = NO_RULES,
 ) -> DataFrame:
-    """Return the source's columns of each record, with :data:`LOG_COLUMNS`.
+    """Parse records into the source's columns, together with :data:`LOG_COLUMNS`.
 
     Under ``on_bad_record: fail`` a record that can't be read, or does not fit its columns, fails
     the query with topic, partition and offset. Otherwise it is left out; a stream stages it
@@ -161,7 +161,7 @@ def rows_of(
     generation: Generation,
     checks: tuple[EventTimeCheck, RowRules, Folder | None],
 ) -> DataFrame:
-    """Return the source's columns of each record, as :func:`parse_values` does.
+    """Parse records into the source's columns, as :func:`parse_values` does.
 
     Args:
         records: From :func:`records_of`, in a stream or in a part of its micro-batch.
@@ -422,7 +422,7 @@ def _any_of(wrong: list[tuple[Column, str]]) -> Column:
 
 
 def reads_times_as_arrow(spark: SparkSession) -> bool:
-    """Return whether Spark's settings for timestamps are those that Arrow follows."""
+    """Return whether Spark's settings for timestamps agree with Arrow's behaviour."""
     policy = spark.conf.get("spark.sql.legacy.timeParserPolicy")
     return spark.conf.get("spark.sql.session.timeZone") == "UTC" and policy != "LEGACY"
 

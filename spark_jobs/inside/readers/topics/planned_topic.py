@@ -1,4 +1,4 @@
-"""Reading a bounded Kafka source from a plan, as files are: here of ranges of offsets.
+"""Reading of a bounded Kafka source from a plan of offset ranges.
 
 A Delta log lists small tables of splits, one for each micro-batch; tasks read the ranges with a
 consumer of their own. Spark's own Kafka stream has no end: in later runs on the same checkpoint
@@ -92,7 +92,7 @@ class PlannedTopic:
 
     @property
     def end(self) -> EndPosition:
-        """End position that the source will have once all of it is read; known from its range."""
+        """End position of the source once all of its range is read."""
         return self._range.end
 
     @property
@@ -162,11 +162,11 @@ class PlannedTopic:
         return self._parsed(raw)
 
     def batch_parser(self, spark: SparkSession) -> BatchParser | None:
-        """Return how tasks parse the records that they write; None if Spark has to see them."""
+        """Return the parser for tasks that write records; None if Spark has to process them."""
         return batch_parser(spark, self._source, self._read, self._rules)
 
     def written(self, spark: SparkSession, parse: BatchParser, writers: RowWriters) -> DataFrame:
-        """Return what tasks tell that read and write the records, as a stream in planned order.
+        """Return the reports of the tasks that read and write the records, in planned order.
 
         Call :meth:`prepare` before.
 
@@ -179,7 +179,7 @@ class PlannedTopic:
         return records.of_splits(self._splits_of(spark))
 
     def left(self, records: DataFrame, _batch_id: int) -> DataFrame:
-        """Return the rows of the records of a micro-batch that its tasks did not write."""
+        """Return the rows of a micro-batch's records that its tasks did not write."""
         checks = (
             self._event_time,
             self._rules,
@@ -192,7 +192,7 @@ class PlannedTopic:
         return self._log.stream(spark, 1).repartition(spark.sparkContext.defaultParallelism)
 
     def drained(self, spark: SparkSession) -> DataFrame:
-        """Return the stream of a source that was read to its end: no task runs for it.
+        """Return the empty stream of a source that was read to its end; no task runs for it.
 
         The query fails with a :class:`RunError` if Spark finds anything left to read.
         """

@@ -1,4 +1,4 @@
-"""Tasks that read ranges of a topic's offsets with a consumer of their own."""
+"""Reading of offset ranges in Spark tasks, each with its own consumer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def columns_of(source: KafkaSource) -> pa.Schema:
 
 
 def as_rows(splits: Sequence[Split]) -> pa.RecordBatch:
-    """Return splits as :func:`range_reader` takes them."""
+    """Return splits in the form that :func:`range_reader` expects."""
     rows = [
         {"topic": topic, "partition": number, "first": each.first, "end": each.end}
         for each in splits
@@ -66,7 +66,7 @@ def can_read(source: KafkaSource, spark: SparkSession) -> bool:
 
 
 class Fetched(NamedTuple):
-    """Records of one partition, in order, as a consumer has fetched them.
+    """Records of one partition, in order, as fetched by a consumer.
 
     Attributes:
         partition: The partition.
@@ -77,7 +77,7 @@ class Fetched(NamedTuple):
     messages: list[Any]
 
     def batch(self, columns: pa.Schema) -> pa.RecordBatch:
-        """Return the records.
+        """Return some columns of the records as a batch.
 
         Args:
             columns: Those of :func:`columns_of` that are needed; each costs time.
@@ -102,7 +102,7 @@ def range_reader(source: KafkaSource) -> Step:
 
 
 def fetcher(source: KafkaSource) -> Callable[[Iterator[pa.RecordBatch]], Iterator[Fetched]]:
-    """Return what :func:`range_reader` does, for tasks that need only some columns of a record."""
+    """Return a reader of offset ranges for tasks that need only some columns of a record."""
     # Only the driver's machine knows the address of a local broker.
     servers = resolve_bootstrap(source.bootstrap_servers)
     located = source.model_copy(update={"bootstrap_servers": servers})

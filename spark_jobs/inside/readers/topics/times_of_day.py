@@ -1,4 +1,4 @@
-"""Times of day of JSON in place of times, to which Spark adds the day on which it reads them."""
+"""JSON timestamps without a date, to which Spark would add the current date."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IN_JSON = rf'"(?:{_FORM}|[^"]*\\)'
 
 
 def has_time_of_day(columns: pa.Schema, value: Column) -> Column:
-    """Return whether a column of timestamps has a text without a date; never null.
+    """Return whether a timestamp column has a text without a date; never null.
 
     Args:
         columns: The columns.

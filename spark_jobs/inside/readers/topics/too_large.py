@@ -1,4 +1,4 @@
-"""Numbers of JSON that are too large for their columns, of which Spark makes others.
+"""JSON numbers that are too large for their column, which Spark would silently alter.
 
 Of a large ``float`` or ``double`` it makes an infinity, of 128 to 255 in a ``tinyint`` -128 to -1.
 """
@@ -22,7 +22,7 @@ _LARGE = "[0-9.][eE][+]?[0-9]|[0-9]{39}"
 
 
 def is_too_large(row: Column, columns: pa.Schema, value: Column) -> Column:
-    """Return whether ``from_json`` has a number that is too large for its column; never null.
+    """Return whether JSON has a number that is too large for its column; never null.
 
     A record with both an infinity by its name and another number that looks large counts, too.
 
@@ -44,5 +44,5 @@ def is_too_large(row: Column, columns: pa.Schema, value: Column) -> Column:
 
 
 def parsed_as(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which Spark has to parse a column: ``smallint`` for ``tinyint``."""
+    """Return the type as which Spark parses a column: ``smallint`` for ``tinyint``."""
     return with_leaves(kind, lambda leaf: pa.int16() if pa.types.is_int8(leaf) else leaf)

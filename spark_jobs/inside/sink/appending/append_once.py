@@ -1,4 +1,4 @@
-"""Adding the files of a micro-batch to a table that only grows, in one commit and once."""
+"""Commit of a micro-batch's files to an append-only table, exactly once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def append_once(
     batch_id: int,
     files: Callable[[DeltaTable], Sequence[AddAction]],
 ) -> None:
-    """Add the files of a micro-batch to the target, unless they were added before.
+    """Commit the files of a micro-batch to the target, unless they were committed before.
 
     The commit has the transaction that Delta's own streaming sink gives it, (query id, number of
     the micro-batch), so either of them may write the next micro-batch, or this one again.
@@ -42,7 +42,7 @@ def append_once(
 
 
 def columns_with_statistics(table: DeltaTable) -> list[str]:
-    """Return the columns of which the files of a table have statistics, by its properties."""
+    """Return the columns for which files of a table have statistics, by its properties."""
     named = table.metadata().configuration.get(STATISTICS)
     if named is None:
         return [field.name for field in table.schema().fields]

@@ -1,4 +1,4 @@
-"""Writing of history to a target whose files may be copies: a micro-batch is one commit either way.
+"""Sink for history whose files may be copied: each micro-batch is one commit.
 
 Bytes of a file that needs no change are copied into the table's folder, by the store where it can
 do that, and no row is evaluated. A process that dies between copy and commit leaves files that no
@@ -35,13 +35,13 @@ _Write = Callable[[DataFrame, int], None]
 
 
 class CopyableHistory(Protocol):
-    """What a sink has to know of the history that a query reads."""
+    """Interface of history whose files may be copied."""
 
     columns: pa.Schema
     """Columns of the files."""
 
     def files(self, batch_id: int) -> Sequence[JudgedFile] | None:
-        """Return the files that a micro-batch consists of, if none of them has to be rewritten.
+        """Return the files of a micro-batch if all can be copied; else None.
 
         Returns:
             None if one of them has to be, or the micro-batch has other rows.
@@ -60,7 +60,7 @@ class CopyableHistory(Protocol):
 
 
 class CopyingSink:
-    """Sink of a bounded run in ``append`` mode that copies the files which need no change.
+    """Sink of a bounded run in ``append`` mode that copies files which need no rewriting.
 
     Args:
         target: The table's folder.
@@ -92,7 +92,7 @@ class CopyingSink:
         return writer.outputMode("append").foreachBatch(reporting(self.write))
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
-        """Add the rows of a micro-batch to the target in one commit, once.
+        """Write a micro-batch to the target in one commit, exactly once.
 
         Raises:
             InputError: A file can't be read, or was changed since it was planned.

@@ -1,4 +1,4 @@
-"""The sink of a query whose tasks write the rows that they read: a micro-batch is one commit."""
+"""Sink of a query whose tasks write the rows that they read; each micro-batch is one commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Write = Callable[[DataFrame, int], None]
 
 @dataclass(frozen=True)
 class DirectSink:
-    """Sink of a stream of files that tasks have written, and of records that they could not read.
+    """Sink of a stream of files written by tasks, and of records that tasks left to Spark.
 
     Attributes:
         target: The table's folder.
@@ -64,7 +64,7 @@ class DirectSink:
         return writer.outputMode("append").foreachBatch(reporting(self.write))
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
-        """Add the rows of a micro-batch to the target in one commit, once.
+        """Write a micro-batch to the target in one commit, exactly once.
 
         Raises:
             StateError: The target lacks micro-batches, or holds later ones.

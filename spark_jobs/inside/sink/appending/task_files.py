@@ -1,4 +1,4 @@
-"""Parquet files of the target that the tasks which read rows write themselves, as whole columns.
+"""Parquet files of the target written by the tasks that read the rows, column by column.
 
 Spark writes Parquet row by row; what Python workers have parsed it gets through a pipe before. A
 task that writes the columns as it has them needs neither. A file counts once the driver's commit
@@ -34,7 +34,7 @@ FILE_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """How tasks write the files of a target.
+    """Factory of the writers of a target's files in tasks.
 
     Attributes:
         folder: The table's folder.
@@ -53,7 +53,7 @@ class TaskFiles:
         return TaskFileWriter(self)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all rows of a task, for ``mapInArrow``; yield the files as :data:`FILES`.
+        """Write all rows of a task, for ``mapInArrow``; yield the written files as :data:`FILES`.
 
         Args:
             batches: Rows; they may have further columns.
@@ -82,7 +82,7 @@ class TaskFileWriter:
         self._parquet: pq.ParquetWriter | None = None
 
     def add(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Add rows; yield the files that are complete by then, as :data:`FILES`.
+        """Write rows; yield the files that are complete by then, as :data:`FILES`.
 
         Args:
             rows: Rows that have the table's columns; others are left out.
@@ -102,7 +102,7 @@ class TaskFileWriter:
                 yield self._finish()
 
     def close(self) -> Iterator[pa.RecordBatch]:
-        """Write the rest; yield the last file, if there is one.
+        """Write the remaining rows; yield the last file, if any.
 
         Raises:
             StateError: A file can't be written.

@@ -1,4 +1,4 @@
-"""Merging rows and changes into the target by key: clauses, keys, order, deletes, small batches.
+"""Merging of rows and changes into the target: clauses, keys, order, deletes.
 
 Belongs here: what one micro-batch of a merge does. Does not belong here: appending rows, and
 replacing ranges of them (`ranges`).

@@ -1,4 +1,4 @@
-"""Merging rows by key alone: a row replaces the one that was there."""
+"""Merge of rows by key alone: a row replaces the row with its key."""
 
 from __future__ import annotations
 

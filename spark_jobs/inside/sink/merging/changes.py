@@ -1,4 +1,4 @@
-"""Merging changes into the target in the order of their sequence, in whatever order they arrive.
+"""Merge of changes by the order of their sequence, whatever the order of arrival.
 
 A row of the target keeps the sequence of the change that wrote it, and only a change that is not
 older replaces it. A removed row can't keep its sequence:
@@ -33,7 +33,7 @@ from spark_jobs.inside.sink.merging.unchanged_values import (
 
 
 def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
-    """Return rows with the target's columns.
+    """Return rows with the columns of the target.
 
     The column that marks deletes (``sink.deleted``) is dropped if the sink removes deleted rows.
     Those of the validity are added if it keeps all versions.

@@ -1,4 +1,4 @@
-"""The clauses of a MERGE, as Spark and Delta's Rust library take them.
+"""Clauses of a MERGE, for Spark's SQL and for delta-rs.
 
 Conditions and values name a row of the target ``t`` and a row of the micro-batch ``s``.
 """
@@ -13,7 +13,7 @@ from sources.common.sql.sql_names import in_backticks
 
 
 class When(NamedTuple):
-    """One clause of a MERGE; of several that hold for a row, the first one acts.
+    """Clause of a MERGE; of several that match a row, the first one acts.
 
     Attributes:
         rows: Which rows it is about: those with a row of the same key on the other side
@@ -30,7 +30,7 @@ class When(NamedTuple):
 
 
 def of_source(columns: Sequence[str]) -> dict[str, str]:
-    """Return the values that write a row of the micro-batch as it is.
+    """Return the assignments that write a row of the micro-batch unchanged.
 
     Args:
         columns: Names of the target's columns.
@@ -39,12 +39,12 @@ def of_source(columns: Sequence[str]) -> dict[str, str]:
 
 
 def column(of: Literal["s", "t"], name: str) -> str:
-    """Return SQL for a column of either side."""
+    """Return SQL for a column of the source or of the target of a MERGE."""
     return f"{of}.{in_backticks(name)}"
 
 
 def spark_sql(clauses: Sequence[When]) -> str:
-    """Return the clauses as Spark's SQL has them after the condition of a MERGE."""
+    """Return the clauses in Spark's SQL, as they follow the condition of a MERGE."""
     return " ".join(_clause(each) for each in clauses)
 
 

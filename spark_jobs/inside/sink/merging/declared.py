@@ -1,4 +1,4 @@
-"""How the micro-batches of a query are merged: by key, by the order of changes, or as versions."""
+"""Merging of a query's micro-batches: by key, by the order of changes, or as versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_jobs.table.ownership.guard import TargetGuard
 
 
 class MergeRows(Protocol):
-    """Merges rows into the target in one commit, once for each number of its application id."""
+    """Function that merges rows in one commit, once for each number of its application id."""
 
     def __call__(self, batch: DataFrame, batch_id: int, *, application: str | None = None) -> None:
         """Merge rows; those of a number that was merged before are skipped.
@@ -35,7 +35,7 @@ class MergeRows(Protocol):
 
 @dataclass(frozen=True)
 class Merging:
-    """Merges the micro-batches of one query; made as the query begins, in its driver.
+    """Merging of the micro-batches of one query; created in the driver when the query begins.
 
     Attributes:
         sink: The declaration of the sink.
@@ -50,7 +50,7 @@ class Merging:
     rows: MergeRows
 
     def batch(self, batch: DataFrame, batch_id: int, guard: TargetGuard) -> None:
-        """Merge a micro-batch, unless the target holds it.
+        """Merge a micro-batch, unless the target already contains it.
 
         Args:
             batch: Rows that the transform returned.
@@ -65,7 +65,7 @@ class Merging:
 
 
 def declared_merging(loaded: LoadedPipeline, target: Folder, generation: Generation) -> Merging:
-    """Return how the micro-batches of a pipeline are merged, with what extensions do around it.
+    """Return the merging that a pipeline declares, wrapped by extensions.
 
     Args:
         loaded: The pipeline; its sink merges.

@@ -1,4 +1,4 @@
-"""The deletes of a target that removes rows: a removed row can't keep the sequence of its delete.
+"""Deletes of a target that removes rows: their sequences are kept in a table of their own.
 
 They are kept in a Delta table next to the checkpoint, so that an older change that arrives later
 does not bring the row back. A delete that is kept twice, by a micro-batch that is tried again,
@@ -58,7 +58,7 @@ def comparable(rows: DataFrame, name: str) -> Column:
 
 
 class Deletes:
-    """The deletes of one target: a Delta table of keys with the sequence of their delete.
+    """Deletes of one target: a Delta table of keys with the sequence of their delete.
 
     Args:
         folder: Folder of that table, in the state folder; the first :meth:`keep` creates it.
@@ -93,7 +93,7 @@ class Deletes:
         return any(highest is None or highest >= lowest for highest in files[name].to_pylist())
 
     def without_deleted_since(self, rows: DataFrame, lowest: object | None) -> DataFrame:
-        """Return the changes without those whose key was deleted by a later change.
+        """Return the changes whose key has no later delete.
 
         Call it only if :meth:`may_hold_later` returned True, as the table has to exist.
 

@@ -1,4 +1,4 @@
-"""The condition by which MERGE matches rows, and which files of the target it has to read.
+"""Condition by which MERGE matches rows, and the files of the target that it has to read.
 
 Delta skips files whose statistics show that they hold no row for a condition on the target
 alone (https://docs.delta.io/latest/delta-update.html#performance-tuning). A join by key is no such
@@ -24,7 +24,7 @@ _NANOS_END_US = (2**63 - 1) // 1000
 
 
 class Match(NamedTuple):
-    """Which row of the target belongs to a row of a micro-batch.
+    """Condition that matches rows of a micro-batch with rows of the target.
 
     Attributes:
         condition: SQL on a row ``t`` of the target and a row ``s`` of the micro-batch.
@@ -86,7 +86,7 @@ class KeyRange:
         return aggregates
 
     def match(self, limits: Sequence[int | None]) -> Match:
-        """Return which row of the target belongs to a row of the batch.
+        """Return the condition that matches rows of the batch with rows of the target.
 
         Args:
             limits: Values of the aggregates of :attr:`limits`, in their order.

@@ -1,4 +1,4 @@
-"""A MERGE that is committed once: by Delta's Rust library if it is small, else by Spark."""
+"""MERGE in exactly one commit: by delta-rs if it is small, else by Spark."""
 
 from __future__ import annotations
 

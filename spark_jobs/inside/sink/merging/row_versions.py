@@ -1,4 +1,4 @@
-"""A target that keeps every version of a row, with the time from and up to which it was valid.
+"""Target with every version of a row, each with the time range of its validity.
 
 A version is a change, named by key and sequence. It is valid from its own time until the earliest
 time of the versions after it in the sequence, whatever the order in which they arrive; the last one
@@ -30,7 +30,7 @@ _BEFORE = "__valid_to_before"
 
 
 def with_validity(rows: DataFrame, time: str) -> DataFrame:
-    """Return rows with the columns of their validity, of which the end is null.
+    """Return rows with validity columns; the end of the validity is null.
 
     Args:
         rows: Rows that the transform returned.
@@ -41,7 +41,7 @@ def with_validity(rows: DataFrame, time: str) -> DataFrame:
 
 
 def require_validity(rows: DataFrame, time: str) -> None:
-    """Refuse rows whose time is none, or that have a column of their own for the validity.
+    """Refuse rows whose time is no timestamp, or that already have a validity column.
 
     Args:
         rows: DataFrame that the transform returns; only its columns are looked at.
@@ -76,7 +76,7 @@ def merge_versions(
     *,
     application: str | None = None,
 ) -> None:
-    """Add the versions of one micro-batch to the target, and end those that they follow.
+    """Add the versions of one micro-batch to the target, and end the preceding ones.
 
     In one commit. A version that the target has is left as it is; a micro-batch that was merged
     before is skipped, by Delta's transaction id.

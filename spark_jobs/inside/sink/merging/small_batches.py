@@ -1,4 +1,4 @@
-"""Which micro-batches of a topic are so small that one task does all of their work.
+"""Small micro-batches of a topic, which a single task processes.
 
 A task costs some ten milliseconds, however few rows it has, and a shuffle costs another stage of
 them: more than the work on some hundred changes.
@@ -17,7 +17,7 @@ _FEW = 5_000
 
 
 class SmallBatches:
-    """Brings the small micro-batches of one query into one task.
+    """Coalescing of a query's small micro-batches into one task.
 
     How many records a micro-batch has is known from the offsets that Spark wrote before it. Not for
     a query with stateful operators, whose state is in many tasks.
@@ -32,7 +32,7 @@ class SmallBatches:
         self._last: tuple[int, Offsets] = (-1, {})
 
     def in_one_task(self, batch: DataFrame, batch_id: int) -> DataFrame:
-        """Return the rows of a micro-batch, in one task if they are few.
+        """Return the rows of a micro-batch, coalesced into one task if they are few.
 
         The first micro-batch after a start is left as it is: nothing says where it begins.
 

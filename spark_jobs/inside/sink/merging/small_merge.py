@@ -1,4 +1,4 @@
-"""MERGE of a small micro-batch by Delta's Rust library, in the driver: no job of Spark is needed.
+"""MERGE of a small micro-batch by delta-rs in the driver, without a Spark job.
 
 Spark takes seconds for a MERGE of a hundred rows, the Rust library tens of milliseconds. It is used
 only where both write the same rows; the tests compare them. Two traps of the library decide what is
@@ -51,7 +51,7 @@ _COMPARABLE = (*SAME_STATISTICS, DecimalType)
 
 
 class SmallMerge(NamedTuple):
-    """What has to be known of a MERGE that may be done without Spark.
+    """Limits and measurements for a MERGE that may be done without Spark.
 
     Attributes:
         rows: Number of rows of the micro-batch, at least.
@@ -92,7 +92,7 @@ def merge_small(
     small: SmallMerge,
     transaction: Transaction,
 ) -> bool:
-    """Merge rows into a Delta table as :func:`spark_jobs.inside.sink.merging.once.merge_once` does.
+    """Merge rows by delta-rs if they are few; return whether it was done, else Spark has to.
 
     Args:
         rows: The rows.
@@ -179,7 +179,7 @@ def _has_values(table: DeltaTable, name: str, match: Match) -> bool:
 
 
 def copied(rows: pa.Table) -> pa.Table:
-    """Return a copy of rows in buffers that Arrow's own library has filled.
+    """Return a copy of rows in buffers that PyArrow itself has allocated.
 
     The Arrow of Spark 4.1 leaves the offsets of an empty child column out, and Rust then reads
     whatever is there.

@@ -1,4 +1,4 @@
-"""Deletes that only mark their row: the values that the row had before its delete.
+"""Soft deletes, which mark a row: the row keeps the values from before its delete.
 
 A delete may carry nothing but the key. Its row keeps the values of the change before it, which may
 be in the table or in the same micro-batch.
@@ -17,7 +17,7 @@ SEEN = "__seen"
 
 
 def with_values_before(batch: DataFrame, sink: Sink, is_gone: Column, by: Column) -> DataFrame:
-    """Give each delete the values of the change before it, if that is in the same micro-batch.
+    """Give each delete the values of the preceding change of its key in the same micro-batch.
 
     Args:
         batch: Changes of one micro-batch.

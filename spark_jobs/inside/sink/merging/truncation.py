@@ -1,4 +1,4 @@
-"""TRUNCATE of the captured table, an event in the order of changes: all older rows of it go.
+"""TRUNCATE of the captured table, in the order of changes: it removes all older rows.
 
 In the rows it is a delete without a key: every column of the key is null, which no key of a table
 is. Changes of other partitions of the topic may arrive later although they are older, so the
@@ -32,7 +32,7 @@ class Truncated(Record):
 
 
 class Truncation:
-    """The TRUNCATEs that the changes of one generation hold.
+    """TRUNCATEs among the changes of one generation.
 
     Args:
         sink: The declaration of the sink; its ``sequence`` is one column of text.
@@ -50,7 +50,7 @@ class Truncation:
         return F.max(F.when(self._is_truncate(), F.col(in_backticks(self._sink.order[0]))))
 
     def keep(self, position: str | None) -> None:
-        """Keep the position of a TRUNCATE, if it is later than the last one.
+        """Record the position of a TRUNCATE, if it is later than the last one.
 
         Raises:
             StateError: The state folder can't be written.
@@ -60,14 +60,14 @@ class Truncation:
             self._last = position
 
     def later(self, changes: DataFrame) -> DataFrame:
-        """Return the changes that are later than all TRUNCATEs, without these themselves."""
+        """Return the changes that are later than every TRUNCATE."""
         if self._last is None:
             return changes
         sequence = F.coalesce(F.col(in_backticks(self._sink.order[0])), F.lit(""))
         return changes.where((sequence > F.lit(self._last)) & ~self._is_truncate())
 
     def clauses(self, position: str | None) -> list[When]:
-        """Return the clause of a MERGE that removes older rows; none without a TRUNCATE.
+        """Return the clause of a MERGE that removes rows older than a TRUNCATE; empty without one.
 
         Args:
             position: Position of the last TRUNCATE in the batch, as :meth:`last_in` returns it.

@@ -1,4 +1,4 @@
-"""Long values that a change leaves as they were, so that PostgreSQL's log does not contain them.
+"""Long values (TOAST) that an update did not change, and that PostgreSQL's log omits.
 
 The column ``sink.unchanged`` of a change has these columns as the keys of a map. In the target the
 map has, for each column whose value is older than the row's sequence, the sequence of the change
@@ -29,7 +29,7 @@ _AT = "__at"
 
 
 def long_columns(columns: StructType, sink: Sink) -> list[str]:
-    """Return the columns that an update may leave as they were without the log's saying how.
+    """Return the columns whose value may be missing in an update.
 
     Those of text, bytes, arrays and maps; but none of key and sequence.
     """
@@ -42,7 +42,7 @@ def long_columns(columns: StructType, sink: Sink) -> list[str]:
 
 
 def latest_values(batch: DataFrame, sink: Sink, row: Column, by: Column) -> DataFrame:
-    """Return one row for each key: its last change, with the latest value of each long column.
+    """Return each key's last change, with the latest known value of each long column.
 
     Args:
         batch: Changes of one micro-batch.
@@ -83,7 +83,7 @@ def latest_values(batch: DataFrame, sink: Sink, row: Column, by: Column) -> Data
 
 
 def require_key(rows: DataFrame, sink: Sink, count: int, target: Folder) -> None:
-    """Refuse changes that lack a long value of the key, so that their row is unknown.
+    """Refuse changes that lack a value of the key, so that their row is unknown.
 
     Args:
         rows: Changes of a micro-batch; only the names of their columns are used.
@@ -119,7 +119,7 @@ def _lacks(unchanged: Column, name: str) -> Column:
 
 
 class ValueByValue:
-    """The values of a MERGE of change ``s`` into row ``t`` that order each value by itself.
+    """Assignments of a MERGE of change ``s`` into row ``t`` that order each value separately.
 
     Args:
         columns: Names of all columns of the target.
@@ -146,12 +146,12 @@ class ValueByValue:
 
     @property
     def of_newer(self) -> dict[str, str]:
-        """Values of a change that is not older than the row, by column: all but those it lacks."""
+        """Assignments for a change not older than the row: all columns but those it lacks."""
         return of_source(self._columns) | self._latest
 
     @property
     def of_older(self) -> dict[str, str]:
-        """Values of a change that is older than the row, by column: those that the row lacks."""
+        """Assignments for a change that is older than the row: the columns that the row lacks."""
         return dict(self._latest)
 
     def _at(self, of: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Process that answers questions which only Spark can, while a plan is made.
+"""Process that answers questions to Spark while a plan is made.
 
 How a transform's result looks, and where tables are that are declared by their names. Started by
 :mod:`spark_jobs.launch.questions.spark_process`, which writes requests to stdin and reads answers
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def answer(spark: SparkSession, question: str) -> str:
-    """Return the answer to a question, both JSON in one line.
+    """Answer a question to Spark; question and answer are JSON in one line.
 
     Args:
         spark: The Spark session.

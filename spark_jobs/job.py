@@ -1,4 +1,4 @@
-"""The Spark job: reads sources of a pipeline, one after the other, in one driver.
+"""Spark job that reads sources of a pipeline, one after the other, in one driver.
 
 It continues from each source to the next by itself: see :mod:`spark_jobs.inside.driver.switch`.
 
@@ -27,7 +27,7 @@ from spark_jobs.jvm.spark_version import require_launched
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job.
+    """Run the job; return its exit status.
 
     Args:
         arguments: Command line: ``--pipeline FILE``, ``--source NAME`` once for each source to be

@@ -1,4 +1,4 @@
-"""The Spark job of a driver that pipelines share; started by a launch, never by hand.
+"""Spark job of a driver that pipelines share; launches start it, people never do.
 
 Exit status 0: it had no pipeline to run for a while, or was told to end; 1: its JVM has ended.
 """

@@ -1,4 +1,4 @@
-"""The Spark job of a driver that is started before its run: see :mod:`spark_jobs.launch`.
+"""Spark job of a driver that is started before its run: see :mod:`spark_jobs.launch`.
 
 Started by :mod:`spark_jobs.launch.waiting_driver`, never by hand. It answers the plan's questions,
 then becomes :mod:`spark_jobs.job`. If it is given no run, or whoever started it ends, it ends with
@@ -23,7 +23,7 @@ from spark_jobs.launch.shared_socket import connect
 
 
 def main(command: list[str]) -> int:
-    """Answer questions until a run is given, then run it.
+    """Answer questions until a run is assigned, then run it.
 
     Args:
         command: Command line: ``--folder FOLDER``, the launch's folder for temporary files.

@@ -1,4 +1,4 @@
-"""The offsets that each micro-batch of a query reads of a Kafka source."""
+"""Offsets of a Kafka source in each micro-batch of a query, by the checkpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BatchRanges:
         self._known: tuple[int, list[Any]] | None = None
 
     def of(self, batch_id: int) -> Ranges | None:
-        """Return the offsets that a micro-batch reads, which has begun.
+        """Return the offsets of a micro-batch that has begun; None if it reads something else, too.
 
         Returns:
             None if more than these offsets is to be read, or to be judged: a partition has appeared

@@ -1,4 +1,4 @@
-"""The watermark that history leaves to the live run: windows that end by it take in no live row."""
+"""Watermark at the end of history: windows that end by it get no live row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class HistoryWatermark(Record):
 
 
 def keep_history_watermark(generation: Generation) -> None:
-    """Record the watermark that history leaves, once, in the state folder.
+    """Record the watermark of history's last micro-batch in the state folder, once.
 
     Call it before the first live micro-batch is planned; later calls do nothing.
 

@@ -1,4 +1,4 @@
-"""What was read and committed according to Spark's checkpoint, source by source.
+"""Progress of each source in Spark's checkpoint: planned and committed offsets.
 
 Layout: ``offsets/N`` is written before micro-batch N runs, ``commits/N`` after it. An offset file
 holds a version, the batch's metadata and one line for each source in plan order; ``-`` stands for
@@ -47,7 +47,7 @@ def committed_at_ms(checkpoint: Folder, batch_id: int) -> int | None:
 
 
 def offset_of(checkpoint: Folder, batch_id: int, place: int) -> Any:
-    """Return the end offset of a source in a micro-batch: up to where that micro-batch reads it.
+    """Return the end offset of a source in a micro-batch.
 
     Args:
         checkpoint: The checkpoint's folder.
@@ -80,7 +80,7 @@ def watermark_ms(checkpoint: Folder, batch_id: int) -> int:
 
 
 def clock_ms(checkpoint: Folder, batch_id: int) -> int:
-    """Return the time that a micro-batch has for ``current_timestamp``, in ms since 1970.
+    """Return the value of ``current_timestamp`` in a micro-batch, in ms since 1970.
 
     Args:
         checkpoint: The checkpoint's folder.
@@ -130,7 +130,7 @@ def committed_offset(checkpoint: Folder, place: int) -> Any:
 
 
 def kafka_offsets(offset: Any) -> Offsets:
-    """Return a Kafka source's offset as the first offset not yet read of each partition.
+    """Return Spark's offset of a Kafka source as the first unread offset of each partition.
 
     Args:
         offset: Spark's offset, decoded from JSON; None leads to an empty result.
@@ -155,7 +155,7 @@ def reached(checkpoint: Folder, place: int) -> Offsets:
 
 
 def is_drained(offset: Any, versions: int) -> bool:
-    """Return whether a planned source, read through its Delta log, has nothing more to read.
+    """Return whether a planned source has been read to the end of its Delta log.
 
     Delta's offset moves beyond a version when the version's last file has been read.
 

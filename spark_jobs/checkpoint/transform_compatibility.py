@@ -1,4 +1,4 @@
-"""The transforms that have used a checkpoint, and whether another one may resume from it.
+"""Transforms that have used a checkpoint, and whether another one may resume from it.
 
 Spark compares the names and types of what its stateful operators keep, and no more: another window
 length, key or aggregate of the same type silently resumes with state that means something else
@@ -58,7 +58,7 @@ class Transform(Record):
     spark: str
 
     def is_like(self, other: Transform) -> bool:
-        """Return whether both compute the same rows from the same input, as far as can be known.
+        """Return whether another transform computes the same rows, as far as can be known.
 
         Compared are name, digests of code and query plan, operators, and the version of Spark.
         """
@@ -115,7 +115,7 @@ def record_transform(generation: Generation, found: Transform) -> str | None:
 
 
 def last_change(generation: Generation) -> str | None:
-    """Return a warning about the last change of transform on a checkpoint; None without a change.
+    """Return a warning about the last change of the transform; None without a change.
 
     The warning names the first micro-batch of the new transform, and where the old one's rows end.
     """
@@ -133,7 +133,7 @@ def last_change(generation: Generation) -> str | None:
 
 
 def first_batch(generation: Generation) -> int:
-    """Return the number of the next micro-batch that the checkpoint will commit; 0 at first."""
+    """Return the number of the next micro-batch; 0 for a new checkpoint."""
     committed = offset_log.last_committed(generation.checkpoint)
     return 0 if committed is None else committed + 1
 

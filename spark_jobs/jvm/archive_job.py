@@ -1,4 +1,4 @@
-"""The small Spark job whose classes are archived: it uses what drivers use, in a scratch folder."""
+"""Small Spark job that loads the classes of a driver, to archive them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 
 def main(folder: str) -> None:
-    """Use what a driver uses, so that the JVM loads the classes that it is to archive.
+    """Run what a driver runs, so that the JVM loads the classes to archive.
 
     Run by ``spark-submit`` once per installation; the results are thrown away. Two streaming
     queries read a small Delta table: one appends its rows, after a join, to another Delta table;

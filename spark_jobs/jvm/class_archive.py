@@ -1,4 +1,4 @@
-"""Archives the classes that a driver loads, which shortens its start by a quarter.
+"""Class archive (AppCDS) of a driver, which shortens its start by a quarter.
 
 The JVM writes the archive when a small job ends and maps it into each later driver, instead of
 loading and verifying some 20,000 classes again (application class-data sharing, JEP 310 and
@@ -24,7 +24,7 @@ _TIMEOUT_S = 1200.0
 
 
 def use_archive(home: Path, jars: Sequence[Path], conf: dict[str, str]) -> dict[str, str]:
-    """Return the Spark properties, extended so that a local driver starts with the class archive.
+    """Return the Spark properties, extended to start a local driver with the class archive.
 
     Args:
         home: Folder of the Spark installation (``SPARK_HOME``, or the one inside PySpark).

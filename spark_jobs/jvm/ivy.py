@@ -1,4 +1,4 @@
-"""Runs Apache Ivy: writes its module and settings files, and explains its failures."""
+"""Downloads by Apache Ivy: its module and settings files, and its errors."""
 
 from __future__ import annotations
 

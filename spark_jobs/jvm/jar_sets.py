@@ -1,4 +1,4 @@
-"""Declares the JVM parts: which Maven packages Spark, its stores, a broker and Debezium need.
+"""Sets of jars: Maven packages for Spark, its stores, a broker and Debezium.
 
 What goes with Spark depends on its version (:mod:`~spark_jobs.jvm.spark_version`).
 """

@@ -1,4 +1,4 @@
-"""Fetches the JVM parts once, with the Ivy inside PySpark, and finds them again in the cache.
+"""Download of jars with the Ivy inside PySpark, into the cache, once.
 
 They come from Maven Central, from a mirror (``HYBRID_MAVEN_REPOSITORY``), or from a folder that
 already contains the jars (``HYBRID_JARS``), for machines without a network. Jars that are in the

@@ -1,4 +1,4 @@
-"""Finds the Java that runs Spark and the local servers; neither starts nor imports Spark."""
+"""Look-up of the Java that runs Spark and the local servers; nothing is started."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How errors of the Hive client in Spark's JVM are recognized."""
+"""Recognition of Hive metastore errors in Spark's messages."""
 
 from __future__ import annotations
 
 
 def is_of_metastore(reason: str) -> bool:
-    """Return whether the text of Spark's error means that the Hive metastore does not answer."""
+    """Return whether a Spark error text means that the Hive metastore does not answer."""
     return "HiveMetaStoreClient" in reason or "TransportException" in reason

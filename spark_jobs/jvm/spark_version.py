@@ -1,4 +1,4 @@
-"""Which Spark is installed, which versions are supported, and the JVM parts that go with each."""
+"""Installed and supported versions of Spark, and the jars that go with each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CORE = re.compile(r"spark-core_[\d.]+-((\d+\.\d+)\.\S+)\.jar")
 
 @dataclass(frozen=True)
 class JvmParts:
-    """Versions of the Maven packages that go with one version of Spark.
+    """Versions of the Maven packages that match a version of Spark.
 
     Attributes:
         spark: The PySpark that the tests run with; others of its minor version are accepted.
@@ -140,7 +140,7 @@ def parts_of(version: str, where: str) -> JvmParts:
 
 
 def require_launched(version: str, launched: str | None) -> None:
-    """Refuse to run in a driver whose Spark is not supported, or not that of its launch.
+    """Refuse a driver whose Spark is unsupported, or differs from that of its launch.
 
     The launch chose the JVM parts by its own Spark; a cluster or an image may have another one.
 

@@ -1,4 +1,4 @@
-"""The JVM part of this project: checkpoints and Delta logs in S3, written by condition; the login.
+"""Jar of this project's Java classes: conditional writes to S3, and the login.
 
 Of two drivers that write the same file, one fails.
 
@@ -47,7 +47,7 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def require_jar() -> Path:
-    """Return the jar.
+    """Return the path of the jar; refuse an installation without it.
 
     Raises:
         InputError: The installed package lacks it.
@@ -63,7 +63,7 @@ def require_jar() -> Path:
 
 
 def use_own_classes(spark: SparkSession) -> None:
-    """Let S3A use this project's classes in this driver, and in the tasks that it sends.
+    """Make S3A use this project's classes, in this driver and in its tasks.
 
     It reads each commit of a Delta log in S3 once, if the query uses :data:`CONF`, and follows a
     credentials file that is rewritten, if it looks where :data:`DEFAULT_LOGIN` does.

@@ -1,4 +1,4 @@
-"""Starting Spark applications, finding them again, watching and stopping them.
+"""Launch of Spark applications: start them, find them again, watch and stop them.
 
 Belongs here: the record of a launch (`record`), looking runs up and launching them (`runs`), the
 driver that waits for its run (`waiting_driver`), what is known of a launched driver

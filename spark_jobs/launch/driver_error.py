@@ -1,4 +1,4 @@
-"""The failure of a launched driver, as the processes that wait for it raise it."""
+"""Error of a launched driver, as raised in the processes that wait for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNREPORTED = (
 
 
 class DriverError(RunError):
-    """A driver failed, or ended without having done its work.
+    """A driver failed, or ended without having completed its work.
 
     If the driver reported an error before it ended, this error has the kind, the hint, the fields
     and the transient flag of that report. One that ended without a report, because it was killed
@@ -41,7 +41,7 @@ class DriverError(RunError):
         )
 
     def report(self) -> ErrorReport:
-        """Return the error as a document, of the kind that the driver reported.
+        """Return the error as a document; its type is the one that the driver reported.
 
         The kind is ``run`` if the driver ended without a report.
         """

@@ -1,4 +1,4 @@
-"""What is known of a launched driver: from its heartbeat, its locks and its launcher.
+"""State of a launched driver, from its heartbeat, its locks and its launcher.
 
 Only reads. Every rule about whether a driver is there, has ended, or is another one by now is here.
 """
@@ -22,7 +22,7 @@ ASK_AGAIN_S = 5.0
 
 
 class DriverState:
-    """The driver of one launch, as it can be seen from outside.
+    """Driver of one launch, as seen from outside.
 
     Args:
         generation: State folder of the generation that the driver computes.
@@ -44,7 +44,7 @@ class DriverState:
 
     @property
     def source(self) -> str:
-        """Name of the source that the driver reads, from the launch's record as it was read."""
+        """Name of the source that the driver reads, from the launch's record."""
         return self.launch.source
 
     @property
@@ -78,11 +78,11 @@ class DriverState:
 
     @property
     def known_status(self) -> Status | None:
-        """The launcher's last answer, kept in memory; None if :meth:`status` was never called."""
+        """Last status from the launcher, kept in memory; None before a call of :meth:`status`."""
         return None if self._answer is None else self._answer[1]
 
     def recorded(self) -> Launch | None:
-        """Read the present record of this launch; None once there is a later launch.
+        """Return this launch's present record; None if there has been a later launch.
 
         It differs from ``launch`` once the driver has switched to another source.
         """
@@ -90,7 +90,7 @@ class DriverState:
         return last if last is not None and last.launch_id == self.launch.launch_id else None
 
     def is_over(self) -> bool:
-        """Return whether the driver's heartbeat reports its end; it may still be shutting down.
+        """Return whether the driver's heartbeat reports its end; its process may still be ending.
 
         False if there is no heartbeat: a driver that was killed does not report its end.
         """
@@ -98,7 +98,7 @@ class DriverState:
         return beat is not None and beat.state not in ALIVE
 
     def is_current(self) -> bool:
-        """Return whether the driver is starting or running, so that none may be started.
+        """Return whether the driver is starting or running, so that no other may be started.
 
         Remains do not count: processes whose driver has reported its end, or has lost its lock. A
         driver on a cluster that does not answer counts as running.
@@ -111,7 +111,7 @@ class DriverState:
         return is_driven and is_launched(self.generation)
 
     def is_there(self) -> bool:
-        """Return whether a cluster runs the driver, or a ``spark-submit`` is handing it over.
+        """Return whether a cluster runs the driver, or a ``spark-submit`` is submitting it.
 
         True also if the cluster does not answer: only a reported end counts as an end.
         """
@@ -120,7 +120,7 @@ class DriverState:
         return self.status().state != "ended"
 
     def has_switched(self) -> bool:
-        """Return whether the driver has finished its source and reads a later one by now.
+        """Return whether the driver has finished its source and now reads a later one.
 
         False once there is a later launch.
         """
@@ -147,7 +147,7 @@ class DriverState:
         return own or run_log.kept_lines(self.generation, self.launch.log, count)
 
     def require_known(self) -> None:
-        """Refuse a driver whose state is unknown, before another one is started next to it."""
+        """Refuse to start another driver while this one's state is unknown."""
         if self.is_on_cluster and not self._is_heard() and self.status().state == "unknown":
             message = (
                 f"It is unknown whether the driver of `{self.source}` that was launched last still "
@@ -160,7 +160,7 @@ class DriverState:
             raise UnavailableError(message, hint, source=self.source)
 
     def require_source(self, source: str) -> None:
-        """Refuse a driver that reads another source."""
+        """Refuse a driver that reads a different source."""
         if self.source != source:
             message = (
                 f"A run of `{self.source}` is active, so `{source}` can't be started: a generation "

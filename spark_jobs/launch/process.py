@@ -1,4 +1,4 @@
-"""Starting, watching and ending Spark runs, wherever their drivers run."""
+"""Start, watch and end Spark runs, wherever their drivers run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OnBeat = Callable[[Heartbeat], None]
 
 
 class Means(NamedTuple):
-    """What a process that launches a driver gives it.
+    """Resources that a launching process gives to a driver.
 
     Attributes:
         environment: More environment variables for its job.

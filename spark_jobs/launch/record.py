@@ -1,4 +1,4 @@
-"""The record of a launch: written down before anything is started, and read by everyone else.
+"""Record of a launch, written before anything is started, for all other processes.
 
 Whoever comes back, be it another click, a restarted Dagster or a command line, finds the run by
 this record and resumes watching it instead of starting a second one.
@@ -22,7 +22,7 @@ LAUNCH = "run/launch.json"
 
 
 class Place(Part):
-    """Where the driver of a launch runs: all that is needed to ask about the driver later.
+    """Place where a launch's driver runs, with all that is needed to ask about it later.
 
     Attributes:
         kind: ``local`` is a process of the machine that launched it, wherever its executors are;
@@ -45,17 +45,17 @@ class Place(Part):
 
     @property
     def is_cluster(self) -> bool:
-        """Whether the driver runs on a cluster or a managed service; computed from ``kind``."""
+        """Whether the driver runs on a cluster or a managed service."""
         return self.kind not in ("local", "shared")
 
     @property
     def is_managed(self) -> bool:
-        """Whether the driver runs on a managed service; computed from ``kind``."""
+        """Whether the driver runs on a managed service."""
         return self.kind in managed_services()
 
 
 class Launch(Record):
-    """The last launch of a generation (one computation of the whole table), in its state folder.
+    """Last launch of a generation (one computation of the whole table), in its state folder.
 
     Attributes:
         launch_id: Identifier of the launch; its heartbeats carry it.
@@ -82,12 +82,12 @@ class Launch(Record):
 
     @property
     def application(self) -> str:
-        """The name by which a cluster knows the driver; computed from the launch's id."""
+        """Name of the driver on a cluster."""
         return application_name(self.launch_id)
 
     @property
     def is_from_here(self) -> bool:
-        """Whether this machine launched it, by its host name: only then are its process ids valid.
+        """Whether this machine launched it, by host name: only then are its process ids valid.
 
         Computed.
         """
@@ -121,7 +121,7 @@ def last_launch_id(generation: Generation) -> str | None:
 
 
 def write_launch(generation: Generation, launch: Launch) -> None:
-    """Write a launch down as the generation's last one, replacing the record before.
+    """Record a launch as the generation's last one.
 
     Only the holder of the launch lock may call it, and the driver that switches to another source.
     """
@@ -129,7 +129,7 @@ def write_launch(generation: Generation, launch: Launch) -> None:
 
 
 def record_switch(generation: Generation, launch_id: str, source: str) -> None:
-    """Write down that the driver of a launch has finished its source and now reads another one.
+    """Record that a launch's driver has finished its source and now reads another one.
 
     Args:
         generation: State folder of the generation.

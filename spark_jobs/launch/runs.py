@@ -1,4 +1,4 @@
-"""Finding the run of a source, and launching it if there is none: at most one for a generation."""
+"""Runs of sources: find one, or launch one if there is none; at most one per generation."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def last_driver(generation: Generation) -> DriverState | None:
 
 
 def why_ended(generation: Generation, source: str) -> str | None:
-    """Return how the last run of a source ended, or why that is unknown, in the cluster's words.
+    """Return how the last run of a source ended, in the cluster's words, or why that is unknown.
 
     Returns:
         The reason, such as ``as FAILED on YARN (…)``; None if the cluster gives none, the driver

@@ -1,4 +1,4 @@
-"""The socket of a shared driver: how launches and stops reach the process, and what it answers.
+"""Socket of a shared driver: requests to run and stop pipelines, and the answers.
 
 It lies in a folder of this machine that belongs to the user. A request to run carries the file
 descriptors of the launch lock, so that the kernel frees the lock with the process that runs the
@@ -50,7 +50,7 @@ class RunRequest(Part):
 
 
 class Request(Part):
-    """What a shared driver is asked: one of its fields is set.
+    """Request to a shared driver; exactly one of its fields is set.
 
     Attributes:
         run: Run a pipeline.
@@ -86,17 +86,17 @@ def folder_of(group: str) -> Path:
 
 
 def folder_of_process(pid: int) -> Path | None:
-    """Return the folder of the shared driver that is this process; None if it is none."""
+    """Return the folder of the shared driver that runs as this process; None otherwise."""
     return next((folder for folder in _folders().glob("*/") if pid_of(folder) == pid), None)
 
 
 def log_of(folder: Path) -> Path:
-    """Return the file with what a shared driver prints, other than for one of its pipelines."""
+    """Return the log file of a shared driver, for output that belongs to no pipeline."""
     return folder / "driver.log"
 
 
 def ask(folder: Path, request: Request, descriptors: Sequence[int] = ()) -> Answer | None:
-    """Ask a shared driver, and return its answer.
+    """Send a request to a shared driver and return its answer; None if it does not listen.
 
     Args:
         folder: The driver's folder.
@@ -123,7 +123,7 @@ def ask(folder: Path, request: Request, descriptors: Sequence[int] = ()) -> Answ
 
 
 def pid_of(folder: Path) -> int | None:
-    """Return the process that listens for a shared driver, even if it is frozen; None if none.
+    """Return the id of a shared driver's listening process, even if it hangs; None if none.
 
     Raises:
         InputError: Another user listens there.
@@ -136,7 +136,7 @@ def pid_of(folder: Path) -> int | None:
 
 
 def listen(folder: Path) -> socket.socket:
-    """Listen for requests; whoever calls it is the only driver of the folder.
+    """Listen for requests; the caller becomes the only driver of the folder.
 
     Raises:
         OSError: The folder can't be written.
@@ -177,7 +177,7 @@ def _folders() -> Path:
 
 
 def connect(client: socket.socket, folder: Path) -> int:
-    """Connect to the process that listens in a folder, and return its number.
+    """Connect to the process that listens in a folder, and return its process id.
 
     A request to run carries the environment, and so passwords: only this user's process gets one.
 

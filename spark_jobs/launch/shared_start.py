@@ -1,4 +1,4 @@
-"""Handing a run to a shared driver, which is started if it is not there."""
+"""Start of runs in a shared driver, which is started if it does not run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TAIL_LINES = 25
 
 
 def settings_of(loaded: LoadedPipeline) -> dict[str, str]:
-    """Return digests of what the pipelines of one driver have in common, by field."""
+    """Return digests of the settings that a driver's pipelines must share, by field."""
     pipeline = loaded.pipeline
     spark = pipeline.spark
     stores = submit.store_names(loaded)
@@ -61,7 +61,7 @@ class SharedDriver:
         self._process: subprocess.Popen[bytes] | None = None
 
     def require(self) -> None:
-        """Make sure that the driver is there and that the pipeline fits it, before a launch.
+        """Make sure that the driver runs and that the pipeline fits it, before a launch.
 
         Raises:
             InputError: The driver runs other pipelines with other settings; or Java, Spark or a jar
@@ -79,7 +79,7 @@ class SharedDriver:
         environment: dict[str, str],
         descriptors: Sequence[int],
     ) -> int:
-        """Hand a run to the driver.
+        """Submit a run to the driver.
 
         Args:
             sources: Names of the sources to be read in turn.

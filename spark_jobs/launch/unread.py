@@ -1,4 +1,4 @@
-"""Generations that no run has read anything for: their plan is only a plan, and can be replaced."""
+"""Generations that no run has read anything for, so that their plan can be replaced."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spark_jobs.table.ownership.belonging import require_belonging
 
 
 def find_outdated(loaded: LoadedPipeline) -> Generation | None:
-    """Return the newest generation if its plan can't stay and nothing was read by it.
+    """Return the newest generation if its plan is outdated and was not read yet; else None.
 
     It can't stay if another declaration made it, or if a table of its splits is missing.
 
@@ -55,7 +55,7 @@ def find_outdated(loaded: LoadedPipeline) -> Generation | None:
 
 
 def drop_unread(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Remove the plan of the newest generation and all that was decided with it.
+    """Remove the plan of the newest generation, and all decisions based on it.
 
     Approval, splits, plan log, start offsets, and the table if it is empty, go with it. The
     generation keeps its name, and begins again with the declaration as it is now. A process that is

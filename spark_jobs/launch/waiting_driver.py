@@ -1,4 +1,4 @@
-"""A driver that is started before its run can begin, so that nothing waits for Spark's start.
+"""Driver that is started in advance, so that a run need not wait for Spark's start.
 
 While a first run is planned, it answers the plan's questions: Spark then starts once, not once to
 check the transform and again for the run. Towards the end of a bounded source, it is the driver of
@@ -36,7 +36,7 @@ _LOOK_S = 0.2
 
 
 class WaitingDriver(SparkProcess):
-    """The driver that waits, one at a time; it has ended when the context is left.
+    """Driver that waits for a run, one at a time; a context manager, which ends it.
 
     Once one is given a run, it outlives the context, and another one may be started.
 
@@ -59,7 +59,7 @@ class WaitingDriver(SparkProcess):
 
     @staticmethod
     def fits(loaded: LoadedPipeline) -> bool:
-        """Return whether the runs of a pipeline can be given to drivers that wait.
+        """Return whether a pipeline's runs can use a driver that was started in advance.
 
         So it is if driver and executors are one process of this machine, as well as the state, and
         nobody has to approve the plan before.
@@ -69,7 +69,7 @@ class WaitingDriver(SparkProcess):
         return is_here and loaded.state.is_local and not loaded.pipeline.approve
 
     def start_next(self, generation: Generation) -> None:
-        """Start a driver for the next launch of a generation, whose present one nears its end.
+        """Start a driver for a generation's next launch, when the present one nears its end.
 
         Nothing is done if one waits already, and no error if it can't be started.
 
@@ -81,12 +81,12 @@ class WaitingDriver(SparkProcess):
             self.start()
 
     def end(self) -> None:
-        """End the driver, unless it was given a run."""
+        """End the driver, unless it has a run."""
         super().end()
         self._leave()
 
     def take_lock(self, loaded: LoadedPipeline, generation: Generation) -> Lock | None:
-        """Take the launch lock of a generation for this driver, which holds it as long as it lives.
+        """Take a generation's launch lock for this driver, which holds it until it ends.
 
         Call :meth:`run` next.
 
@@ -115,7 +115,7 @@ class WaitingDriver(SparkProcess):
     def run(
         self, generation: Generation, sources: Sequence[str], log: Path, extra: Mapping[str, str]
     ) -> tuple[int, subprocess.Popen[bytes]]:
-        """Let the driver read sources, one after the other; from now on it outlives this process.
+        """Make the driver read sources, one after the other; from then on it outlives this process.
 
         Args:
             generation: State folder of the generation, whose lock was taken for it.

@@ -1,4 +1,4 @@
-"""The handle of a run that is watched, by the process that launched it or by a later one."""
+"""Handle of a Spark run, for the process that launched it or a later one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OnOutput = Callable[[str], None]
 
 
 class WatchedRun:
-    """Handle of a Spark run: follow its heartbeats, end it, and learn how it ended.
+    """Handle of a Spark run: its heartbeats, how to end it, and how it ended.
 
     Args:
         driver: State of the run's driver.
@@ -45,7 +45,7 @@ class WatchedRun:
 
     @property
     def source(self) -> str:
-        """Name of the source that the run reads, from the launch's record as it was read."""
+        """Name of the source that the run reads, from the launch's record."""
         return self.driver.source
 
     def beats(
@@ -92,7 +92,7 @@ class WatchedRun:
         self._hand_on(on_output)
 
     def end(self) -> None:
-        """Make sure that no process of the run is left: SIGTERM first, then SIGKILL.
+        """End all processes of the run: SIGTERM first, then SIGKILL.
 
         A driver on a cluster is ended by the cluster. No error if the run has ended already; its
         folder for temporary files is removed.
@@ -114,7 +114,7 @@ class WatchedRun:
         shutil.rmtree(scratch, ignore_errors=True)
 
     def end_on_cluster(self) -> None:
-        """Have the cluster end the run's driver, and wait up to 20 s until its lock is free.
+        """End the run's driver through its cluster, and wait up to 20 s until its lock is free.
 
         A driver that was killed can't report its end, so ``stopped`` is written into its heartbeat
         here.
@@ -128,7 +128,7 @@ class WatchedRun:
             self._generation.replace(heartbeat_name(self.source), stopped)
 
     def kill_remains(self) -> None:
-        """Kill what is left of the run's processes; does nothing for a launch of another machine.
+        """Kill the run's remaining processes; do nothing for a launch of another machine.
 
         Needed where a driver has ended but ``spark-submit`` has not, and holds the launch lock.
         """
@@ -137,7 +137,7 @@ class WatchedRun:
             kill_group(launch.group)
 
     def require_good_end(self) -> None:
-        """Refuse a run that has ended without having done its work."""
+        """Refuse a run that has ended without having completed its work."""
         if self.driver.has_switched():
             return
         is_good = self._ended().is_good
@@ -147,7 +147,7 @@ class WatchedRun:
         raise self.failure()
 
     def failure(self) -> DriverError:
-        """Return the error that explains why the run ended; it is not raised.
+        """Return the error that explains why the run ended, without raising it.
 
         It contains what the driver reported, or else the last lines of the run's log; and what
         keeps the state folder from being written, if anything does.

@@ -1,4 +1,4 @@
-"""The heartbeat: what a running Spark job reports about itself, in one small document."""
+"""Heartbeat: the latest report of a running Spark job about itself, in one small document."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def heartbeat_name(source: str) -> str:
 
 
 def read_heartbeat(generation: Folder, source: str) -> Heartbeat | None:
-    """Read the latest heartbeat of a source's last run, be it alive or not.
+    """Read the latest heartbeat of a source's last run, whether or not it is still alive.
 
     Returns:
         The heartbeat; None if the source never ran in this generation.

@@ -1,4 +1,4 @@
-"""The launch lock of a driver that is started before the lock is taken for it."""
+"""Launch lock of a driver that is started before the lock is taken for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_jobs.run_state.unnamed_file import UnnamedFile
 
 
 class InheritedLock:
-    """File of a launch lock, which a driver inherits; whoever made this takes the lock later.
+    """File of a launch lock that a driver inherits before its creator takes the lock.
 
     Args:
         place: The pipeline's folder in the state folder; it may not exist yet.

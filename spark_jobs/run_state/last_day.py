@@ -1,4 +1,4 @@
-"""Highest backlog and throughput of a source's last 24 hours, kept in few intervals.
+"""Highest lag and throughput of a source in the last 24 hours, in a few intervals.
 
 The samples of a progress log become fewer the older they are, and peaks go with those that are
 dropped. An interval keeps the highest values of its time, so a maximum over all intervals is one
@@ -21,7 +21,7 @@ _FIRST_MS = 60_000
 
 
 class Interval(Part):
-    """Highest values within an interval of time.
+    """Highest values within a time interval.
 
     Attributes:
         at_ms: Its start, in ms since 1970.
@@ -36,7 +36,7 @@ class Interval(Part):
 
 
 class LastDay(Part):
-    """The last 24 hours of a source, over all of its launches.
+    """Lag and throughput of a source in the last 24 hours, over all of its launches.
 
     Attributes:
         length_ms: Length of each interval; it grows with the time that is covered.
@@ -47,7 +47,7 @@ class LastDay(Part):
     intervals: list[Interval] = Field(default_factory=list)
 
     def with_values(self, at_ms: int, left: int | None, per_s: float | None) -> LastDay:
-        """Return a copy with the values of one more moment, without what is older than a day.
+        """Return a copy with the values of one more moment, and without intervals older than a day.
 
         Args:
             at_ms: The moment, in ms since 1970; not before any other one.

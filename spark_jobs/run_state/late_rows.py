@@ -1,4 +1,4 @@
-"""Rows that stateful operators dropped behind the watermark, counted once per micro-batch.
+"""Late rows: rows dropped behind the watermark, counted once per micro-batch.
 
 The number is Spark's ``numRowsDroppedByWatermark``. It counts rows as they arrive at a stateful
 operator. An aggregation combines the rows of each task and group before that, so one dropped row
@@ -23,7 +23,7 @@ _SHORTEST_MS = 1000
 
 
 class DroppedRows(Part):
-    """Rows that one micro-batch dropped.
+    """Late rows of one micro-batch.
 
     Attributes:
         batch_id: Number of the micro-batch.
@@ -53,7 +53,7 @@ class Period(Part):
 
 
 class LateRows(Record):
-    """Rows of one source that were dropped behind the watermark, over all of its runs.
+    """Late rows of one source, over all of its runs.
 
     Attributes:
         source: Name of the source that was read.
@@ -142,7 +142,7 @@ def late_rows_name(source: str) -> str:
 
 
 def read_late_rows(generation: Folder, source: str) -> LateRows | None:
-    """Read how many rows of a source were dropped behind the watermark.
+    """Read the number of late rows of a source; None if none were counted.
 
     Returns:
         The count; None if no query with a watermark has read the source yet.

@@ -1,4 +1,4 @@
-"""Leases: locks in a store where no kernel keeps any, and whose holder may be on any machine.
+"""Leases: locks in a store without kernel locks, whose holder may be on any machine.
 
 A lease is a document that its holder replaces again and again. One that was not renewed for its
 time to live, by the store's clock, may be taken over by whoever then sees it unchanged for a while
@@ -33,7 +33,7 @@ OBSERVED_S = TTL_S / _RENEWALS * 1.2
 
 
 class LeaseRecord(Record):
-    """A lease as the store has it.
+    """Content of a lease in the store.
 
     Attributes:
         epoch: Number of the holder; each takeover raises it by one.
@@ -58,7 +58,7 @@ class LeaseRecord(Record):
 
 
 class Lease:
-    """A lease that this process holds, and renews in a thread until it is released.
+    """Lease that this process holds; a thread renews it until it is released.
 
     Args:
         folder: Folder of the state.
@@ -83,11 +83,11 @@ class Lease:
         self._thread.start()
 
     def is_held(self) -> bool:
-        """Return whether nobody else can have taken the lease over, by this process's own clock."""
+        """Return whether the lease can't have expired, by this process's own clock."""
         return not self._is_lost and time.monotonic() < self._deadline
 
     def renew(self) -> None:
-        """Write the lease again.
+        """Renew the lease in the store.
 
         After that :meth:`is_held` tells whether it is still this process's own.
         """
@@ -95,7 +95,7 @@ class Lease:
             self._write(self.record)
 
     def release(self) -> None:
-        """Let others take the lease at once; it keeps its epoch. Nothing is raised."""
+        """Release the lease at once; its epoch is kept. Raises nothing."""
         self._stop()
         with self._lock:
             try:
@@ -107,7 +107,7 @@ class Lease:
                 self._is_lost = True
 
     def hand_over(self, pid: int) -> None:
-        """Stop renewing: a process that was started with the same holder does from now on.
+        """Stop renewing: a process that was started as the same holder does so from now on.
 
         Args:
             pid: That process, by which others on this machine see whether it lives.
@@ -150,7 +150,7 @@ class Lease:
 def take(
     folder: Folder, name: str, holder: str, *, is_driven: bool, ttl_s: int | None = None
 ) -> Lease | None:
-    """Take a lease if it is free, was not renewed in time, or is the same holder's already.
+    """Take a lease if it is free, expired, or already this holder's; None if another holds it.
 
     Args:
         folder: Folder of the state.
@@ -201,7 +201,7 @@ def _made(known: LeaseRecord | None, holder: str, *, is_driven: bool, ttl_s: int
 
 
 class SeenLease(LeaseRecord):
-    """A lease as others see it.
+    """Lease as seen by other processes.
 
     Attributes:
         age_s: Seconds since it was renewed last, by the store's clock.
@@ -211,12 +211,12 @@ class SeenLease(LeaseRecord):
 
     @property
     def is_valid(self) -> bool:
-        """Whether somebody holds it and has renewed it in time; computed."""
+        """Whether it has a holder that has renewed it in time."""
         return self.holder is not None and self.age_s < self.ttl_s and not _has_ended(self)
 
 
 def look(folder: Folder, name: str) -> SeenLease | None:
-    """Return a lease as it is now; None if there was never one."""
+    """Return the present state of a lease; None if there never was one."""
     known = folder.read(name, LeaseRecord)
     age_ms = None if known is None else folder.documents.age_ms(folder.location(name))
     if known is None or age_ms is None:

@@ -1,4 +1,4 @@
-"""One Spark run at a time for each generation: locks that are free once their holder has ended.
+"""Locks that allow one Spark run per generation, and are free once their holder has ended.
 
 There are two. The *launch lock* is taken before anything is started, and passed on to the process
 that is: of two launches at the same time only one continues, and a later observer sees that a run
@@ -58,7 +58,7 @@ class Lock(Protocol):
         """Leave the lock to a process that was started to hold it."""
 
     def release(self) -> None:
-        """Free the lock, unless a process holds it that it was handed over to."""
+        """Free the lock, unless it was handed over to another process."""
 
 
 class FileLock:
@@ -68,11 +68,11 @@ class FileLock:
         self.descriptors: tuple[int, ...] = (descriptor,)
 
     def hand_over(self, _: int) -> None:
-        """Close this process's descriptor."""
+        """Close this process's descriptor; the other process has inherited the lock."""
         self.release()
 
     def release(self) -> None:
-        """Close this process's descriptor; repeating it does nothing."""
+        """Close this process's descriptor; a second call does nothing."""
         for each in self.descriptors:
             os.close(each)
         self.descriptors = ()
@@ -99,7 +99,7 @@ class _LeaseLock:
 
 
 class QueryLock:
-    """Lock that a driver holds as long as it lives: never two drivers on one checkpoint.
+    """Lock that a driver holds while it lives: never two drivers on one checkpoint.
 
     A context manager. The lock is free if the driver is killed; a lease only after a while.
 
@@ -132,11 +132,11 @@ class QueryLock:
 
     @property
     def is_lease(self) -> bool:
-        """Whether it is a lease, and not a lock that the kernel keeps; computed."""
+        """Whether it is a lease rather than a kernel lock."""
         return self._lease is not None
 
     def require_held(self) -> None:
-        """Refuse to go on with a lease that was not renewed in time, so that others may have it.
+        """Refuse to continue with an expired lease, which another driver may have taken.
 
         Raises:
             StateError: The lease is lost.
@@ -185,7 +185,7 @@ def launch_lock_path(generation: Generation) -> str:
 
 
 def is_launched(generation: Generation) -> bool:
-    """Return whether a process holds the launch lock: a launching one, or the one it started."""
+    """Return whether a process holds the launch lock: one that is launching, or its driver."""
     if generation.is_local:
         return _is_held(generation.path(_LAUNCH))
     seen = seen_lease(generation)
@@ -193,7 +193,7 @@ def is_launched(generation: Generation) -> bool:
 
 
 def is_held(generation: Generation) -> bool:
-    """Return whether a driver of this generation is alive: whether one holds the query lock."""
+    """Return whether a driver of this generation is alive, that is, holds the query lock."""
     if generation.is_local:
         return _is_held(generation.path(_QUERY))
     seen = seen_lease(generation)
@@ -201,7 +201,7 @@ def is_held(generation: Generation) -> bool:
 
 
 def seen_lease(generation: Generation) -> SeenLease | None:
-    """Return the lease of a generation's driver as it is now; None where the kernel keeps locks.
+    """Return the lease of a generation's driver as others see it; None for kernel locks.
 
     Raises:
         StateError: Its document is damaged.
@@ -211,7 +211,7 @@ def seen_lease(generation: Generation) -> SeenLease | None:
 
 
 def take_switch_lock(home: Folder) -> Lock | None:
-    """Take the lock for changing the table that readers see, but by a run: one change at a time.
+    """Take the lock for changes to the table by anything but a run; None if it is taken.
 
     Args:
         home: The pipeline's folder in the state folder.
@@ -227,7 +227,7 @@ def take_switch_lock(home: Folder) -> Lock | None:
 
 
 def take_range_lock(home: Folder) -> Lock | None:
-    """Take the lock by which replacements of ranges of the table take turns.
+    """Take the lock that lets replacements of ranges take turns; None if it is taken.
 
     Args:
         home: The pipeline's folder in the state folder.
@@ -243,7 +243,7 @@ def take_range_lock(home: Folder) -> Lock | None:
 
 
 def take_lock(folder: Folder, name: str) -> Lock | None:
-    """Take a lock of an extension: one process at a time does what it stands for.
+    """Take an extension's lock, which one process at a time can hold; None if it is taken.
 
     Args:
         folder: A folder of the extension's own in the state folder.
@@ -260,7 +260,7 @@ def take_lock(folder: Folder, name: str) -> Lock | None:
 
 
 def is_switching(home: Folder) -> bool:
-    """Return whether a process holds the switch lock: the table is changed other than by a run.
+    """Return whether a process holds the switch lock, so that not only a run changes the table.
 
     Args:
         home: The pipeline's folder in the state folder.
@@ -273,7 +273,7 @@ def is_switching(home: Folder) -> bool:
 
 @contextmanager
 def table_turn(generation: Generation) -> Iterator[None]:
-    """Wait until nobody else merges into a generation's table; nobody does so during ``with``.
+    """Wait for the lock on merges into a generation's table, and hold it within ``with``.
 
     Where the state is in a store it does nothing: a lease for each merge would cost more than it.
 
@@ -296,7 +296,7 @@ def table_turn(generation: Generation) -> Iterator[None]:
 
 
 def take_driver_lock(home: Folder) -> Lock | None:
-    """Take the lock that a shared driver holds as long as it lives: one at a time.
+    """Take the lock that a shared driver holds while it lives; None if it is taken.
 
     Args:
         home: The driver's folder on this machine.
@@ -337,7 +337,7 @@ def _take(path: Path) -> int | None:
 
 
 def open_lock(path: Path) -> int:
-    """Open the file of a lock, which is made with its folder if it is missing.
+    """Open a lock file; create it and its folder if missing.
 
     Returns:
         The file's descriptor.
@@ -347,7 +347,7 @@ def open_lock(path: Path) -> int:
 
 
 def take_opened(descriptor: int) -> bool:
-    """Take the kernel's lock of an open file, for which a second is waited; return whether it is.
+    """Take the kernel's lock on an open file within a second; return whether it was free.
 
     Args:
         descriptor: Descriptor of the file. The lock is held by every process that inherited it.

@@ -78,7 +78,7 @@ class ProgressLog(Record):
 
 
 def last_minute(earlier: Sequence[Sample], last: Sample) -> float | None:
-    """Return the units per second that a launch committed in the minute up to a sample.
+    """Return the units per second that a launch committed in the minute before a sample; or None.
 
     Args:
         earlier: The samples before it, oldest first.

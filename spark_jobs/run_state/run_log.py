@@ -1,4 +1,4 @@
-"""The output of a driver, in a file that stays small however long the driver lives."""
+"""Log file of a driver, kept small however long the driver lives."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def last_lines(log: Path, count: int) -> str:
 
 
 def keep(folder: Folder, name: str, log: Path) -> None:
-    """Copy the end of a log, up to 64 KiB, to the state if that is not on this machine.
+    """Copy the end of a log, up to 64 KiB, to the state, if that is not on this machine.
 
     Args:
         folder: Folder of the state.
@@ -66,13 +66,13 @@ def keep(folder: Folder, name: str, log: Path) -> None:
 
 
 def kept_lines(folder: Folder, name: str, count: int) -> str:
-    """Return the last lines of a log as :func:`keep` has copied them; empty if it has not."""
+    """Return the last lines of a log as copied by :func:`keep`; empty without a copy."""
     data = None if folder.is_local else folder.read_bytes(name)
     return "" if data is None else "\n".join(data.decode(errors="replace").splitlines()[-count:])
 
 
 def begin(log: Path) -> None:
-    """Begin the log file of another launch, and keep that of the launch before it.
+    """Begin a new log file for a launch; that of the previous launch is kept.
 
     Its folder is made if it is missing; one in the cache folder is for its owner alone.
     """
@@ -87,7 +87,7 @@ def begin(log: Path) -> None:
 
 
 def previous(log: Path) -> Path:
-    """Return the file that keeps the log of the launch before; it may not exist."""
+    """Return the log file of the previous launch; it may not exist."""
     return log.with_name(f"{log.name}.previous")
 
 
@@ -97,7 +97,7 @@ def size(log: Path) -> int:
 
 
 class Tail:
-    """Reader of the lines that are appended to a run's log file, to show them as they come.
+    """Follower of a log file, which yields new lines as they are appended.
 
     Args:
         log: The log file; it may not exist yet.

@@ -1,4 +1,4 @@
-"""What the state of a generation knows of its target: the table, its epoch, the last good version.
+"""Record of a generation's target: the table, its epoch, the last verified version.
 
 The target knows its owner, the epoch and the last micro-batch that it holds. Both sides are
 compared at every launch (:mod:`spark_jobs.table.ownership.belonging`).
@@ -19,7 +19,7 @@ _REQUESTED = "run/requested.json"
 
 
 class AcceptedChange(Part):
-    """A change of the target by somebody else that a person has accepted.
+    """Change of the target by others that a person has accepted.
 
     Attributes:
         by: Who accepted it.
@@ -63,7 +63,7 @@ class TargetRecord(Record):
 
 
 def read_target_record(generation: Generation) -> TargetRecord | None:
-    """Read what a generation's state knows of its target; None before its first query start.
+    """Read the record of a generation's target; None before its first query start.
 
     Raises:
         StateError: The document is damaged, or of another version.
@@ -72,7 +72,7 @@ def read_target_record(generation: Generation) -> TargetRecord | None:
 
 
 def documents_of(generation: Generation) -> list[str]:
-    """Return the decisions that a generation's state holds, as paths relative to its folder.
+    """Return the documents of decisions in a generation's state, as relative paths.
 
     Logs, heartbeats and whatever a run replaces or tidies away are not among them.
     """
@@ -86,7 +86,7 @@ def _grouped(generation: Generation) -> list[str]:
 
 
 def missing_documents(generation: Generation, record: TargetRecord) -> list[str]:
-    """Return those of the recorded documents that are no longer there."""
+    """Return the recorded documents that no longer exist."""
     grouped = set(_grouped(generation))
     return [
         name for name in record.documents if name not in grouped and not generation.exists(name)
@@ -94,6 +94,6 @@ def missing_documents(generation: Generation, record: TargetRecord) -> list[str]
 
 
 def was_requested(generation: Generation) -> bool:
-    """Return whether the live run was requested by the time of the last record."""
+    """Return whether the live run had been requested when the record was last written."""
     record = read_target_record(generation)
     return record is not None and _REQUESTED in record.documents

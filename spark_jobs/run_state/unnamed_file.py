@@ -1,4 +1,4 @@
-"""Files that a process inherits before it is known what they are called."""
+"""Files that a process inherits before they have a name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _OPEN = Path("/proc/self/fd")
 
 
 class UnnamedFile:
-    """Empty file that gets its name later, or vanishes with the last process that has it open.
+    """Empty file that is named later, or vanishes when the last process closes it.
 
     Args:
         place: Folder that the file will lie in, or one above it; it may not exist yet.
@@ -33,7 +33,7 @@ class UnnamedFile:
         return _OPEN / str(self.descriptor)
 
     def name(self, path: Path) -> None:
-        """Give the file its name; of several processes that do so for one name, one wins.
+        """Give the file its name; if several processes use the same name, one wins.
 
         Raises:
             FileExistsError: There is a file of that name.

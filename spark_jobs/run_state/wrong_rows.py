@@ -1,4 +1,4 @@
-"""Rows of a captured table that are stale or missing, as a change of theirs could not be read.
+"""Rows of a mirror that are stale or missing, because a change could not be read.
 
 Kept by the key of the changes' records, until a later change of the same key was read that has all
 values. So a quarantine in a mirror is red for as long as the mirror is wrong.
@@ -20,7 +20,7 @@ MOST_KEYS = 1000
 
 
 class WrongRow(Part):
-    """Place of the last change of a row that could not be read.
+    """Position of a row's last change that could not be read.
 
     Attributes:
         partition: Partition of the topic.
@@ -48,17 +48,17 @@ class WrongRows(Record):
 
     @property
     def count(self) -> int:
-        """How many rows are wrong; computed."""
+        """Number of wrong rows."""
         return len(self.keys) + self.unknown
 
     @property
     def record_keys(self) -> set[bytes]:
-        """The keys of the changes' records; computed."""
+        """Keys of the wrong rows, as in the records of their changes."""
         return {base64.b64decode(key) for key in self.keys}
 
 
 class Change(NamedTuple):
-    """A change as a micro-batch staged it.
+    """Change that a micro-batch has staged.
 
     Attributes:
         partition, offset: Its place in the topic.
@@ -78,7 +78,7 @@ def document_name(source: str) -> str:
 
 
 def read_wrong_rows(generation: Folder, source: str) -> WrongRows:
-    """Return the rows of a source that are wrong; none if nothing was kept.
+    """Return the wrong rows of a source; empty if none are recorded.
 
     Raises:
         StateError: The state can't be read.
@@ -89,7 +89,7 @@ def read_wrong_rows(generation: Folder, source: str) -> WrongRows:
 def keep_wrong_rows(
     generation: Folder, source: str, batch: int, changes: Iterable[Change]
 ) -> WrongRows:
-    """Add what a micro-batch staged, and keep the result. A batch may be added several times.
+    """Apply a micro-batch's staged changes to the wrong rows, and record them; idempotent.
 
     Args:
         generation: State folder of the generation.

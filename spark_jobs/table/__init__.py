@@ -1,1 +1,1 @@
-"""The Delta table from outside Spark: its log, versions, owner and ranges."""
+"""Delta tables without Spark: log, versions, owner and ranges."""

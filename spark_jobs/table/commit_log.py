@@ -1,4 +1,4 @@
-"""The commits of a Delta table, as its log holds them: who made each one, and what it changed.
+"""Commits in a Delta table's log: who made each, and what it changed.
 
 The format is Delta's own (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
 """
@@ -62,7 +62,7 @@ class CommitLog:
         return None if text is None else parse_commit(version, text)
 
     def holds(self, version: int) -> bool:
-        """Return whether the log holds a commit; it need not be readable."""
+        """Return whether the log contains a commit, even an unreadable one."""
         return self._table.exists(commit_name(version))
 
     def between(self, after: int, last: int) -> list[Commit]:
@@ -80,7 +80,7 @@ class CommitLog:
 
 
 def parse_commit(version: int, text: bytes) -> Commit:
-    """Return the commit that a file of the log describes.
+    """Parse the content of a commit file of the log.
 
     Args:
         version: Number of the commit.
@@ -114,7 +114,7 @@ def parse_commit(version: int, text: bytes) -> Commit:
 
 @dataclass(frozen=True)
 class ForeignChanges:
-    """Changes of a table's rows by others, as they are still in effect.
+    """Changes of a table's rows by others that are still in effect.
 
     Attributes:
         commits: Their commits, the oldest first; empty if there are none.
@@ -131,7 +131,7 @@ class ForeignChanges:
 def foreign_changes(
     commits: Iterable[Commit], verified: int, is_own: Callable[[Commit], bool]
 ) -> ForeignChanges:
-    """Find the changes of rows that others made, and that no later RESTORE has undone.
+    """Find changes of rows by others that no later RESTORE has undone.
 
     A RESTORE to a version at or after ``verified`` leaves those changes in effect that were so at
     that version, if the pipeline itself has written nothing in between. Any other RESTORE takes

@@ -1,4 +1,4 @@
-"""Delta tables as they are on disk: open them, look at them, link a file of one into another."""
+"""Delta tables on disk: open them, inspect them, link files from one into another."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
 def commit_once(
     commit: Callable[[CommitProperties], object], table: Folder, transaction: Transaction
 ) -> None:
-    """Make a commit by delta-rs that carries a transaction id, also if its answer is lost.
+    """Commit with a transaction id by delta-rs, exactly once even if the answer is lost.
 
     delta-rs repeats a request without an answer. If a store had done the first one, delta-rs meets
     its own commit, and refuses to make it again because of the transaction id.
@@ -113,7 +113,7 @@ def commit_once(
 
 
 def commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
-    """Make a commit without rows, for the sake of its transaction."""
+    """Make an empty commit that records a transaction id."""
     commit_files(table, [], properties)
 
 
@@ -137,7 +137,7 @@ def commit_files(
 
 
 def bring(source: Folder, target: Folder, names: Mapping[str, str]) -> None:
-    """Link or copy files of one table into the folder of another one.
+    """Link or copy files from one table's folder into another's.
 
     Args:
         source: Folder of the table that has them.
@@ -162,7 +162,7 @@ def bring(source: Folder, target: Folder, names: Mapping[str, str]) -> None:
 
 
 def missing_file(path: str) -> StateError:
-    """Return the error to raise for a file that is missing, so that its rows can't be used."""
+    """Return the error to raise for a missing data file."""
     message = (
         f"File {path} is missing: its rows can't be restored. VACUUM removes files of older "
         "versions. The table that was to get them is as it was before."
@@ -175,7 +175,7 @@ def missing_file(path: str) -> StateError:
 
 
 def add_action(row: dict[str, Any], path: str) -> AddAction:
-    """Return the log action that adds a file of one table to another one.
+    """Return the log action that adds a file from one table to another.
 
     Args:
         row: The file's row in ``DeltaTable.get_add_actions`` of the first table.

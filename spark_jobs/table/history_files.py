@@ -1,4 +1,4 @@
-"""The files of the target that hold history: those that exist before the first live micro-batch.
+"""Files of the target that hold history, recorded before the first live micro-batch.
 
 Later, rows of history are told from live ones by the file that they are in. Compactions exchange
 such files for others, each in one commit with a number: which ones is recorded before the commit,
@@ -30,7 +30,7 @@ _LARGEST = 10**8
 
 
 class CompactedFiles(Record):
-    """The files of history that one compaction exchanges.
+    """Files of history that one compaction replaces.
 
     Attributes:
         removed: Paths of the files that it removes from the table, as the Delta log names them.
@@ -43,7 +43,7 @@ class CompactedFiles(Record):
 
 @dataclass(frozen=True)
 class HistoryFiles:
-    """Which files of a table hold history.
+    """Files of a table that hold history.
 
     Attributes:
         paths: Paths of files that hold, or held, rows of history, as the Delta log names them.
@@ -54,7 +54,7 @@ class HistoryFiles:
     gone: set[str]
 
     def of(self, paths: Iterable[str]) -> set[str]:
-        """Return those of some paths whose files hold history, rewritten ranges included."""
+        """Return those of some paths that hold history, including rewritten ranges."""
         return {
             path for path in paths if path in self.paths or Path(path).name.startswith(RANGE_FILE)
         }
@@ -65,7 +65,7 @@ NO_HISTORY = HistoryFiles(set(), set())
 
 
 def keep_history_files(generation: Generation, table: Folder, target: Folder) -> None:
-    """Record the files of a generation's table as those of history, once, in the state folder.
+    """Record the present files of a generation's table as files of history, once.
 
     Call it before the first live micro-batch; later calls do nothing.
 
@@ -85,7 +85,7 @@ def keep_history_files(generation: Generation, table: Folder, target: Folder) ->
 
 
 def record_history_files(generation: Generation, paths: Sequence[str]) -> None:
-    """Record files as those of history, in place of what was recorded before.
+    """Record files as files of history, replacing the earlier record.
 
     Args:
         generation: State of the generation.
@@ -95,12 +95,12 @@ def record_history_files(generation: Generation, paths: Sequence[str]) -> None:
 
 
 def has_history_files(generation: Generation) -> bool:
-    """Return whether the files that hold history are recorded: the live stream has started once."""
+    """Return whether the files of history are recorded: the live stream has started once."""
     return generation.exists(_NAME)
 
 
 def read_history_files(generation: Generation, table: DeltaTable) -> HistoryFiles:
-    """Return which of the target's files hold history, and which compactions have removed.
+    """Return the target's files of history: recorded ones, and those that compactions removed.
 
     Args:
         generation: State of the generation.
@@ -140,7 +140,7 @@ def compaction_id(generation: Generation) -> str:
 
 
 def keep_compacted(generation: Generation, number: int, files: CompactedFiles | None) -> None:
-    """Record the files of history that the compaction of a number is about to exchange.
+    """Record the files of history that a numbered compaction is about to replace.
 
     Args:
         generation: State of the generation.

@@ -1,4 +1,4 @@
-"""Which rows have the same key, by the rule of MERGE, in Arrow tables."""
+"""Equality of keys by the rule of MERGE, for Arrow tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 def without_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
-    """Return the rows whose key is not among some keys; equal is what MERGE takes as equal.
+    """Return the rows whose key is not among some keys, compared as MERGE compares them.
 
     Null equals null, NaN equals NaN, and 0.0 equals -0.0, as by Spark's ``<=>``. Arrow's own join
     treats the first and the last pair as different.

@@ -1,4 +1,4 @@
-"""Delta's protocol of a table: the features that its readers and writers need.
+"""Delta's table protocol: features that readers and writers of a table need.
 
 Source of the rules: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#table-features.
 """
@@ -46,7 +46,7 @@ _PLAIN_WRITER = 2
 
 
 def is_plain(table: DeltaTable) -> bool:
-    """Return whether rows may be written without Spark: no feature asks more of a writer.
+    """Return whether rows may be written without Spark: no table feature requires it.
 
     That is a table without column mapping, constraints, generated columns and the like, in which
     each column may be null.
@@ -67,7 +67,7 @@ def is_plain(table: DeltaTable) -> bool:
 
 @dataclass(frozen=True)
 class Protocol:
-    """Features that readers and writers of a table need, those implied by a version included.
+    """Features that a table requires of readers and writers, including implied ones.
 
     Attributes:
         reader, writer: Protocol versions.
@@ -81,7 +81,7 @@ class Protocol:
 
     @classmethod
     def of(cls, action: dict[str, Any]) -> Protocol:
-        """Return the protocol that a ``protocol`` action declares."""
+        """Parse a ``protocol`` action."""
         reader, writer = action["minReaderVersion"], action["minWriterVersion"]
         return cls(
             reader,
@@ -96,7 +96,7 @@ class Protocol:
         return self.reader_features | self.writer_features
 
     def joined(self, other: Protocol) -> Protocol:
-        """Return the protocol of a table that has the features of both; never a lower version."""
+        """Return the union of two protocols, without lowering a version."""
         readers = self.reader_features | other.reader_features
         reader, writer = max(self.reader, other.reader), max(self.writer, other.writer)
         return Protocol(
@@ -107,7 +107,7 @@ class Protocol:
         )
 
     def action(self) -> dict[str, Any]:
-        """Return the ``protocol`` action that declares this."""
+        """Return the ``protocol`` action with these features."""
         made: dict[str, Any] = {"minReaderVersion": self.reader, "minWriterVersion": self.writer}
         if self.reader >= _TABLE_FEATURES[0]:
             made["readerFeatures"] = sorted(self.reader_features)

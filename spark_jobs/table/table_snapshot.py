@@ -1,4 +1,4 @@
-"""One version of a Delta table as its log defines it: protocol, metadata, and the files' actions.
+"""One version of a Delta table, read from its log: protocol, metadata, and file actions.
 
 The log is replayed by Delta's Rust library, which writes the result as a checkpoint of a copy of
 the log; the actions in it are exactly those of the table
@@ -34,7 +34,7 @@ _UUID_LENGTH = 20  # characters of a UUID in base 85
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """One version of a Delta table, with the log's actions as they are, unknown fields included.
+    """One version of a Delta table, with the log's actions unchanged, unknown fields included.
 
     Attributes:
         folder: The table's folder.
@@ -62,7 +62,7 @@ class TableSnapshot:
 
     @property
     def configuration(self) -> dict[str, str]:
-        """The table's properties."""
+        """Properties of the table."""
         return dict(self.metadata["configuration"])
 
 
@@ -100,7 +100,7 @@ def read_snapshot(folder: Folder, version: int | None = None) -> TableSnapshot:
 
 
 def data_files(add: dict[str, Any]) -> list[str]:
-    """Return the files that an action names: its data, and its deletion vector's file.
+    """Return the files of an action: its data file, and its deletion vector's file.
 
     Args:
         add: The ``add`` or ``remove`` action.
@@ -120,7 +120,7 @@ def data_files(add: dict[str, Any]) -> list[str]:
 
 
 def below(folder: str, add: dict[str, Any]) -> dict[str, Any]:
-    """Return an ``add`` action of a table as it is in the log of a table around it.
+    """Return an ``add`` action with paths relative to a surrounding table's folder.
 
     Args:
         folder: Path of the table's folder relative to that of the table around it, of characters
@@ -139,7 +139,7 @@ def below(folder: str, add: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_absolute(name: str) -> bool:
-    """Return whether a path of the log does not start at the table's folder."""
+    """Return whether a path in the log is absolute rather than relative to the table's folder."""
     return _ABSOLUTE.match(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""Deleting files of earlier generations that the target's log lists no more.
+"""Removal of files of earlier generations that the target's log no longer lists.
 
 In a store without links the files of a promoted generation stay in a folder inside the target,
 which VACUUM leaves alone (:func:`sources.serving.own_table`).
@@ -58,7 +58,7 @@ def delete_unlisted(target: Folder, folder: Folder, versions: Iterable[int]) -> 
 
 
 def forget_log(table: Folder, target: Folder) -> None:
-    """Remove the table of a generation that was promoted, but no file that the target lists.
+    """Remove the former table of a promoted generation, without files that the target lists.
 
     Args:
         table: Folder of the table that it had until then.

@@ -1,4 +1,4 @@
-"""Where a driver runs, and how it is seen and ended there.
+"""Places where drivers run, with a launcher for each.
 
 Belongs here: a launcher for each place (this machine, a driver that pipelines share, clusters and
 managed services of extensions) behind one interface (`base`), and the choice of one (`choice`).

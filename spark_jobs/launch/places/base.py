@@ -1,4 +1,4 @@
-"""The interface of launchers: how a driver is started, asked about and ended."""
+"""Interface of launchers: start a driver, ask for its state, end it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ State = Literal["waiting", "running", "ended", "unknown"]
 
 
 class Order(NamedTuple):
-    """A ``spark-submit`` command to be started.
+    """A ``spark-submit`` command, with its environment and log file.
 
     Attributes:
         command: The program and its arguments.
@@ -48,20 +48,20 @@ class Status(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Asks about and ends the Spark drivers at one place: this machine, a cluster, a service.
+    """Launcher of one place (this machine, a cluster, a service): asks about drivers, ends them.
 
     Works by the record of a launch, so also in processes that did not start the driver.
     """
 
     def status(self, launch: Launch) -> Status:
-        """Return the state of the launch's driver, asked for at this moment.
+        """Return the state of a launch's driver at this moment.
 
         On a cluster, a ``spark-submit`` that still hands the driver over is not looked at. A
         cluster that does not answer is no error: the state is ``unknown``.
         """
 
     def stop(self, launch: Launch) -> None:
-        """Make sure that no process of the launch is left; no error if it has ended already.
+        """End all processes of a launch; no error if they have ended already.
 
         Raises:
             RunError: The cluster refused to end the driver, or another machine launched it.
@@ -79,7 +79,7 @@ class Launcher(Protocol):
 
 
 def start(order: Order) -> subprocess.Popen[bytes]:
-    """Start ``spark-submit`` as a process group of its own, which outlives this process.
+    """Start ``spark-submit`` in its own process group, which outlives this process.
 
     With a local driver this process is the run itself; on a cluster it hands the driver over and
     ends. The log file of the run before is kept aside.

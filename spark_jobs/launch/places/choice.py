@@ -1,4 +1,4 @@
-"""The launcher that a pipeline uses, and the one that made a launch."""
+"""Choice of the launcher for a pipeline or for an earlier launch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def launcher_at(
     log: Path,
     process: subprocess.Popen[bytes] | None = None,
 ) -> Launcher:
-    """Return the launcher that asks about and ends drivers at a place.
+    """Return the launcher for drivers at a place.
 
     Args:
         place: Local, shared, a cluster or a managed service.

@@ -1,4 +1,4 @@
-"""Clusters that ``spark-submit`` hands drivers over to, which extensions know."""
+"""Interface of clusters that ``spark-submit`` submits drivers to; extensions implement it."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class Cluster(Protocol):
     has_image: bool
 
     def place(self, settings: SparkSettings) -> Place | None:
-        """Return where drivers with these settings run; None if the master is another one."""
+        """Return where drivers with these settings run; None if the master is of another kind."""
 
     def conf(self, application: str) -> dict[str, str]:
-        """Return the properties by which a driver is found on the cluster.
+        """Return the Spark properties by which a driver is found on the cluster.
 
         Args:
             application: The launch's name there.
         """
 
     def require_tool(self) -> None:
-        """Refuse to launch a driver that nobody could ask about, or end.
+        """Refuse to launch a driver if the cluster's command line tool is missing.
 
         Raises:
             InputError: The cluster's command line tool is not installed.
         """
 
     def launcher(self, place: Place, log: Path) -> Launcher:
-        """Return what asks about and ends drivers.
+        """Return the launcher for drivers on the cluster.
 
         Args:
             place: Where they run.

@@ -1,4 +1,4 @@
-"""Drivers on the machine that launches them, wherever their executors are.
+"""Launcher of drivers on this machine, wherever their executors are.
 
 A run is a process group of its own: ``spark-submit``'s JVM, with the Python driver as its child.
 """
@@ -27,7 +27,7 @@ _POLL_S = 0.1
 
 
 class LocalLauncher:
-    """Asks about and ends drivers that are processes of the machine that launched them.
+    """Launcher of drivers that are processes of the launching machine.
 
     Args:
         generation: State folder of the generation whose drivers they are.
@@ -89,7 +89,7 @@ class LocalLauncher:
 
 
 def launched_elsewhere(launch: Launch) -> RunError:
-    """Return the error to raise where a process of another machine is to be ended."""
+    """Return the error to raise for ending a process of another machine."""
     message = (
         f"The run of `{launch.source}` was launched on {launch.host}, where it may still be "
         "running and writing; a local process can be ended only on its own machine."
@@ -119,7 +119,7 @@ def kill_group(group: int) -> None:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait until a condition holds, for at most so many seconds; checked every 0.1 s.
+    """Wait until a condition holds, at most a number of seconds; it is checked every 0.1 s.
 
     Returns in either case: a caller that has to know checks the condition again.
     """

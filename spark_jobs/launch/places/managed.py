@@ -1,4 +1,4 @@
-"""How drivers on managed Spark are started and found, which extensions implement."""
+"""Interface of managed Spark services for drivers; extensions implement it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_jobs.launch.record import Place
 
 
 class HandOver(NamedTuple):
-    """What hands a driver over to a service, in place of ``spark-submit``.
+    """Command that submits a driver to a service, in place of ``spark-submit``.
 
     Attributes:
         prepare: Makes the folder of the launch, with what the command needs.
@@ -27,10 +27,10 @@ class HandOver(NamedTuple):
 
 
 class ManagedDrivers(Protocol):
-    """Drivers on one service."""
+    """Drivers on one managed service."""
 
     def launcher(self, place: Place, log: Path) -> Launcher:
-        """Return what asks about and ends a driver.
+        """Return the launcher for drivers on the service.
 
         Args:
             place: Where it runs.
@@ -60,7 +60,7 @@ class ManagedDrivers(Protocol):
 
 
 def drivers_at(place: Place) -> ManagedDrivers:
-    """Return the drivers of the service that a place names.
+    """Return the service that a place names.
 
     Raises:
         InputError: No installed extension knows the service.

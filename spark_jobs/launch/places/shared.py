@@ -1,4 +1,4 @@
-"""Drivers that several pipelines share: a process of the launching machine with one thread each.
+"""Launcher of runs in a driver that several pipelines share, one thread for each.
 
 A run holds the launch lock of its generation as a driver of its own does, so that whether it is
 there is known by that lock.
@@ -23,7 +23,7 @@ STOP_S = 60.0
 
 
 class SharedLauncher:
-    """Asks about and ends the runs of one generation in a driver that pipelines share.
+    """Launcher of one generation's runs in a shared driver.
 
     Args:
         generation: State folder of the generation.
@@ -37,11 +37,11 @@ class SharedLauncher:
         self._folder = folder
 
     def status(self, _: Launch) -> Status:
-        """Return whether the run is there, by its launch lock."""
+        """Return whether the run is active, by its launch lock."""
         return Status("running" if is_launched(self._generation) else "ended")
 
     def stop(self, launch: Launch) -> None:
-        """End the run, and no other run of the driver; no error if it has ended already.
+        """End the run, leaving the driver's other runs alone; no error if it has ended already.
 
         A driver that is frozen, so that none of its runs works, is killed. Returns when the run has
         ended.
@@ -56,7 +56,7 @@ class SharedLauncher:
         self.end_run(launch.launch_id, launch.source)
 
     def end_run(self, launch_id: str, source: str) -> None:
-        """End the run of a launch, and no other run of the driver, on this machine.
+        """End the run of a launch on this machine, leaving the driver's other runs alone.
 
         Args:
             launch_id: Id of the launch.

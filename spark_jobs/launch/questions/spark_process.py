@@ -1,4 +1,4 @@
-"""A short Spark process on this machine that answers questions while a plan is made."""
+"""Short-lived local Spark process that answers questions while a plan is made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMAND = (sys.executable, "-m", "spark_jobs.analysis_job")
 
 
 class Channel(NamedTuple):
-    """The two ways of a conversation with a process.
+    """Both directions of a connection with a process.
 
     Attributes:
         questions: Where questions are written.
@@ -36,7 +36,7 @@ class Channel(NamedTuple):
 
 
 class SparkProcess:
-    """The process; use it as a context manager, as it has ended when the context is left.
+    """Short-lived Spark process; use it as a context manager, which ends it.
 
     It is started by :meth:`start`, so that Spark comes up meanwhile, or else by the first question.
 
@@ -60,7 +60,7 @@ class SparkProcess:
         self.end()
 
     def end(self) -> None:
-        """End the process with its JVM; nothing is done if none was started, or it has ended."""
+        """End the process with its JVM; do nothing if none runs."""
         if self._process is not None:
             # Nothing waits for the JVM's orderly end.
             kill_group(self._process.pid)
@@ -71,7 +71,7 @@ class SparkProcess:
         self._process = self._scratch = None
 
     def start(self) -> None:
-        """Start the process, which then waits for a question; no error if it can't be started."""
+        """Start the process, which then waits for questions; a failed start raises no error."""
         try:
             self._process = self._start()
         # Whoever asks decides what it means.
@@ -94,7 +94,7 @@ class SparkProcess:
             )
 
     def ask(self, question: str) -> str:
-        """Return the answer to a question.
+        """Send a question to the process, and return its answer.
 
         Args:
             question: A line, without its end.

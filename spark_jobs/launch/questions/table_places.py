@@ -1,4 +1,4 @@
-"""Places of history tables that are declared by their names, asked for while a plan is made."""
+"""Paths of history tables that are declared by catalog names, resolved while planning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_jobs.launch.questions.spark_process import SparkProcess
 
 
 def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline:
-    """Return a pipeline whose tables have the places that their catalogs know.
+    """Return a pipeline with the paths of its catalog tables, as Spark's catalog has them.
 
     Delta tables are looked up in the catalog of Spark's session, Iceberg tables in their own.
 

@@ -1,4 +1,4 @@
-"""Check of a transform while its plan is made, by a short Spark process on this machine."""
+"""Check of a transform while planning, by a short-lived local Spark process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TransformCheck:
         self.process.end()
 
     def start(self) -> None:
-        """Start the process, which then waits for a request; no error if it can't be started."""
+        """Start the process, which then waits for a request; a failed start raises no error."""
         self.process.start()
 
     def require(self, plan: Plan) -> None:
@@ -59,7 +59,7 @@ class TransformCheck:
         self._made = self.analyze(request_by_plan(self._loaded, plan))
 
     def settle(self, plan: Plan, generation: Generation) -> TransformAnalysis:
-        """Return the analysis of the transform as it is now, and keep it with the generation.
+        """Return the analysis of the present transform, and record it with the generation.
 
         What is kept already is returned, unless the transform was changed since, or could not be
         analyzed.
@@ -81,7 +81,7 @@ class TransformCheck:
         return made
 
     def current(self, plan: Plan, generation: Generation) -> TransformAnalysis:
-        """Return the analysis of the transform as it is now, as :meth:`settle`; nothing is written.
+        """Return the analysis of the present transform without writing it.
 
         Args:
             plan: The plan of the generation.
@@ -101,7 +101,7 @@ class TransformCheck:
         return self.analyze(request)
 
     def analyze(self, request: AnalysisRequest) -> TransformAnalysis:
-        """Return the analysis of the transform; call it once.
+        """Analyze the transform; call it once.
 
         Returns:
             The analysis; with a warning if the transform, or Spark, can't run on this machine.

@@ -1,4 +1,4 @@
-"""Addresses that a driver with a local master listens on: those of this machine alone."""
+"""Listening addresses of a driver with a local master: those of this machine only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UI_VARIABLE = "SPARK_LOCAL_IP"
 
 
 def local_conf() -> dict[str, str]:
-    """Return the Spark properties by which no port of a local driver is open to other machines."""
+    """Return the Spark properties that close a local driver's ports to other machines."""
     return {
         # No look-up of this machine's name either.
         _BIND: HERE,
@@ -23,7 +23,7 @@ def local_conf() -> dict[str, str]:
 
 
 def ui_environment(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variable by which Spark's UI listens where the driver does.
+    """Return the environment variable that makes Spark's UI listen at the driver's address.
 
     Args:
         master: Master URL; only a driver of a local one is told.

@@ -1,4 +1,4 @@
-"""The modules of a pipeline as one file, for executors that don't see the pipeline's folder."""
+"""Archive of a pipeline's modules, for executors that can't read the pipeline's folder."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def scratch_folder(launch_id: str) -> Path:
 
 
 def claim_scratch(scratch: Path, generation: Generation) -> None:
-    """Make a scratch folder that of a generation's launch, and remove what earlier launches left.
+    """Assign a scratch folder to a generation's launch, and remove those of earlier launches.
 
     Raises:
         OSError: The folder can't be written.

@@ -1,4 +1,4 @@
-"""Whose a target is: what binds it to a generation's state, and what refuses all others.
+"""Ownership of a target: its binding to a generation's state, and checks of it.
 
 Belongs here: owner, epoch and transactions of the table beside those of the state. Does not belong
 here: the rows that are written.

@@ -1,4 +1,4 @@
-"""Whether a generation's checkpoint, state and target belong together; looked at at every launch.
+"""Check that a generation's checkpoint, state and target belong together, at every launch.
 
 The target knows its owner (``hybrid.generation``), the epoch and the last micro-batch that it
 holds (Delta transactions); the state knows table, epoch and the last version that was verified;
@@ -51,7 +51,7 @@ def epoch_id(generation: Generation) -> str:
 
 @dataclass(frozen=True)
 class TargetSide:
-    """A generation and the table that it writes to.
+    """A generation, and the table that it writes to.
 
     Attributes:
         generation: State of the generation.
@@ -80,7 +80,7 @@ class TargetSide:
         return self.generation.info.transaction_id
 
     def is_own(self, writer: str | None) -> Callable[[Commit], bool]:
-        """Return what tells whether a commit is the pipeline's: a micro-batch, a promotion ….
+        """Return a predicate for the pipeline's own commits: micro-batches, promotions and others.
 
         Args:
             writer: Application id of the micro-batches, as :meth:`writer` returned it.
@@ -93,7 +93,7 @@ class TargetSide:
 
 @dataclass(frozen=True)
 class Examined:
-    """Result of a comparison that found nothing missing.
+    """Result of a successful comparison of checkpoint, state and target.
 
     Attributes:
         record: The state's record as it was read; an empty one before the first start.
@@ -109,7 +109,7 @@ class Examined:
 
 
 def require_belonging(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Refuse a checkpoint, state and target that do not belong together; change nothing.
+    """Refuse checkpoint, state and target that do not belong together; change nothing.
 
     Nothing is refused between the commit of a promotion or rollback and its last step: the commit
     exchanges them. Nor of a generation that another one has replaced in the target: it may not
@@ -134,7 +134,7 @@ def require_belonging(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Refuse rows that others changed, of a generation that is to serve or to serve again.
+    """Refuse to serve a generation whose rows were changed by others.
 
     Raises:
         StateError: Names the changes; or checkpoint, state and its own table don't belong together.
@@ -156,7 +156,7 @@ def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:
-    """Return whether readers of the target see the rows that a promotion or rollback brings.
+    """Return whether a promotion or rollback is committed, so that readers see its rows.
 
     Raises:
         InputError: The target can't be read.
@@ -180,7 +180,7 @@ def _explain_serving(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def require(side: TargetSide) -> Examined:
-    """Refuse what does not belong together, as :func:`require_belonging`; return what was found."""
+    """Refuse what :func:`require_belonging` refuses; return the result of the comparison."""
     found = examine(side)
     if found.foreign.commits:
         raise refusals.changed_by_others(side.generation, side.table, found.foreign)
@@ -188,7 +188,7 @@ def require(side: TargetSide) -> Examined:
 
 
 def examine(side: TargetSide) -> Examined:
-    """Compare checkpoint, state and target; also while a driver is writing them.
+    """Compare checkpoint, state and target, even while a driver writes them.
 
     Returns:
         What was found, with changes by others, which are not refused here.

@@ -1,4 +1,4 @@
-"""Guard of the target while a query writes to it: sees others' commits and what was taken away."""
+"""Guard of the target while a query writes to it: detects foreign commits and missing versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORD_S = 60.0
 
 
 def epoch_transaction(side: TargetSide, record: TargetRecord) -> CommitProperties:
-    """Return the properties of a commit that gives the target the epoch of a start."""
+    """Return the commit properties that give the target the epoch of a query start."""
     return CommitProperties(app_transactions=[_epoch(side, record)])
 
 
@@ -30,7 +30,7 @@ def _epoch(side: TargetSide, record: TargetRecord) -> Transaction:
 
 
 def confirm(side: TargetSide, record: TargetRecord) -> TargetGuard:
-    """Give the target the epoch of an announced start, and record it as verified.
+    """Write the epoch of an announced start to the target, and record the version as verified.
 
     Call it after the last change of the table before the query starts.
 
@@ -55,7 +55,7 @@ def confirm(side: TargetSide, record: TargetRecord) -> TargetGuard:
 
 
 class TargetGuard:
-    """Guard of one query's target, from the last verified version on.
+    """Guard of one query's target, from its last verified version on.
 
     Its methods may be called from several threads.
 
@@ -75,7 +75,7 @@ class TargetGuard:
         self._lock = threading.Lock()
 
     def look(self, committed: int | None = None) -> None:
-        """Look at the commits since the last call; record the verified version now and then.
+        """Check the commits since the last call; record the verified version from time to time.
 
         Args:
             committed: Last micro-batch that the checkpoint has committed, as it was read just now;
@@ -96,7 +96,7 @@ class TargetGuard:
                 self._keep()
 
     def before(self, batch_id: int) -> None:
-        """Refuse to write a micro-batch unless the target holds the one before it, or itself.
+        """Refuse to write a micro-batch unless the target has the preceding one, or this one.
 
         Raises:
             StateError: As :meth:`look`, or the target lacks micro-batches, or holds later ones.
@@ -111,7 +111,7 @@ class TargetGuard:
                 raise refusals.batches_lost(generation, path, written, batch_id - 1)
 
     def keep(self) -> None:
-        """Record in the state the version up to which the target is verified.
+        """Record the last verified version of the target in the state.
 
         Raises:
             StateError: The state can't be written.

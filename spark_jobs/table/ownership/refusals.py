@@ -1,4 +1,4 @@
-"""Errors for a checkpoint, state and target that do not belong together: what was lost, what to do.
+"""Errors for checkpoint, state and target that do not belong together: what was lost, what to do.
 
 Only the texts are here; :mod:`spark_jobs.table.ownership.belonging` decides.
 """
@@ -48,7 +48,7 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def documents_missing(generation: Generation, names: Sequence[str]) -> StateError:
-    """Return the error for documents of the state that are gone after something was committed."""
+    """Return the error for documents of the state that are missing after a commit."""
     files = [generation.location(name) for name in names]
     message = (
         f"State file {_shown(files)} is missing, although micro-batches were committed by it. "
@@ -59,7 +59,7 @@ def documents_missing(generation: Generation, names: Sequence[str]) -> StateErro
 
 
 def table_missing(generation: Generation, table: Folder, committed: int) -> StateError:
-    """Return the error for a target that is gone after micro-batches were committed to it."""
+    """Return the error for a target that is missing although micro-batches were committed to it."""
     message = (
         f"The table {table} is missing. The rows of {_batches(0, committed)}"
         f"{_since(generation, committed)} were in it; the checkpoint counts them as written and "
@@ -70,7 +70,7 @@ def table_missing(generation: Generation, table: Folder, committed: int) -> Stat
 
 
 def files_missing(generation: Generation, table: Folder, names: Sequence[str]) -> StateError:
-    """Return the error for data files of the target that are gone, although its log lists them."""
+    """Return the error for missing data files of the target that its log still lists."""
     message = (
         f"Data files of the table {table} are missing, although its log lists them: "
         f"{_shown(names)}. Their rows are lost, and the table can't be read."
@@ -80,7 +80,7 @@ def files_missing(generation: Generation, table: Folder, names: Sequence[str]) -
 
 
 def serving_missing(generation: Generation, table: Folder, target: Folder) -> StateError:
-    """Return the error for a missing ``serving.json``: the generation's table is the target."""
+    """Return the error for a missing ``serving.json`` although a promotion has been committed."""
     file = f"{generation.url.rpartition('/')[0]}/serving.json"
     message = (
         f"State file {file} is missing: generation {generation.name} serves, and its rows are in "
@@ -94,7 +94,7 @@ def serving_missing(generation: Generation, table: Folder, target: Folder) -> St
 def another_owner(
     generation: Generation, table: Folder, prop: str, owner: str | None
 ) -> StateError:
-    """Return the error for a table that names another generation, or none, as its owner."""
+    """Return the error for a table whose owner is another generation, or nobody."""
     message = (
         f"The table {table} was not made by this generation ({generation.url}): its property "
         f"`{prop}` is {owner or 'not set'}, this generation's id is "
@@ -109,7 +109,7 @@ def another_owner(
 
 
 def another_table(generation: Generation, table: Folder, found: str, known: str) -> StateError:
-    """Return the error for a table with another id than the one that was written to."""
+    """Return the error for a table whose id differs from that of the table written before."""
     message = (
         f"The table {table} is not the one that this pipeline wrote to: its Delta id is {found}, "
         f"and the state knows {known}. Its rows are not those of the checkpoint."
@@ -119,7 +119,7 @@ def another_table(generation: Generation, table: Folder, found: str, known: str)
 
 
 def table_behind(generation: Generation, table: Folder, found: str, known: str) -> StateError:
-    """Return the error for a target that is older than the state, as after restoring a copy."""
+    """Return the error for a target that is older than the state, such as a restored copy."""
     message = (
         f"The table {table} is older than the state: {found}, but the state has seen {known}. An "
         "older copy of its folder was put in its place; what was written since is not in it, and "
@@ -144,7 +144,7 @@ def state_behind(generation: Generation, table: Folder, found: str, known: str) 
 
 
 def checkpoint_missing(generation: Generation, table: Folder, written: int) -> StateError:
-    """Return the error for a checkpoint that is gone, or was begun again, after a commit."""
+    """Return the error for a checkpoint that is missing, or new, after a commit."""
     message = (
         f"The checkpoint {generation.checkpoint} is missing, or another one is in its place. The "
         f"table {table} holds {_batches(0, written)} of it; a new checkpoint would begin with "
@@ -158,7 +158,7 @@ def checkpoint_missing(generation: Generation, table: Folder, written: int) -> S
 def checkpoint_behind(
     generation: Generation, table: Folder, planned: int | None, written: int
 ) -> StateError:
-    """Return the error for a checkpoint that does not know batches that the target holds."""
+    """Return the error for a checkpoint that lacks micro-batches which the target has."""
     known = "none" if planned is None else f"none after {planned}"
     first = 0 if planned is None else planned + 1
     message = (
@@ -171,7 +171,7 @@ def checkpoint_behind(
 
 
 def commits_missing(generation: Generation, committed: int | None, planned: int) -> StateError:
-    """Return the error for a checkpoint whose ``commits`` lag more than one batch behind."""
+    """Return the error for a checkpoint whose ``commits`` are more than one batch behind."""
     message = (
         f"The checkpoint {generation.checkpoint} is damaged: micro-batch {planned} was begun, but "
         f"the last one in its folder `commits` is {'none' if committed is None else committed}. "
@@ -186,7 +186,7 @@ def commits_missing(generation: Generation, committed: int | None, planned: int)
 def batches_lost(
     generation: Generation, table: Folder, written: int | None, committed: int
 ) -> StateError:
-    """Return the error for a target that lacks micro-batches that the checkpoint committed."""
+    """Return the error for a target that lacks micro-batches which the checkpoint has committed."""
     first = 0 if written is None else written + 1
     message = (
         f"The table {table} lacks {_batches(first, committed)}{_since(generation, committed)}, "
@@ -221,7 +221,7 @@ def changed_by_others(generation: Generation, table: Folder, found: ForeignChang
 def changed_before_rollback(
     generation: Generation, table: Folder, found: ForeignChanges
 ) -> StateError:
-    """Return the error for changes by others in rows that are to serve again."""
+    """Return the error for changes by others in rows that a rollback would serve again."""
     message = (
         f"{_changes(table, found)}\nThat was before another generation replaced "
         f"{generation.name}; a rollback would return to these rows. Nothing was changed."
@@ -248,7 +248,7 @@ def _changes(table: Folder, found: ForeignChanges) -> str:
 
 
 def run_active(generation: Generation, table: Folder) -> StateError:
-    """Return the error for changes that are to be accepted while a run writes to the table."""
+    """Return the error for accepting changes while a run writes to the table."""
     message = (
         f"A run of generation {generation.name} is active, so no change of {table} can be accepted."
     )

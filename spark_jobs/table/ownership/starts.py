@@ -1,4 +1,4 @@
-"""Records in the state of what is known of the target: a start, a switch, an accepted change."""
+"""Records about the target in the state: starts, promotions, accepted changes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _last_epoch(record: TargetRecord) -> int:
 
 
 def accept(side: TargetSide, by: str, at_ms: int) -> list[AcceptedChange]:
-    """Accept the changes of rows that others made, so that the pipeline continues with them.
+    """Accept changes of rows by others, so that the pipeline continues with them.
 
     Args:
         side: The generation and its target.
@@ -96,7 +96,7 @@ def accept(side: TargetSide, by: str, at_ms: int) -> list[AcceptedChange]:
 
 
 def adopt(loaded: LoadedPipeline, generation: Generation, since: int) -> None:
-    """Record that a generation's rows are in another table now: after a promotion or a rollback.
+    """Record that a promotion or rollback moved a generation's rows to another table.
 
     Args:
         loaded: The pipeline.
@@ -115,7 +115,7 @@ def adopt(loaded: LoadedPipeline, generation: Generation, since: int) -> None:
 
 
 def verified(side: TargetSide, record: TargetRecord, version: int) -> TargetRecord:
-    """Return a record of the target as it is at a verified version; nothing is written."""
+    """Return a record of the target at a verified version, without writing it."""
     writer = side.writer()
     table = delta_table(side.table, version)
     changes = {

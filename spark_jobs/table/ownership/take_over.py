@@ -1,4 +1,4 @@
-"""Replacing all rows of a Delta table by those of another one, or an older version, in one commit.
+"""Replacement of all rows of a Delta table by another table's, or an older version's.
 
 Nothing is rewritten: the next version of the log lists the files of the other table, with columns,
 protocol features and deletion vectors, instead of the files before. Files of a table inside the
@@ -36,12 +36,12 @@ _CLUSTERING = "delta.clustering"
 
 
 class OutdatedError(StateError):
-    """Another writer has committed to the table since it was looked at; nothing was replaced."""
+    """Another writer committed to the table since it was checked; nothing was replaced."""
 
 
 @dataclass(frozen=True)
 class TakeOver:
-    """The replacement of all rows of one table by those of another one, checked but not done.
+    """Replacement of all rows of one table by those of another, checked but not committed.
 
     Attributes:
         table: The table whose rows are replaced, as it is now.
@@ -52,7 +52,7 @@ class TakeOver:
     other: TableSnapshot
 
     def commit(self, transactions: Mapping[str, int], properties: Mapping[str, str]) -> None:
-        """Link the files if need be, then replace rows, columns and properties in one commit.
+        """Link the other table's files, then replace rows, columns and properties in one commit.
 
         Args:
             transactions: Transaction versions by application id that the commit sets, by which
@@ -80,7 +80,7 @@ class TakeOver:
             raise OutdatedError(message, hint, transient=True, table=target.url)
 
     def undo(self) -> None:
-        """Remove the other table's files from the folder again, if no commit lists them."""
+        """Remove linked files of the other table from the folder, unless a commit lists them."""
         if not self._is_elsewhere:
             return
         listed = {name for add in self.table.files for name in data_files(add)}
@@ -145,7 +145,7 @@ class TakeOver:
 
 
 def prepare(target: Folder, source: Folder, version: int | None) -> TakeOver:
-    """Check whether all rows of a table can be replaced by those of another one; change nothing.
+    """Check whether a table's rows can be replaced by another table's; change nothing.
 
     Args:
         target: The table's folder.

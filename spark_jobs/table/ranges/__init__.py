@@ -1,4 +1,4 @@
-"""Replacing the rows of a range of event times in one commit, also those of windows and of keys.
+"""Replacement of the rows in a range of event times, in one commit; also of windows and keys.
 
 Belongs here: what a range replaces, and how. Does not belong here: which range it is, and its rows.
 """

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 
 class Range(NamedTuple):
-    """A range of event times, from ``since`` up to but without ``until``.
+    """Range of event times: ``since`` inclusive, ``until`` exclusive.
 
     Attributes:
         column: Name of the event-time column.
@@ -25,7 +25,7 @@ class Range(NamedTuple):
     field: str | None = None
 
     def holds(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return a boolean for each row: whether its event time lies in the range.
+        """Return a mask of the rows whose event time is in the range.
 
         False for a row without an event time.
         """
@@ -37,7 +37,7 @@ class Range(NamedTuple):
         return pc.fill_null(inside, fill_value=False)
 
     def may_be_in(self, row: dict[str, Any]) -> bool:
-        """Return whether a file may hold rows of the range, by its statistics.
+        """Return whether a file may have rows of the range, by its statistics.
 
         Args:
             row: The file's row in ``DeltaTable.get_add_actions``; True if it has no lowest or

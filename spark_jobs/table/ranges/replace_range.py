@@ -1,4 +1,4 @@
-"""Replacing the rows of a range of event times in a Delta table, in one commit.
+"""Replacement of the rows in a range of event times of a Delta table, in one commit.
 
 Rows outside the range that are in the same files are rewritten into new files; then one commit
 removes the old files, and adds these and the files of the new rows. Where rows of the live run are
@@ -38,7 +38,7 @@ Turn = Callable[[], AbstractContextManager[object]]
 
 
 class Replaced(NamedTuple):
-    """Numbers of rows of one replacement.
+    """Row counts of one replacement.
 
     Attributes:
         removed: Rows in the range that were removed: those of history, or all.

@@ -1,4 +1,4 @@
-"""Proof of the target table: an independent computation from all raw input, compared with it.
+"""Audit of the target table: an independent computation from all raw input, compared with it.
 
 Three comparisons live here: the target against a DuckDB computation over all files and records
 (:mod:`~orchestration.audit.run`), the candidate generation against the serving one

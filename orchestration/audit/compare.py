@@ -192,7 +192,7 @@ def _count_by_column(connection: duckdb.DuckDBPyConnection, others: list[str]) -
 
 
 def _count_rounded(connection: duckdb.DuckDBPyConnection, number: int) -> int:
-    """Return of how many rows of ``audit.different`` a column differs by rounding only.
+    """Return how many rows of ``audit.different`` differ in a column by rounding only.
 
     Args:
         connection: The audit's database.

@@ -1,4 +1,4 @@
-"""Comparison of the candidate's table with the serving one: what a promotion would change."""
+"""Comparison of the candidate's table with the serving one, before a promotion."""
 
 from __future__ import annotations
 
@@ -67,22 +67,22 @@ class GenerationComparison:
 
     @property
     def rows_before(self) -> int:
-        """Number of rows of the serving generation; computed."""
+        """Number of rows of the serving generation."""
         return self.rows[self.serving]
 
     @property
     def rows_now(self) -> int:
-        """Number of rows of the candidate; computed."""
+        """Number of rows of the candidate."""
         return self.rows[self.candidate]
 
     @property
     def is_same(self) -> bool:
-        """Whether the tables have the same rows, columns and types; computed."""
+        """Whether the tables have the same rows, columns and types."""
         return self.passed and not (self.added or self.columns_added)
 
     @property
     def passed(self) -> bool:
-        """Whether readers keep all that they have; computed.
+        """Whether a promotion would take no row, column or type from readers.
 
         No row is missing or changed, no column is missing, and no type is different. The candidate
         may have more rows and more columns. Values within ``audit.tolerance`` are not changed ones.
@@ -92,7 +92,7 @@ class GenerationComparison:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Numbers of rows by their names for people, for a check whose history is plotted."""
+        """Row counts by label, for a check that plots their history."""
         return {
             "rows that readers see": self.rows_before,
             "rows of the candidate": self.rows_now,
@@ -103,7 +103,7 @@ class GenerationComparison:
 
     @property
     def text(self) -> str:
-        """The comparison in one line.
+        """Comparison in one line.
 
         Such as ``g2 against g1: 184,000 = 184,000 rows, 3 changed (`a` in 3), +1 column `vip```.
         The rows are those of the candidate, then those of the serving generation.
@@ -132,7 +132,7 @@ class GenerationComparison:
         return f"{self.candidate} against {self.serving}: {', '.join(parts)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as a dictionary that JSON can represent, with what is computed."""
+        """Return the comparison as a JSON-compatible dictionary, computed values included."""
         computed = {"text": self.text, "is_same": self.is_same, "passed": self.passed}
         return {**computed, **asdict(self)}
 

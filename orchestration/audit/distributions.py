@@ -1,4 +1,4 @@
-"""How the values of numeric columns are distributed in the two tables of a comparison."""
+"""Distributions of numeric columns in the two tables of a comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sources.common.sql.sql_names import quoted
 
 @dataclass(frozen=True)
 class Distribution:
-    """The values of a numeric column in one table; None where it has no value.
+    """Distribution of a numeric column in one table; None where there are no values.
 
     Attributes:
         nulls: Rows without a value.
@@ -32,7 +32,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """What differs in a column outside the key.
+    """Differences in a column outside the key.
 
     Attributes:
         column: Its name.
@@ -48,7 +48,7 @@ class ColumnChange:
 
     @property
     def moved(self) -> str:
-        """How the distribution moved, such as ``mean 3.5 to 4``; empty if it did not; computed.
+        """Shift of the distribution, such as ``mean 3.5 to 4``; empty if there is none.
 
         By six digits, since sums depend on the order of the rows. The median alone moves nothing,
         as two looks at the same rows may find others.
@@ -67,7 +67,7 @@ class ColumnChange:
 def column_changes(
     connection: duckdb.DuckDBPyConnection, changed: dict[str, int], key: Sequence[str]
 ) -> list[ColumnChange]:
-    """Return what differs in the columns outside the key, those with the most changed rows first.
+    """Return the differences by column outside the key, the most frequent first.
 
     Numeric columns whose distribution differs are among them without a changed row, too, as rows
     that only one table has move it.

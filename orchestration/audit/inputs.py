@@ -1,4 +1,4 @@
-"""Raw input of an audit: a DuckDB view for each source, and ``input``, the rows of all of them.
+"""Raw input of an audit: a DuckDB view for each source, and their union ``input``.
 
 Files are found by expanding the globs, topics are read from log start to log end. Only where a
 bounded topic ends, and where a topic starts that no files or an exact end precede, is taken from
@@ -43,7 +43,7 @@ _ORC = (
 
 @dataclass(frozen=True)
 class Inputs:
-    """Numbers of rows and of bad records in the raw input.
+    """Row counts and bad records of the raw input.
 
     Attributes:
         rows: Number of rows by name of the source.

@@ -1,4 +1,4 @@
-"""The last audit of a generation, kept with its state: counts and recounts, without any row."""
+"""Last audit of a generation, kept in its state: counts and recounts, without rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = "audit.json"
 
 
 class Acceptance(Part):
-    """That a person knows of an audit that failed, and takes the table as it is.
+    """Acceptance of a failed audit by a person.
 
     Attributes:
         at_ms: When, in ms since 1970.
@@ -30,7 +30,7 @@ class Acceptance(Part):
 
 
 class KeptAudit(Record):
-    """Result of an audit; examples of rows are left out, since readers may not see rows.
+    """Result of an audit, without examples of rows, which not everyone may see.
 
     Attributes:
         at_ms: When it was made, in ms since 1970.
@@ -65,12 +65,12 @@ class KeptAudit(Record):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it failed, and nobody has accepted that."""
+        """Whether it failed and nobody has accepted the failure."""
         return self.outcome == "failed" and self.accepted is None
 
     @property
     def text(self) -> str:
-        """What it found, and when, in a few sentences."""
+        """Result and time of the audit in a few sentences."""
         found = in_words(self.outcome, self.expected)
         if self.outcome == "failed":
             counts = {
@@ -90,13 +90,13 @@ class KeptAudit(Record):
 
     @property
     def remarks(self) -> list[str]:
-        """What could not be checked, what qualifies the numbers, what recounts say; sentences."""
+        """Sentences about what was not checked, what qualifies the counts, and recounts."""
         lines: list[LedgerLine | BadLine] = [*self.ledger, *self.bad_records]
         return [*self.unchecked, *self.notes, *(each.reason for each in lines if each.reason)]
 
     @classmethod
     def of(cls, report: AuditReport, at_ms: int) -> KeptAudit:
-        """Return what is kept of an audit.
+        """Return an audit in the form that is kept.
 
         Args:
             report: The audit's report.
@@ -122,7 +122,7 @@ class KeptAudit(Record):
 
 
 def keep_audit(loaded: LoadedPipeline, report: AuditReport) -> KeptAudit:
-    """Keep an audit in the state of its generation, in place of the one before.
+    """Write an audit to the state of its generation, replacing the previous one.
 
     Args:
         loaded: The pipeline.
@@ -143,7 +143,7 @@ def keep_audit(loaded: LoadedPipeline, report: AuditReport) -> KeptAudit:
 
 
 def read_audit(generation: Generation) -> KeptAudit | None:
-    """Read the last audit that was kept of a generation; None if there is none.
+    """Read the last audit of a generation; None if there is none.
 
     Raises:
         StateError: It is damaged, or of another version.
@@ -152,7 +152,7 @@ def read_audit(generation: Generation) -> KeptAudit | None:
 
 
 def accept_audit(loaded: LoadedPipeline, why: str, by: str) -> KeptAudit:
-    """Keep that a person accepts the last audit though it failed, so that it counts no longer.
+    """Record that a person accepts the last audit although it failed; it then no longer counts.
 
     Args:
         loaded: The pipeline.

@@ -1,4 +1,4 @@
-"""Whether the audit's query fits the table of a generation: tried on its columns, without rows."""
+"""Check of the audit's query against a generation's table, on its columns without rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sources.state.generation import read_generation
 
 
 def query_misfit(loaded: LoadedPipeline, generation: str) -> str | None:
-    """Return why an audit of a generation would be refused for its query, and what to do.
+    """Return why the audit would refuse its query, and what to do; None if it would not.
 
     The query is run over an input that has the planned columns and no row. Values that it can't
     compute are therefore not found out.

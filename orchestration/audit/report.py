@@ -1,4 +1,4 @@
-"""The audit's result as a document: what the command line prints and ``--json`` returns."""
+"""Result of an audit as a document, for the command line and ``--json``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Outcome = Literal["agrees", "differs", "unknown"]
 
 
 def shown(value: Any) -> str:
-    """Return a value as JSON writes it, with text as it is: what people read in examples."""
+    """Return a value as JSON, with texts unquoted, for examples in messages."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 @dataclass(frozen=True)
 class AuditExample:
-    """One row, or one value of a row, that differs from what is expected.
+    """Row, or value of a row, that differs from what is expected.
 
     Values are in the form that JSON has for them.
 
@@ -46,7 +46,7 @@ class AuditExample:
     found: Any
 
     def __str__(self) -> str:
-        """Return it as people read it, such as ``id=5: `paid` is 3 instead of 4``."""
+        """Return the example as text, such as ``id=5: `paid` is 3 instead of 4``."""
         key = ", ".join(f"{name}={shown(value)}" for name, value in self.key.items())
         if self.column is None:
             return f"{key}: {counted(self.found, 'row')} instead of {self.expected:,}"
@@ -58,7 +58,7 @@ class AuditExample:
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """The recount of one topic partition of a hand-over, from history and topic as they are now.
+    """Recount of one topic partition of a hand-over, from present history and topic.
 
     Attributes:
         source: Name of the source that starts at this hand-over.
@@ -94,7 +94,7 @@ class LedgerLine:
 
 @dataclass(frozen=True)
 class BadLine:
-    """The bad records of one kind in one source, and what the runs did with them.
+    """Recount of a source's bad records of one kind, and what the runs did with them.
 
     Attributes:
         source: Name of the source.
@@ -125,7 +125,7 @@ class BadLine:
 def judge(
     found: int, counted: int | None, lacking: int | None, *, is_whole: bool
 ) -> tuple[Outcome, str | None]:
-    """Return the outcome of a recount, and its reason.
+    """Return the outcome of a recount, and the reason for it.
 
     Args:
         found: Records that the audit found.
@@ -158,7 +158,7 @@ class InputRows:
 
 
 def in_words(outcome: Literal["passed", "failed", "unknown"], expected: int) -> str:
-    """Return the result of an audit as a sentence.
+    """Return the outcome of an audit as a sentence.
 
     Args:
         outcome: That of the audit.
@@ -218,7 +218,7 @@ class AuditReport:
 
     @property
     def outcome(self) -> Literal["passed", "failed", "unknown"]:
-        """Whether the target is proved correct, proved wrong, or neither; computed.
+        """Whether the target is proved correct, proved wrong, or neither.
 
         ``unknown`` if nothing wrong was found, but something could not be checked: see
         ``unchecked`` and the reasons of the recounts.
@@ -232,7 +232,7 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the target is proved correct: ``outcome`` is ``passed``; computed."""
+        """Whether the target is proved correct: ``outcome`` is ``passed``."""
         return self.outcome == "passed"
 
     def to_dict(self) -> dict[str, Any]:

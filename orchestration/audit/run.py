@@ -1,4 +1,4 @@
-"""The audit: computes the target from all raw input and compares it with the target row by row.
+"""Audit: compute the target from all raw input, and compare it with the target row by row.
 
 DuckDB computes the expected rows from every file and every record, without Spark, plan or
 checkpoint. The ledger of each hand-over and the bad records are recounted as well; the package's

@@ -1,4 +1,4 @@
-"""The two tables that an audit compares: the expected rows, and the rows of the target."""
+"""The two tables that an audit compares: expected rows, and rows of the target."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def _check_tolerance(
 
 
 def comparable_as(kind: str) -> str:
-    """Return the same name for all DuckDB types whose values can be compared with each other."""
+    """Return the same name for all DuckDB types that can be compared with each other."""
     if kind.endswith("]"):
         return "list"
     head = re.split("[( ]", kind, maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""The audit's DuckDB database, and helpers that write names, types and values as DuckDB SQL."""
+"""DuckDB database of the audit, with helpers for SQL names, types and values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_database(folder: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
 
 
 def error_text(error: Exception) -> str:
-    """Return the text of a library's error as the end of a sentence.
+    """Return a library's error as the end of a sentence.
 
     DuckDB draws some of its errors over several lines: those get a line break instead of a full
     stop, so that whatever follows begins a new line.
@@ -99,7 +99,7 @@ def schema_of(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Schema:
 
 
 def as_json(columns: Iterable[str]) -> str:
-    """Return SQL for columns of a row as a JSON object, as text, whatever their names are."""
+    """Return SQL for a row's columns as the text of a JSON object."""
     members = ", ".join(f"{quoted(name)} := {quoted(name)}" for name in columns)
     return f"to_json(struct_pack({members}))::VARCHAR"
 

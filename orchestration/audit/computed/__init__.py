@@ -1,1 +1,1 @@
-"""What the target has to hold, computed by DuckDB from the raw input."""
+"""Expected content of the target, computed by DuckDB from the raw input."""

@@ -1,4 +1,4 @@
-"""Event times that count: the declared bounds, applied to the raw input by the audit's own clock.
+"""Bounds of event times, applied to the raw input by the audit's own clock.
 
 ``event_time.not_after`` follows a clock if it is not declared: that of the plan for the files of a
 plan. A topic, and a folder that keeps growing, were read at many moments. What lies a day ahead of
@@ -42,7 +42,7 @@ class Bounds:
 
     @property
     def is_outside(self) -> str:
-        """SQL condition that a row's event time does not count; false under ``outside: keep``."""
+        """SQL condition that a row's event time is out of bounds; false under ``outside: keep``."""
         if self.declared.outside == "keep":
             return "false"
         column = quoted(self.declared.column)
@@ -55,7 +55,7 @@ class Bounds:
 
     @property
     def may_have_been_ahead(self) -> str:
-        """SQL condition that a record may have been ahead of the clock when it was read.
+        """SQL condition that an event time may have been in the future when the record was read.
 
         It is over a row of a topic, with ``_timestamp_ms``.
         """
@@ -94,7 +94,7 @@ def bounds_of(
 def leave_out_of_topic(
     connection: duckdb.DuckDBPyConnection, every: str, rows: str, outside: str, bounds: Bounds
 ) -> None:
-    """Create a view of a topic's rows whose event time counts, and a table of the other records.
+    """Create a view of a topic's rows within bounds, and a table of the records out of bounds.
 
     Args:
         connection: The audit's database, with the table ``audit.claims``: ``place``, ``partition``

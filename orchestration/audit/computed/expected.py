@@ -1,4 +1,4 @@
-"""The query that computes the rows which the target has to hold.
+"""Query for the rows that the target is expected to hold.
 
 It is the user's own (``audit.sql``); or the transform's, where that is a query that DuckDB can run
 as well; or the last change of each key.
@@ -23,7 +23,7 @@ _OWN = "Declare `audit: {sql: FILE}` with a DuckDB query that computes the targe
 
 @dataclass(frozen=True)
 class ExpectedQuery:
-    """A DuckDB query that computes the expected rows.
+    """DuckDB query for the expected rows.
 
     Attributes:
         sql: The query.
@@ -46,7 +46,7 @@ class ExpectedQuery:
 
 
 def expected_query(loaded: LoadedPipeline) -> ExpectedQuery | None:
-    """Return the DuckDB query that computes the expected rows of the target.
+    """Return the DuckDB query for the target's expected rows; None if there is none.
 
     Returns:
         The text of ``audit.sql``, if declared. Without it: the transform's own query, translated;

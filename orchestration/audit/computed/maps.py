@@ -1,4 +1,4 @@
-"""Values that are made anew with what is inside of them, such as maps in the order of their keys.
+"""Values normalized for comparison, such as maps with sorted keys.
 
 DuckDB takes the same entries in another order for another map.
 """
@@ -14,7 +14,7 @@ from sources.common.sql.sql_names import literal, quoted
 
 
 def sort_maps(connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    """Put the entries of all maps of a table into the order of their keys, nested ones included.
+    """Sort all maps of a table by key, nested ones included.
 
     Nothing in a map orders its entries: each process that reads a map of Protobuf has them in an
     order of its own.
@@ -47,7 +47,7 @@ def rebuilt(
     leaf: Callable[[str, DuckDBPyType], str | None] = _as_is,
     depth: int = 0,
 ) -> str | None:
-    """Return SQL of a value with its maps in order and its leaves changed; None if nothing changes.
+    """Return SQL for a value with sorted maps and changed leaves; None if it stays as it is.
 
     Args:
         value: SQL of the value.

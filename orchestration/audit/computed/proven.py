@@ -1,4 +1,4 @@
-"""What DuckDB computes of the input exactly as Spark does, and what follows where it can't.
+"""Expressions that DuckDB evaluates exactly as Spark does, and the consequences of others.
 
 A column of ``select`` that only Spark evaluates is not compared. Where such an expression decides
 which rows there are, nothing is compared at all: the answer is ``unknown``, never a pass and never
@@ -20,7 +20,7 @@ from sources.config.table.rules import RowRules
 
 
 class NotProvenError(Exception):
-    """The text of this exception says which expression keeps the audit from comparing rows."""
+    """Error whose text names the expression that keeps the audit from comparing rows."""
 
 
 def selected_columns(
@@ -55,7 +55,7 @@ def selected_columns(
 
 
 def require_proven_rules(rules: RowRules) -> None:
-    """Refuse to compare rows of which a rule that only Spark evaluates leaves some out.
+    """Refuse to compare rows if a rule that only Spark evaluates removes some of them.
 
     One that ends the run leaves none out.
 

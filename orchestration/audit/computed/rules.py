@@ -1,4 +1,4 @@
-"""Rules about rows, applied to the raw input by DuckDB, and the recount of what they leave out."""
+"""Row rules in DuckDB, applied to the raw input, and the recount of the rows that break them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sources.storage.stores import Stores
 
 
 def within_sample(rules: RowRules, rows: str) -> str:
-    """Return a FROM clause of the rows that are read at all: those of the sample, if there is one.
+    """Return a FROM clause for the rows of the declared sample; for all rows without one.
 
     Args:
         rules: The rules, with the sample.
@@ -30,7 +30,7 @@ def within_sample(rules: RowRules, rows: str) -> str:
 
 
 def meeting(rules: RowRules, rows: str) -> str:
-    """Return a query of the rows that break no rule.
+    """Return a query for the rows that break no rule.
 
     A rule that only Spark evaluates leaves no row out here: it has to be one that ends the run
     (:func:`orchestration.audit.computed.proven.require_proven_rules`).
@@ -72,7 +72,7 @@ def create_broken(
 def broken_by_rule(
     connection: duckdb.DuckDBPyConnection, rules: RowRules, rows: str
 ) -> dict[str, int]:
-    """Return the numbers of rows that break a rule, by name of the rule.
+    """Return the number of rows that break each rule, by the rule's name.
 
     Args:
         connection: The audit's database.

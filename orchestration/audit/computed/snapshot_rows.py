@@ -1,4 +1,4 @@
-"""Rows of a database's snapshot of which an older change is in the topic, too.
+"""Rows of a database snapshot for which the topic also has an older change.
 
 A row that changed between the start of the log and the snapshot, and never again, is in the
 snapshot, which has no position, and in the topic as a change with one. Which of the two the target
@@ -15,7 +15,7 @@ from sources.config.pipeline import Pipeline
 
 
 def settle_snapshot_rows(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -> None:
-    """Expect the snapshot's row where the target has it, and the last change left the same values.
+    """Expect the snapshot's metadata for rows that the last change left with the same values.
 
     Nothing is done unless the pipeline begins with a snapshot and merges changes by their
     position, and if ``audit.sql`` computes the rows.

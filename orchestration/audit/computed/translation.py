@@ -1,4 +1,4 @@
-"""A query in Spark SQL as a query that DuckDB runs, so that the audit needs no second file."""
+"""Translation of a Spark SQL query to DuckDB, so that the audit needs no second file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EPOCH = "TIMESTAMPTZ '1970-01-01 00:00:00+00'"
 
 @dataclass(frozen=True)
 class Translation:
-    """A query in DuckDB's SQL, or why there is none.
+    """Query in DuckDB's SQL, or the reason why there is none.
 
     Attributes:
         sql: The query; empty if there is none.
@@ -74,7 +74,7 @@ class _UntranslatableError(Exception):
 
 
 def translated(text: str) -> Translation:
-    """Return a query in Spark SQL as DuckDB's SQL.
+    """Translate a query from Spark SQL to DuckDB's SQL, if that is possible.
 
     Windows (``window(column, length)`` or with a slide) become DuckDB's ``time_bucket``. Whether
     DuckDB knows every function that is left shows only when it runs the query.

@@ -1,4 +1,4 @@
-"""Which version of a row counts, where the sources hold several: the last one by sequence.
+"""The version of a row that counts, where sources have several: the last one by sequence.
 
 Nothing here looks at the order of the sources, as the seam filter of the runs does: a version in
 the topic may be newer than the one in the files, or older.
@@ -24,7 +24,7 @@ _ROWS = "audit.rows"
 def create_input(
     connection: duckdb.DuckDBPyConnection, pipeline: Pipeline
 ) -> tuple[int, list[AuditExample]]:
-    """Create the table ``input``, with each row once by ``key``, and find keys that are ambiguous.
+    """Create the table ``input`` with one row per ``key``, and find ambiguous keys.
 
     Of several rows with the same key, ``input`` holds the last one by ``sink.sequence``, be it a
     delete. A key is ambiguous if its rows differ and nothing says which one counts: there is no
@@ -65,7 +65,7 @@ def create_input(
 
 
 def resolve_unchanged_values(connection: duckdb.DuckDBPyConnection, sink: Sink) -> None:
-    """Give each change of ``audit.rows`` the values that it left as they were.
+    """Fill in the values that changes in ``audit.rows`` left as they were.
 
     Each is the value of the last change of the key before it that has one. The column
     ``sink.unchanged``, which names them, is removed from ``audit.rows``. Nothing is done if the
@@ -103,7 +103,7 @@ def resolve_unchanged_values(connection: duckdb.DuckDBPyConnection, sink: Sink) 
 
 
 def apply_truncates(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -> None:
-    """Remove from ``audit.rows`` what a TRUNCATE of the captured table removed, and these events.
+    """Apply TRUNCATEs of the captured table to ``audit.rows``: remove older rows and the events.
 
     A TRUNCATE is a delete without a key. Nothing is done unless the pipeline follows them.
 
@@ -127,7 +127,7 @@ def apply_truncates(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -
 
 
 def last_change_query(sink: Sink) -> str:
-    """Return SQL for the rows that remain when only the last change of each key counts.
+    """Return SQL for the last change of each key, or for all versions if the sink keeps them.
 
     Changes are ordered by ``sink.order``, nulls first. All of them remain if the sink keeps every
     version (``sink.history``). A key whose last change is a delete has no
@@ -146,7 +146,7 @@ def last_change_query(sink: Sink) -> str:
 
 
 def every_version_query(sink: Sink, changes: str) -> str:
-    """Return SQL for every version of a row, with the time up to which each was valid.
+    """Return SQL for every version of a row, with the end of its validity.
 
     Args:
         sink: The declaration of the sink, with ``history``.
@@ -166,7 +166,7 @@ def every_version_query(sink: Sink, changes: str) -> str:
 
 
 def sequence_in(sink: Sink, columns: Sequence[str]) -> list[str]:
-    """Return the columns of ``sink.sequence``; none unless all of them are among ``columns``."""
+    """Return the columns of ``sink.sequence``; empty unless ``columns`` has all of them."""
     return sink.order if set(sink.order) <= set(columns) else []
 
 

@@ -1,4 +1,4 @@
-"""Comparison of rows of a captured table with its database, which looks again at those that differ.
+"""Comparison of a key range of a captured table with its database; differing rows are rechecked.
 
 Rows differ while their changes are on their way to the target, so that one look proves nothing.
 """
@@ -33,7 +33,7 @@ KEYS: Mapping[str, Callable[[str], Any]] = {
 
 
 class KeyRange(NamedTuple):
-    """Rows whose key is in a range; a condition that all databases here take alike.
+    """Range of keys, as a condition that all supported databases evaluate alike.
 
     Attributes:
         column: First column of the key, by its name in the target.
@@ -62,7 +62,7 @@ class KeyRange(NamedTuple):
         return " AND ".join(parts) or "true"
 
     def sql_beyond(self, name: str) -> str:
-        """Return the condition of rows beyond the lowest value, as SQL; there must be one."""
+        """Return the SQL condition of rows beyond the lowest value, which must be set."""
         assert self.first is not None
         return f"{name} > {self._literal(self.first)}"
 
@@ -71,7 +71,7 @@ class KeyRange(NamedTuple):
 
 
 class LiveRun(NamedTuple):
-    """What is known of the live run that writes the target, to judge rows that differ.
+    """State of the live run that writes the target, to judge whether differing rows count.
 
     Attributes:
         why_not: Why rows can't be judged now, as when it is behind; None if they can.
@@ -89,7 +89,7 @@ class LiveRun(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Outcome of the looks at a range.
+    """Result of comparing a range, after rechecks.
 
     Attributes:
         found: What was found; None if rows differ that could not be judged.
@@ -117,7 +117,7 @@ def compare_range(
     look_at_run: Callable[[], LiveRun],
     wait: Callable[[float], None] = time.sleep,
 ) -> Judged:
-    """Compare the rows of a range; those that differ several times, until they count.
+    """Compare the rows of a range; recheck differing rows until the live run has caught up.
 
     A key counts if the database has the same row at each look, and the target another one, also
     after the live run has committed all that the first look could see.

@@ -40,7 +40,7 @@ def compare_ranges(
     say: Callable[[str], None] = lambda _: None,
     wait: Callable[[float], None] = time.sleep,
 ) -> KeptCompare:
-    """Compare ranges of a table until the declared time is over, or the table's end is reached.
+    """Compare ranges of a table until the declared time is up or the table ends.
 
     Args:
         loaded: The pipeline.

@@ -1,4 +1,4 @@
-"""Proof of a captured table: compares the target with the table in its database, row for row.
+"""Comparison of the whole target with the table in its database, row by row.
 
 The database's own tool writes its rows to a file, delta-rs reads the target, and DuckDB compares
 them. No code is shared with the snapshot or with the runs that write the target, but for the form
@@ -52,7 +52,7 @@ class SourceComparison:
         return not self.only_in_source and not self.only_in_target
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as a dictionary that JSON can represent, with ``ok``."""
+        """Return the comparison as a JSON-compatible dictionary, with ``ok``."""
         return {**asdict(self), "ok": self.ok}
 
 
@@ -70,7 +70,7 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
 
 
 def compared_table(loaded: LoadedPipeline) -> ComparedTable:
-    """Return the tables that a pipeline declares, with columns that its runs have followed."""
+    """Return the database table and the target that a pipeline declares, with adopted columns."""
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the columns that were followed.
         loaded = context.loaded
@@ -89,7 +89,7 @@ def compared_table(loaded: LoadedPipeline) -> ComparedTable:
 
 
 def compare_table(asked: ComparedTable) -> SourceComparison:
-    """Compare a Delta table with a database table row by row, each row as often as it occurs.
+    """Compare a Delta table with a database table row by row, duplicates included.
 
     Args:
         asked: Both tables; only columns that the Delta table has are compared.

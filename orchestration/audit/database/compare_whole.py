@@ -1,4 +1,4 @@
-"""What is kept of a comparison of a whole table with its database."""
+"""Record of a comparison of a whole table with its database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sources.planning.context import PipelineContext
 
 
 class FurtherLooks(NamedTuple):
-    """What further looks at rows that differed have found.
+    """Results of rechecking rows that differed.
 
     Attributes:
         text: The same as a sentence.
@@ -34,7 +34,7 @@ def keep_compared(
     say: Callable[[str], None] = lambda _: None,
     wait: Callable[[float], None] = time.sleep,
 ) -> FurtherLooks | None:
-    """Keep what one look at a whole table has found, after further looks at rows that differ.
+    """Record a comparison of a whole table, after rechecking the rows that differ.
 
     Rows that can't be judged, as the live run is behind or does not run, are not kept: those on
     their way differ, too.

@@ -1,4 +1,4 @@
-"""The two sides of a comparison with a database: rows of a table in it, and rows of the target.
+"""Both sides of a comparison with a database: rows of its table, and of the target.
 
 The database's own tool writes its rows to a file, delta-rs reads the target, and DuckDB has both.
 """
@@ -49,29 +49,29 @@ class ComparedTable(NamedTuple):
 
 
 class Condition(Protocol):
-    """Condition of the rows that are compared, the same one for both sides."""
+    """Condition that selects the rows to compare on both sides."""
 
     def sql(self, name: str) -> str:
-        """Return it as SQL, by the quoted name of the column that it is about."""
+        """Return the condition as SQL, for the quoted name of its column."""
 
     @property
     def column(self) -> str:
-        """The column, by its name in the target."""
+        """Name of the condition's column in the target."""
 
 
 class DatabaseRows(Protocol):
-    """Rows of a kind of database, as its module reads them with the database's own tool.
+    """Interface for reading rows of a kind of database with its own tool.
 
     All but the first raise InputError if the table can't be read.
     """
 
     def quote(self, name: str) -> str:
-        """Return a name as it is written in the database's SQL."""
+        """Return a name quoted for the database's SQL."""
 
     def write_rows(
         self, dsn: str, table: str, columns: Mapping[str, str], file: Path, where: str
     ) -> str:
-        """Write rows of a table to a file, and return DuckDB's query that reads it.
+        """Write rows of a table to a file, and return a DuckDB query that reads it.
 
         Args:
             dsn: Connection string of the database.
@@ -82,7 +82,7 @@ class DatabaseRows(Protocol):
         """
 
     def bound_after(self, dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
-        """Return the value of a column so many rows of a table further on; None at its end.
+        """Return a column's value a number of rows further on; None at the table's end.
 
         Args:
             dsn: Connection string of the database.
@@ -97,7 +97,7 @@ class DatabaseRows(Protocol):
 def compared_sides(
     asked: ComparedTable, where: Condition | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[str]]]:
-    """Read a database table and a target into DuckDB, and find the rows that only one of them has.
+    """Read a database table and a target into DuckDB, and find the rows that only one has.
 
     Args:
         asked: Both; only columns that the Delta table has are compared.

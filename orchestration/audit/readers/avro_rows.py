@@ -1,4 +1,4 @@
-"""Rows of Avro files by their logical types, which the runs leave aside."""
+"""Rows of Avro files by their logical types, decoded differently from the runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BATCH_ROWS = 50_000
 
 
 def avro_rows(path: str, columns: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of an Avro file, some at a time.
+    """Yield the rows of an Avro file in batches.
 
     Args:
         path: The file.

@@ -24,7 +24,7 @@ class Copies:
         self._folder = folder
 
     def local_path(self, path: str) -> str:
-        """Return the path at which a file's copy lies, or will lie; a local path is unchanged."""
+        """Return the local path of a file's copy, made or not; a local path is unchanged."""
         return path if "://" not in path else str(self._folder / path.replace("://", "/", 1))
 
     def local_pattern(self, pattern: str) -> str:

@@ -1,4 +1,4 @@
-"""Rows of CSV files, split by Python; the runs read the same files with pyarrow."""
+"""Rows of CSV files, parsed by Python; the runs parse the same files with PyArrow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Split = Callable[[str], list[str | None]]
 
 
 def csv_rows(path: str, options: CsvOptions, columns: list[str]) -> Iterator[TextRow]:
-    """Yield the rows of a CSV file, each with the texts of the columns, in their order."""
+    """Yield the rows of a CSV file, each with the texts of the columns in order."""
     rows = _rows(path, options)
     names: list[str] = columns
     if options.header and (head := next(rows, None)) is not None:

@@ -1,4 +1,4 @@
-"""Reader of Parquet files whose columns differ, for the audit, independent of how the runs do it.
+"""Reader of Parquet files with differing columns for the audit, independent of the runs.
 
 Files with the same columns are read together; DuckDB combines the groups by name and finds the
 common types itself. Of times of nanoseconds it has all digits.
@@ -28,7 +28,7 @@ from sources.formats.parquet.footers import needs_parsing
 
 
 class Group(NamedTuple):
-    """Files that have the same columns.
+    """Files with the same columns.
 
     Attributes:
         names: Their columns that have values.
@@ -42,7 +42,7 @@ class Group(NamedTuple):
 
 
 def differ(paths: Sequence[str]) -> bool:
-    """Return whether Parquet files can have columns of one name and of several types.
+    """Return whether a file has a column type that the others may have differently.
 
     So it is where one has a time of nanoseconds, or a column without any value, of no type. Of a
     file that can't be opened, whoever reads it tells.
@@ -60,7 +60,7 @@ def drifted_rows(
     paths: Sequence[str],
     partitions: Mapping[str, str],
 ) -> str:
-    """Return a query, in brackets, of the rows of Parquet files whose columns differ.
+    """Return a query, in parentheses, for the rows of Parquet files with differing columns.
 
     Times of nanoseconds are cut off to microseconds, towards the past.
     """
@@ -136,7 +136,7 @@ def united(
     groups: Sequence[Group],
     partitions: Mapping[str, str],
 ) -> str:
-    """Return a query, in brackets, of the rows of files whose columns differ.
+    """Return a query, in parentheses, for the rows of groups of files.
 
     Columns have their last names and a type that holds the values of all files. A column that a
     file lacks has its declared default, or is null.

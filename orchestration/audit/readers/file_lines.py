@@ -1,4 +1,4 @@
-"""Lines of text files, as Python finds them; the runs read the same files with pyarrow."""
+"""Lines of text files, split by Python; the runs split the same files with PyArrow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 class TextRow(NamedTuple):
-    """A row of a file.
+    """Row of a text file.
 
     Attributes:
         offset: Byte offset in the file, after decompression.
@@ -31,7 +31,7 @@ class TextRow(NamedTuple):
 
 
 def lines_of(path: str, encoding: str | None = None) -> Iterator[tuple[int, str | None]]:
-    """Yield the lines of a file, which may be compressed, each with its offset and its line end.
+    """Yield the lines of a file (decompressed), each with its offset and line end.
 
     A line ends with a line feed, a carriage return, or both.
 

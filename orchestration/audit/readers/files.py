@@ -1,4 +1,4 @@
-"""Reader of history files for the audit, independent of how the runs find and parse files.
+"""Reader of history files for the audit, independent of the runs' listing and parsing.
 
 DuckDB reads Parquet and text. fastavro and pyarrow read Avro and ORC files whole, without the byte
 ranges of the plan (:mod:`orchestration.audit.readers.own_columns`). For JSON lines and CSV see
@@ -55,7 +55,7 @@ _NO_TYPE = '"NULL"'  # of columns that are null throughout
 
 
 class LeftOut(NamedTuple):
-    """Queries that say which rows of files are left out.
+    """Queries for the rows of files that are left out.
 
     Attributes:
         outside: Rows whose event time does not count, whatever the range of event time.
@@ -71,7 +71,7 @@ class LeftOut(NamedTuple):
 
 
 class AuditFiles:
-    """Files of a pipeline's sources, as the audit finds and reads them.
+    """Finder and reader of the files of a pipeline's sources for the audit.
 
     Args:
         loaded: The pipeline.
@@ -113,13 +113,13 @@ class AuditFiles:
         return sorted(paths)
 
     def local_path(self, path: str) -> str:
-        """Return the path of a planned file on this machine: that of its copy, or its own."""
+        """Return the local path of a planned file: its own, or that of its copy."""
         return self._copies.local_path(path)
 
     def create_view(
         self, connection: duckdb.DuckDBPyConnection, source: FileSource, paths: list[str], view: str
     ) -> LeftOut:
-        """Create a view of the rows of files, read as a source declares.
+        """Create a view of the rows of files, read as the source declares.
 
         It has the source's columns after ``select``, within its range of event time, without rows
         whose event time does not count (:mod:`orchestration.audit.computed.event_times`), and

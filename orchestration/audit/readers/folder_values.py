@@ -1,4 +1,4 @@
-"""Partition columns for the audit: values in folder names, next to the rows of the files there.
+"""Partition columns for the audit: values from folder names, joined to the rows of files.
 
 Not by DuckDB's own partitioning by folders, which refuses files whose folders have other columns.
 """
@@ -17,7 +17,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def options(names: Collection[str]) -> str:
-    """Return the options of DuckDB's readers with which :func:`with_values` finds a row's file.
+    """Return the options for DuckDB's readers that :func:`with_values` needs to find a row's file.
 
     Args:
         names: Names of the partition columns; without any, the file does not matter.
@@ -26,7 +26,7 @@ def options(names: Collection[str]) -> str:
 
 
 def values_in(path: str, names: Iterable[str]) -> dict[str, str | None]:
-    """Return the texts of a file's partition columns, from folder names like ``day=2024-01-01``.
+    """Return the partition values of a file as text, from folder names like ``day=2024-01-01``.
 
     Args:
         path: Path of the file.
@@ -50,7 +50,7 @@ def _decoded(text: str) -> str:
 
 
 def with_values(reader: str, paths: Sequence[str], names: Sequence[str]) -> str:
-    """Return a query, in brackets, of the rows of files and the texts of their partition columns.
+    """Return a query, in parentheses, for the rows of files with their partition values.
 
     A column inside the files that has the name of a partition column is left out, as by Spark.
     Without partition columns the query is the reader itself.

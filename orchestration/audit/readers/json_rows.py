@@ -1,4 +1,4 @@
-"""Rows of JSON: DuckDB parses values that it certainly reads as the runs do, Python the others."""
+"""JSON rows: DuckDB parses values that it reads as the runs do, and Python the others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def parse_json(
     types: Mapping[str, str],
     dialect: JsonDialect,
 ) -> None:
-    """Create a table of records whose JSON is parsed into columns, with the reason of each bad one.
+    """Create a table of records with JSON parsed into columns, and a reason for each bad record.
 
     Args:
         connection: The audit's database.

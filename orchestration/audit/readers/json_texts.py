@@ -1,4 +1,4 @@
-"""JSON as it was written, by Python's parser, and the texts that Spark makes of its values."""
+"""JSON as written, parsed by Python, and Spark's texts of its values."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _TOKEN = re.compile(r""""(?:[^"\\]|\\.)*"|'((?:[^'\\]|\\.)*)'|-INF\b""", re.DOTA
 
 
 class Unfit(ValueError):  # noqa: N818 - a verdict on data
-    """A text that is not JSON, or a value that does not fit its type."""
+    """Error: a text is not JSON, or a value does not fit its type."""
 
 
 class Number(str):
-    """A number as it is written, or a word such as ``NaN`` in its place."""
+    """Number as it is written, or a word such as ``NaN``."""
 
     __slots__ = ()
 
 
 class Members(tuple[tuple[str, Any], ...]):
-    """Names and values of an object, in its order; a name may be there twice."""
+    """Members of an object in order; a name may occur twice."""
 
     __slots__ = ()
 
 
 def members_of(text: str, *, is_topic: bool) -> Members:
-    """Return the members of an object.
+    """Parse a text as a JSON object, and return its members.
 
     Args:
         text: The text of a value. In topics, Spark reads single quotes and ``-INF``, too, and what
@@ -88,7 +88,7 @@ def _depth(text: str) -> int:
 
 
 def as_text(value: Any) -> str:
-    """Return the text that Spark makes of a parsed value.
+    """Return a parsed value as the text that Spark would make of it.
 
     Args:
         value: None, a boolean, a text, a :class:`Number`, a list, or :class:`Members`.

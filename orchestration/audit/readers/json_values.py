@@ -1,4 +1,4 @@
-"""Values of JSON that DuckDB may read otherwise than the runs, by Python's parser.
+"""Values of JSON that DuckDB may read differently from the runs, parsed by Python.
 
 In topics they mean what Spark's ``from_json`` makes of them, in files what
 docs/values.md says of bad rows. Numbers keep their digits until their type is known.
@@ -44,7 +44,7 @@ Read = Callable[[Any], Any]
 
 
 class JsonDialect:
-    """How one kind of sources reads JSON.
+    """Rules by which one kind of source reads JSON.
 
     Args:
         is_topic: Whether it is that of topics, which Spark reads, or that of files.
@@ -58,7 +58,7 @@ class JsonDialect:
         self._times = TIMES_OF_TOPICS if is_topic else TIMES_OF_FILES
 
     def reader(self, kind: pa.DataType) -> Read:
-        """Return what makes a value of a type, for Arrow, of a parsed one.
+        """Return a function that converts parsed values of a type for Arrow.
 
         It raises :class:`Unfit` where a run has a bad record or row.
         """
@@ -103,7 +103,7 @@ class JsonDialect:
         return read_struct
 
     def row(self, value: Any, fields: dict[str, Read]) -> dict[str, Any]:
-        """Return the values of an object's fields; of a name that it has twice, the last one."""
+        """Return the values of an object's fields; of duplicate names, the last one."""
         if not isinstance(value, Members):
             raise Unfit
         row: dict[str, Any] = {}

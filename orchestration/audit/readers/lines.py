@@ -1,4 +1,4 @@
-"""Reader of JSON lines, CSV and text, which the runs read with pyarrow.
+"""Reader of JSON lines, CSV and text for the audit, without PyArrow, which the runs use.
 
 DuckDB reads usual files as a whole. Where bad rows don't stop a run, or DuckDB refuses a file,
 Python splits the rows and notes the byte offset of each, and DuckDB checks their values
@@ -38,7 +38,7 @@ def load_rows(
     paths: Mapping[str, Mapping[str, str | None]],
     name: str,
 ) -> str:
-    """Load the rows of JSON lines or CSV, and return the FROM clause of them.
+    """Load the rows of JSON lines or CSV, and return a FROM clause for them.
 
     DuckDB's own readers are many times as fast as the one by lines. They refuse what they can't
     read, such as lines that end in different ways, or JSON of many levels. A dialect in which they

@@ -1,4 +1,4 @@
-"""Reader of files whose columns Arrow knows and DuckDB does not, for the audit.
+"""Reader of files whose columns Arrow supports and DuckDB does not, for the audit.
 
 Avro and ORC files. Each is read as a whole, without the regions of the plan, and Avro in another
 way than by the runs; DuckDB combines files of different columns.
@@ -35,7 +35,7 @@ def own_rows(
     name: str,
     stores: Stores,
 ) -> str:
-    """Return a query, in brackets, of the rows of files by their own columns.
+    """Return a query, in parentheses, for the rows of files with the columns that they declare.
 
     Args:
         connection: The audit's database, which gets tables of the rows.

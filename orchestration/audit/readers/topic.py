@@ -1,4 +1,4 @@
-"""A topic as the audit sees it: a DuckDB view of its rows, and a table of its bad records.
+"""Topic in the audit: a DuckDB view of its rows, and a table of its bad records.
 
 DuckDB and Python parse JSON on their own. Avro, Protobuf and Debezium records go through the
 decoder of the runs (:mod:`sources.decoding.decoder`): for them the audit proves which records
@@ -28,7 +28,7 @@ from sources.errors import InputError
 
 
 class TopicView(NamedTuple):
-    """What is to be said about the view of a topic's rows.
+    """Remarks on the view of a topic's rows.
 
     Attributes:
         notes: Sentences about records that are not counted as rows.
@@ -112,7 +112,7 @@ def before_rules(source: str) -> str:
 
 
 def bad_records_table(source: str) -> str:
-    """Return the name of the table of a source's bad records: their positions, and why.
+    """Return the name of the table with positions and reasons of a source's bad records.
 
     Its columns are ``_place`` (topic or file), ``_partition``, ``_offset`` and ``_reason``.
     """
@@ -120,7 +120,7 @@ def bad_records_table(source: str) -> str:
 
 
 def outside_table(source: str) -> str:
-    """Return the name of the table of a topic's records whose event time does not count.
+    """Return the name of the table of a topic's records whose event time is out of bounds.
 
     It has the columns of :func:`bad_records_table`.
     """

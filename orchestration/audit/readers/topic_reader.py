@@ -74,7 +74,7 @@ class TopicReader:
     def insert_into(
         self, connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, pa.DataType]
     ) -> None:
-        """Read the records, and create a table of them with their positions and values.
+        """Read the records into a new table with their positions and values.
 
         Columns are ``_topic``, ``_partition``, ``_offset``, ``_timestamp_ms`` and ``_reason`` (why
         the record is bad; null for others), then those of the value, or its text as ``_value`` for

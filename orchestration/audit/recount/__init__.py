@@ -1,1 +1,1 @@
-"""Recounts of what the runs say: hand-overs, bad records, quarantine."""
+"""Recounts of the runs' own records: hand-overs, bad records, quarantine."""

@@ -1,4 +1,4 @@
-"""Columns of JSON that no row has a value of: the declared names may be wrong.
+"""JSON columns without a value in any row, whose names may be misspelled.
 
 Run and audit look for the same names, so a comparison of their rows can't tell.
 """
@@ -15,7 +15,7 @@ from sources.config.source.kafka_source import KafkaSource
 
 
 def absent_columns(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -> list[str]:
-    """Return a sentence about each source of JSON that has rows, but columns without any value.
+    """Return a sentence for each JSON source with rows but columns without any value.
 
     Args:
         connection: The audit's database, with a view of each source.

@@ -1,4 +1,4 @@
-"""Recount of bad records of topics and files, compared with counts and quarantine of the runs."""
+"""Recount of bad records in topics and files, compared with the runs' count and quarantine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def recount_bad_records(
     source: KafkaSource,
     log_start: Offsets,
 ) -> list[BadLine]:
-    """Compare the bad records that a topic holds with those that its runs counted and quarantined.
+    """Compare a topic's bad records with those that the runs counted and quarantined.
 
     Records before the start offsets do not count: the runs never read them. Where Kafka has
     deleted records since, the runs may have counted more than the topic holds.
@@ -95,7 +95,7 @@ def recount_bad_rows(
     files: AuditFiles,
     left_out: LeftOut | None,
 ) -> list[BadLine]:
-    """Compare the bad rows that files hold with those that the runs counted and quarantined.
+    """Compare the files' bad rows with those that the runs counted and quarantined.
 
     Files that are not planned do not count: the runs never read them.
 

@@ -1,4 +1,4 @@
-"""What the recount of one topic partition says about a hand-over: right, wrong or unknown."""
+"""Verdict on the recount of a topic partition of a hand-over: right, wrong or unknown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sources.ledger import LedgerEntry
 
 
 class PartitionCounts(NamedTuple):
-    """Rows of one topic partition of a hand-over.
+    """Row counts of one topic partition of a hand-over.
 
     Attributes:
         lowest_offset: Lowest offset of a row that the topic holds; None without rows.

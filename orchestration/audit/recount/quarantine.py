@@ -1,4 +1,4 @@
-"""The quarantine table of a source, as the audit reads it: what the runs say that they left out."""
+"""Quarantine table of a source, as a record of what the runs left out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def create_claims(
     generation: Generation | None,
     stores: Stores,
 ) -> None:
-    """Create the table ``audit.claims``: what runs say that they left out for its event time.
+    """Create the table ``audit.claims``: records that the runs left out by their event time.
 
     Its columns are ``place``, ``partition`` and ``offset``, from the source's quarantine table,
     which holds these records under ``event_time.outside: drop``, too.
@@ -54,7 +54,7 @@ def count_not_quarantined(
     stores: Stores,
     bad: str,
 ) -> int:
-    """Return how many records of a table of bad records the source's quarantine does not hold.
+    """Return how many of a table of bad records are missing in the source's quarantine.
 
     Args:
         connection: The audit's database.
@@ -76,7 +76,7 @@ def count_not_quarantined(
 def count_quarantined(
     source: FileSource | KafkaSource, generation: Generation, stores: Stores, kind: str
 ) -> int:
-    """Return how many records of a kind the source's quarantine holds.
+    """Return how many records of a kind are in the source's quarantine.
 
     Args:
         source: The source.

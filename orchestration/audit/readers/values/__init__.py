@@ -1,1 +1,1 @@
-"""Values in texts, as the audit reads them."""
+"""Parsing of values in texts, for the audit."""

@@ -1,4 +1,4 @@
-"""Rows that a topic's records without a value delete, computed by other code than that of the runs.
+"""Rows that a topic's tombstones delete, computed independently of the runs.
 
 Only the bytes of Avro go through the runs' decoder.
 """
@@ -21,7 +21,7 @@ _UNREADABLE = "the key of a record without a value does not tell which row it de
 
 
 class DeletedRows:
-    """The rows of records without a value.
+    """Reader of the rows that tombstones delete.
 
     Args:
         kinds: Types of the columns of the row's key, by name.
@@ -38,7 +38,7 @@ class DeletedRows:
 
     @classmethod
     def of_source(cls, source: KafkaSource, columns: pa.Schema) -> DeletedRows | None:
-        """Return the rows that a source's records delete; None if they delete none.
+        """Return the reader for a source; None if its tombstones delete no rows.
 
         Args:
             source: The declaration.
@@ -51,7 +51,7 @@ class DeletedRows:
         return cls(kinds, time, source.value.key_registry)
 
     def of(self, key: bytes | None, timestamp_ms: int) -> dict[str, Any]:
-        """Return the values of a deleted row by column.
+        """Return the values of the row that a tombstone deletes, by column.
 
         Raises:
             BadValue: The key does not tell the row.

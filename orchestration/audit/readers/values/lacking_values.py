@@ -1,4 +1,4 @@
-"""Values that a change of PostgreSQL lacks, found by code that the runs do not use.
+"""Long values missing in changes of PostgreSQL, found independently of the runs.
 
 Only the bytes of Avro go through the runs' decoder.
 """
@@ -19,7 +19,7 @@ from sources.decoding.value_formats.debezium_values import DebeziumValues
 
 
 class LackingValues:
-    """Check that no placeholder of a long value is taken for the value.
+    """Check that a placeholder of a long value is not taken for the value.
 
     Args:
         placeholder: The connector's ``unavailable.value.placeholder``, as it is declared.
@@ -40,7 +40,7 @@ class LackingValues:
 
     @classmethod
     def of_source(cls, source: KafkaSource) -> LackingValues | None:
-        """Return the check for a source of changes; None for any other."""
+        """Return the check for a source of changes; None for other sources."""
         value = source.value
         if not isinstance(value, DebeziumValues):
             return None

@@ -1,4 +1,4 @@
-"""Times and dates in texts of JSON, as days and microseconds since 1970.
+"""Times and dates in JSON texts, as days and microseconds since 1970.
 
 In topics they mean what Spark's ``stringToTimestamp`` and ``stringToDate`` make of them.
 """
@@ -37,7 +37,7 @@ _MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class TimeForms(NamedTuple):
-    """The forms of times in one kind of sources.
+    """Accepted forms of times in one kind of source.
 
     Attributes:
         date: Pattern of a date, whose groups are year, month and day.
@@ -113,7 +113,7 @@ def _offset(zone: str, local: str, most: int) -> int | None:
 
 
 def with_minutes(text: str) -> str:
-    """Return SQL of a text in which a time without minutes has some.
+    """Return SQL for a text in which a time without minutes gets minutes.
 
     Args:
         text: SQL of the text.

@@ -1,4 +1,4 @@
-"""What all definitions of a pipeline share: keys of its assets, tags of its runs, the pool."""
+"""Names that a pipeline's definitions share: asset keys, run tags, the pool."""
 
 from collections.abc import Mapping
 
@@ -84,12 +84,12 @@ def step_key(loaded: LoadedPipeline, step: str) -> dg.AssetKey:
 def note_on_run(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, tags: Mapping[str, str]
 ) -> None:
-    """Add tags to the present Dagster run, by which it is found and filtered in the UI."""
+    """Add tags to the present Dagster run, to find and filter it in the UI."""
     context.instance.add_run_tags(context.run.run_id, dict(tags))
 
 
 def role_of(loaded: LoadedPipeline, generation: str) -> str:
-    """Return a generation's name with what readers see of it: ``g2, a candidate: …``.
+    """Return a generation's name and role, such as ``g2, a candidate: …``.
 
     Of the first one there may be no table yet, and there is nothing that it could be taken for.
 

@@ -78,7 +78,7 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
 
 
 def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinition:
-    """Return the sensor that looks at a pipeline every 10 s: observes, judges, restarts.
+    """Return the sensor that supervises a pipeline every 10 s: observes, judges, restarts.
 
     While a newer generation waits for its promotion, it supervises the live runs of both. A look
     that fails reports the check ``alive`` as failed, so that no earlier result stays in place. It
@@ -176,6 +176,6 @@ def _name(loaded: LoadedPipeline) -> str:
 
 
 def _name_of(loaded: LoadedPipeline) -> str:
-    """Return the name of a declaration's generation; empty before the first one."""
+    """Return the name of the generation that a declaration refers to; empty before the first."""
     generation = loaded.open_generation(create=False)
     return "" if generation is None else generation.name

@@ -1,4 +1,4 @@
-"""The assets of a pipeline's chain, one for each step."""
+"""Assets of a pipeline's chain, one for each step."""
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
@@ -62,14 +62,14 @@ from spark_jobs.run_state.late_rows import read_late_rows
 
 
 class Which(Enum):
-    """Choice of the launch form: the generation (computation of the whole table) to work on."""
+    """Choice in the launch form: the generation (computation of the whole table) to work on."""
 
     CURRENT = "current"
     NEW = "new"
 
 
 class PlanConfig(dg.Config):
-    """Launch form of a chain: the configuration of its plan's asset."""
+    """Launch form of a chain: configuration of the plan's asset."""
 
     generation: Which = Field(
         default=Which.CURRENT,
@@ -335,7 +335,7 @@ def _pause_of(run: ChainRun) -> str | None:
 
 
 def say_candidate(context: dg.AssetExecutionContext, loaded: LoadedPipeline) -> None:
-    """Say once in a Dagster run, before all else, that it computes a candidate; tag it so.
+    """Log once in a Dagster run that it computes a candidate, and tag the run.
 
     Args:
         context: The run of an asset of the chain, which works on the newest generation.
@@ -357,7 +357,7 @@ def live_metadata(
     loaded: LoadedPipeline,
     beat: Heartbeat,
 ) -> metadata.Metadata:
-    """Return the metadata of a live run that has started, and say so in the Dagster run's log.
+    """Return the metadata of a live run that has started, and log the start.
 
     Those of a candidate's run come after how the pipeline is that readers see.
 

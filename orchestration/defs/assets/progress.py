@@ -1,4 +1,4 @@
-"""The asset that shows a pipeline's progress: plots of all phases."""
+"""Asset with plots of a pipeline's progress over all phases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of a pipeline's target as Dagster partitions, and what has filled them."""
+"""Ranges of a pipeline's target as Dagster partitions, and what has materialized them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
 def filled_ranges(
     loaded: LoadedPipeline, generation: str, instance: dg.DagsterInstance
 ) -> list[dg.AssetMaterialization]:
-    """Return events that mark ranges as filled in Dagster's UI: by history, or by the live run.
+    """Return events that mark ranges as materialized in Dagster, by history or the live run.
 
     So *missing* are only ranges that can be recomputed. Only for the serving generation, since
     readers see nothing of another one; at most :data:`MOST_MARKED` ranges, without those that are
@@ -79,7 +79,7 @@ def filled_ranges(
 def filled(
     loaded: LoadedPipeline, key: str, generation: str, by: str, rows: int | None
 ) -> dg.AssetMaterialization:
-    """Return the event that marks one range as filled.
+    """Return the event that marks one range as materialized.
 
     Args:
         loaded: The pipeline.
@@ -93,7 +93,7 @@ def filled(
 
 
 def windows_of(ranges: Ranges) -> dict[str, tuple[datetime, datetime]]:
-    """Return begin and end (UTC) of each declared range that has ended by now, by partition."""
+    """Return begin and end (UTC) of each declared range that has ended, by partition key."""
     made = partitions(ranges)
     windows = {key: made.time_window_for_partition_key(key) for key in made.get_partition_keys()}
     return {

@@ -1,4 +1,4 @@
-"""Ranges of the target as partitions of an asset, for Dagster's UI to show and backfill."""
+"""Ranges of the target as partitions of an asset, for backfills in Dagster."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -50,7 +50,7 @@ _NO_ROWS, _DRY_RUN = "no rows", "dry run"
 
 
 class RangeConfig(dg.Config):
-    """Launch form of a range that is recomputed."""
+    """Launch form of a backfill of a range."""
 
     # Validated by `parse_instant`: Pydantic's refusals show as a stack trace.
     since: str = Field(
@@ -222,7 +222,7 @@ def _run_id(run: dg.DagsterRun) -> str:
 
 
 def range_of(loaded: LoadedPipeline, config: RangeConfig) -> tuple[datetime, datetime]:
-    """Return the range of the form; where it names none, the last whole day of history."""
+    """Return the range in the form; by default the last whole day of history."""
     since = _instant("since", config) if config.since else None
     until = _instant("until", config) if config.until else None
     if since is not None:

@@ -1,4 +1,4 @@
-"""The target table as an asset: what other teams depend on, with the pipeline's card."""
+"""Target table as an asset, which other teams depend on, with the pipeline's card."""
 
 import ast
 from collections.abc import Iterator
@@ -88,7 +88,7 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
 
 
 def look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
-    """Return a pipeline's card, and what the log of the table says that readers see.
+    """Return a pipeline's card, and facts from the log of the table that readers see.
 
     Raises:
         StateError: The state can't be read.
@@ -108,7 +108,7 @@ def look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
 
 
 def now(seen: Card, restarts: str | None = None) -> Metadata:
-    """Return the metadata of a card, which pages show in full.
+    """Return a card's metadata for the table's page.
 
     Args:
         seen: The card.
@@ -119,7 +119,7 @@ def now(seen: Card, restarts: str | None = None) -> Metadata:
 
 
 def last_action(what: str) -> Metadata:
-    """Return the metadata of what a job has just done to the table, with the time.
+    """Return metadata about what a job has just done to the table, with the time.
 
     Args:
         what: What was done, in a sentence.
@@ -128,7 +128,7 @@ def last_action(what: str) -> Metadata:
 
 
 def kept_action(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> Metadata:
-    """Return the metadata of the last action and of the last report, as the page shows them now.
+    """Return the metadata of the last action and of the last report.
 
     Pages show the last materialization only, so each later event has to repeat them.
     """
@@ -146,7 +146,7 @@ def kept_action(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> Metadat
 
 
 def last_day(seen: Card) -> Metadata:
-    """Return the metadata of a card's plots, which pages show in full; empty without any."""
+    """Return the metadata of a card's plots; empty without any."""
     return {} if seen.plots is None else {"last 24 h (UTC)": dg.MetadataValue.md(seen.plots)}
 
 

@@ -1,4 +1,4 @@
-"""What Dagster shows of a pipeline's file that can't be loaded: one asset, red, with the reason."""
+"""Asset that stands for a pipeline's file that can't be loaded: failed, with the reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DESCRIPTION = "The file can be loaded, so that its pipeline is shown, supervise
 
 
 class UnreadableFile(NamedTuple):
-    """File whose pipeline can't be shown.
+    """File of a pipeline that can't be loaded.
 
     Attributes:
         path: The file.

@@ -1,4 +1,4 @@
-"""The data that a pipeline reads, as external assets: what its lineage begins with."""
+"""Input data of a pipeline as external assets, the beginning of its lineage."""
 
 from __future__ import annotations
 

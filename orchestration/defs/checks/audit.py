@@ -1,4 +1,4 @@
-"""The verdict of the last audit as a check of the table."""
+"""Verdict of the last audit as an asset check of the table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEVER = "Never audited."
 
 
 def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
-    """Return the check of the last audit's verdict; run by hand it shows that verdict again.
+    """Return the check of the last audit's verdict; running it by hand shows the verdict again.
 
     Args:
         loaded: The pipeline.
@@ -49,7 +49,7 @@ def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
 
 
 def last_audit(loaded: LoadedPipeline) -> KeptAudit | None:
-    """Return the last audit of the generation that readers see; None if there was none.
+    """Return the last audit of the serving generation; None if there was none.
 
     Raises:
         StateError: The state can't be read.
@@ -62,7 +62,7 @@ def last_audit(loaded: LoadedPipeline) -> KeptAudit | None:
 def audit_evaluation(
     loaded: LoadedPipeline, kept: KeptAudit, report: AuditReport | None = None
 ) -> dg.AssetCheckEvaluation:
-    """Return a verdict as it is reported outside of a run that evaluates the check.
+    """Return an audit's verdict as an evaluation that is reported outside of a check's run.
 
     Args:
         loaded: The pipeline.
@@ -82,7 +82,7 @@ def audit_evaluation(
 
 
 def _shown(kept: KeptAudit) -> dict[str, Any]:
-    """Verdict, numbers and notes: red if it failed, a warning if that is accepted or unknown."""
+    """Return verdict, numbers and notes: failed, or a warning if accepted or unknown."""
     severity = dg.AssetCheckSeverity.ERROR if kept.is_wrong else dg.AssetCheckSeverity.WARN
     return {
         "passed": kept.outcome == "passed",

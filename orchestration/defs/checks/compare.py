@@ -1,4 +1,4 @@
-"""The comparison with a captured database in Dagster: an action, its schedule, and a check."""
+"""Comparison with a captured database in Dagster: action, schedule, and check."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ ACTION = "COMPARE"
 
 
 def compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:
-    """Compare further ranges of the table, and evaluate the check."""
+    """Compare more ranges of the table, and evaluate the check."""
     kept = _compare(loaded, context.log.info)
     found = _result(kept)
     context.instance.report_runless_asset_event(
@@ -40,7 +40,7 @@ def compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
 
 
 def compare_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
-    """Return the check of a table that is compared by schedule; empty without one."""
+    """Return the check of a table with scheduled comparisons; empty without them."""
     if loaded.pipeline.compare is None:
         return []
 

@@ -1,4 +1,4 @@
-"""Checks of the target table: how the pipeline is, and how a candidate differs."""
+"""Checks of the target table: the pipeline's health, and a candidate's differences."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def report_table(
     loaded: LoadedPipeline,
     what: str,
 ) -> None:
-    """Show on the table's page what a job has done; nothing before there is a table.
+    """Report a job's action on the table's page; do nothing before the table exists.
 
     Dagster shows a check as not evaluated after each materialization, so those that need no reading
     of rows come with it.
@@ -114,7 +114,7 @@ def report_table(
 def health_evaluation(
     loaded: LoadedPipeline, seen: Card, was_well: bool | None
 ) -> dg.AssetCheckEvaluation | None:
-    """Return how a pipeline is as its check, as a sensor reports it outside of any Dagster run.
+    """Return a pipeline's health as a check evaluation for a sensor; None if there is no news.
 
     What a person has paused or stopped warns. What starts or reads history is neither well nor a
     failure: the check then keeps its result, or has none yet. Only after a failure it warns that

@@ -1,4 +1,4 @@
-"""The launch form of a job with several actions: one action, and the fields of that one only."""
+"""Launch form of a job with several actions: one action, and the fields of that action."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sources.errors import InputError
 
 
 class ActionForm(BaseModel):
-    """What a filled-in form asks for; each field but ``action`` belongs to some of the actions.
+    """Filled-in form; each field but ``action`` belongs to some of the actions.
 
     Attributes:
         action: The action, in capitals.
@@ -57,7 +57,7 @@ def action_schema(actions: Mapping[str, Action], example: str) -> dg.Permissive:
 
 
 def read_form(given: Mapping[str, Any], actions: Mapping[str, Action], form: type[Form]) -> Form:
-    """Return what a form asks for.
+    """Parse a filled-in form.
 
     Args:
         given: The form, as Dagster has checked it.
@@ -96,7 +96,7 @@ def read_form(given: Mapping[str, Any], actions: Mapping[str, Action], form: typ
 
 
 def text_field(description: str, default: str = "") -> dg.Field:
-    """Return a field of an action for a text, which may be left out."""
+    """Return an optional text field of an action."""
     return dg.Field(str, default_value=default, description=description)
 
 

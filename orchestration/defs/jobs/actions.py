@@ -1,4 +1,4 @@
-"""An action that a pipeline's control job can be launched with."""
+"""Actions that a pipeline's control job can be launched with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Act = Callable[[dg.OpExecutionContext, LoadedPipeline, Any], None]
 
 
 class Action(NamedTuple):
-    """An action, of the core or of an extension.
+    """Action of a pipeline's control job, from the core or an extension.
 
     Attributes:
         act: What it does.

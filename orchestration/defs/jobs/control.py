@@ -1,4 +1,4 @@
-"""The job `<pipeline>_control`: show, pause, resume, stop, drain, limit, try, by one form."""
+"""Job `<pipeline>_control`: show, pause, resume, stop, drain, limit, try, in one form."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -86,7 +86,7 @@ def control_actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
 
 
 def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
-    """Return what the core does for each of its actions, the form's default first."""
+    """Return the function for each action of the core, the form's default first."""
     found: dict[str, Act] = {"STATUS": _status}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}

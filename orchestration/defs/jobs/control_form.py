@@ -1,4 +1,4 @@
-"""The launch form of the control job: the fields of its actions."""
+"""Launch form of the control job: fields of its actions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OF_GENERATION: Mapping[str, dg.Field] = {
 
 
 class ControlForm(ActionForm):
-    """What the filled-in form of a pipeline's control job asks for.
+    """Filled-in form of a pipeline's control job.
 
     Attributes:
         generation: Name of the generation to act on; empty for the one that serves.
@@ -42,7 +42,7 @@ class ControlForm(ActionForm):
 
 
 def fields_of(loaded: LoadedPipeline) -> dict[str, Mapping[str, dg.Field]]:
-    """Return the fields of each action of the core that has some."""
+    """Return the fields of each action of the core that has fields."""
     names = [source.name for source in loaded.pipeline.sources]
     number = dg.Noneable(int)
     return {

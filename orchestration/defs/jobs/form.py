@@ -1,4 +1,4 @@
-"""A job of one step, with a form: what controls, promotes or recomputes is made of it."""
+"""Jobs with a single step and a form: control, generations, backfill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job `<pipeline>_generation`: replace the whole table, by one form; and scheduled reruns."""
+"""Job `<pipeline>_generation`: replace the whole table, in one form; and scheduled reruns."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -61,7 +61,7 @@ def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
 
 
 def generation_actions() -> Mapping[str, Action]:
-    """Return the actions of the job for generations by name; what changes nothing is the first."""
+    """Return the actions of the job for generations by name, a read-only one first."""
     return {
         name: Action(act, job_texts.GENERATIONS[name], FIELDS.get(name, {}))
         for name, act in _ACTS.items()

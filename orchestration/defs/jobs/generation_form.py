@@ -1,4 +1,4 @@
-"""The launch form of the job for generations: the fields of its actions."""
+"""Launch form of the job for generations: fields of its actions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIELDS: Mapping[str, Mapping[str, dg.Field]] = {
 
 
 class GenerationForm(ActionForm):
-    """What the filled-in form of the job for generations asks for.
+    """Filled-in form of the job for generations.
 
     Attributes:
         by: Name of the person; empty if only Dagster knows it.

@@ -1,4 +1,4 @@
-"""Descriptions of a pipeline's jobs in Markdown, made from its declaration."""
+"""Descriptions of a pipeline's jobs in Markdown, derived from its declaration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Automatic restarts of a pipeline's live run, as Dagster's own runs tell them."""
+"""Automatic restarts of a pipeline's live run, counted from Dagster's runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 1_000
 
 
 def restarts_of_a_day(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> str | None:
-    """Return how often the supervision restarted the live run in the last 24 h: a sentence.
+    """Return a sentence with the number of live run restarts in the last 24 h; None if none.
 
     Args:
         instance: Dagster's instance.

@@ -1,4 +1,4 @@
-"""Schedules of a pipeline: the one rule for missed and overlapping ticks."""
+"""Schedules of a pipeline, with the rule for missed and overlapping ticks."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ def schedule(
     job: str | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> dg.ScheduleDefinition:
-    """Return a schedule that is on by default; a tick is skipped while a run of its job goes on.
+    """Return a schedule that is on by default; a tick is skipped while its job runs.
 
     So of missed ticks, which Dagster delivers together, only the first one launches a run.
 

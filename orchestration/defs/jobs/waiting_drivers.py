@@ -1,4 +1,4 @@
-"""The driver that waits from one step of a Dagster run to the next, where they share a process."""
+"""Waiting driver, passed from step to step of a Dagster run in one process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WAITING: dict[str, WaitingDriver] = {}
 def driver_of_plan(
     context: dg.AssetExecutionContext, loaded: LoadedPipeline, *, is_needed: bool
 ) -> Iterator[WaitingDriver | None]:
-    """Give the plan a driver that may wait for its run; it waits when the context is left.
+    """Yield a driver that the plan may use; it waits for the next step when the context ends.
 
     Args:
         context: The step of the plan.
@@ -38,7 +38,7 @@ def driver_of_plan(
 def driver_of_step(
     context: dg.AssetExecutionContext, *, is_needed: bool = False
 ) -> Iterator[WaitingDriver | None]:
-    """Give a step the driver that waits for it, if there is one.
+    """Yield the driver that waits for a step, or None.
 
     Args:
         context: The step.

@@ -1,1 +1,1 @@
-"""What Dagster shows: metadata, cards, errors and hints."""
+"""Presentation in Dagster: metadata, cards, errors and hints."""

@@ -1,4 +1,4 @@
-"""What the page of a Dagster run shows of a step while the step goes on."""
+"""Progress of a running step in the log of its Dagster run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AssetLog(Observer):
         self._is_linked = False
 
     def started(self, step: Step[Any]) -> None:
-        """Say that Spark starts, unless the source was read before or is being read."""
+        """Log that Spark starts, unless the source was read before or is being read."""
         if not isinstance(step, BoundedStep | LiveStep):
             return
         generation = self._loaded.open_generation(create=False)
@@ -77,7 +77,7 @@ class AssetLog(Observer):
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
     def beat(self, step: Step[Any], beat: Heartbeat) -> None:
-        """Link to Spark's UI once it is there, and say how much is read when that is due."""
+        """Log a link to Spark's UI once it exists, and the progress from time to time."""
         generation = self._loaded.require_generation()
         if beat.ui_url is not None and not self._is_linked:
             self._is_linked = True

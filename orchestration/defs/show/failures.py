@@ -1,4 +1,4 @@
-"""Errors as Dagster shows them, and which steps Dagster tries again."""
+"""Errors as Dagster shows them, and which steps Dagster retries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WHAT_TO_DO = "What to do"
 
 
 class ToldFailure(DagsterUserCodeProcessError, dg.Failure):  # noqa: N818
-    """Failure of a step of which Dagster shows the text and the metadata, and no stack trace.
+    """Failure of a step that Dagster shows without a stack trace.
 
     Args:
         description: What is wrong, and what to do.
@@ -53,7 +53,7 @@ class ToldFailure(DagsterUserCodeProcessError, dg.Failure):  # noqa: N818
 
 
 class ToldRetry(DagsterUserCodeProcessError, dg.RetryRequested):  # noqa: N818
-    """Request to try a step again, of which Dagster shows the failure's text alone.
+    """Request to retry a step, which Dagster shows without a stack trace.
 
     Args:
         failure: Why it is tried again.
@@ -70,7 +70,7 @@ class ToldRetry(DagsterUserCodeProcessError, dg.RetryRequested):  # noqa: N818
 
 @contextmanager
 def failures(loaded: LoadedPipeline | None, *, allow_retries: bool = True) -> Iterator[None]:
-    """Turn an error of this project into a failure of the Dagster step, without a stack trace.
+    """Turn an error of this project into a Dagster failure without a stack trace.
 
     Its description is the error's message, and ends with a line that says what to do, by the
     pipeline's jobs and assets. The stack trace goes to stderr, which the run's page keeps apart.

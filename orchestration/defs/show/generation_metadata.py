@@ -18,7 +18,7 @@ _SHOWN = 10
 
 
 def comparison(found: GenerationComparison) -> Metadata:
-    """Return the metadata of a comparison: a line, counts, examples, and what to do next."""
+    """Return the metadata of a comparison: summary, counts, examples, and what to do next."""
     examples = [
         {
             "difference": kind,
@@ -46,7 +46,7 @@ def comparison(found: GenerationComparison) -> Metadata:
 
 
 def next_step(found: GenerationComparison) -> str:
-    """Return what people may do after a comparison: the job, and its actions."""
+    """Return the next step after a comparison: the job, and its actions."""
     return (
         f"To let readers see {found.candidate}, launch the job `{found.pipeline}_generation` with "
         f"the action PROMOTE; to delete {found.candidate}, with DISCARD."
@@ -54,7 +54,7 @@ def next_step(found: GenerationComparison) -> str:
 
 
 def compared(found: GenerationComparison, changed: Sequence[str]) -> dg.AssetCheckResult:
-    """Return a comparison as the result of a check.
+    """Return a comparison as a check result.
 
     Values that differ are what a change of the definition is for, and pass; rows that are missing
     warn in any case.
@@ -74,7 +74,7 @@ def compared(found: GenerationComparison, changed: Sequence[str]) -> dg.AssetChe
 
 
 def looked(found: RangeLook, rows: int | None) -> Metadata:
-    """Return the metadata of a dry run: what recomputing a range would read and replace.
+    """Return the metadata of a backfill's dry run: what it would read and replace.
 
     Args:
         found: What it would read.
@@ -86,7 +86,7 @@ def looked(found: RangeLook, rows: int | None) -> Metadata:
 
 
 def replaced(found: RangeResult) -> Metadata:
-    """Return the metadata of a range that was recomputed: rows written, replaced and kept."""
+    """Return the metadata of a backfilled range: rows written, replaced and kept."""
     return {
         **_range(found),
         "rows written": found.replaced.written,
@@ -132,7 +132,7 @@ def rows_in_ranges(name: str, rows: Mapping[str, int | None]) -> dg.AssetCheckRe
 
 
 def filled(generation: str, by: str, rows: int | None) -> Metadata:
-    """Return the metadata of a range of the table that needs no recomputation.
+    """Return the metadata of a range that needs no backfill.
 
     Args:
         generation: Generation that readers see.

@@ -1,4 +1,4 @@
-"""Metadata that assets and checks show in Dagster's UI; its shapes are defined here only."""
+"""Metadata of assets and checks in Dagster's UI; its shapes are defined only here."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def end(
 
 
 def broken_rules(counts: Mapping[str, int]) -> Metadata:
-    """Return the metadata of records that were left out by a rule.
+    """Return the metadata of the records that each rule left out.
 
     Args:
         counts: Numbers of such records, by name of the rule.
@@ -119,7 +119,7 @@ def broken_rules(counts: Mapping[str, int]) -> Metadata:
 
 
 def decided_by(evidence: Evidence) -> str:
-    """Return in words what a position was decided by, such as ``event time`` or ``offsets``."""
+    """Return in words what decided a position, such as ``event time`` or ``offsets``."""
     return "event time" if evidence == "timestamp" else evidence
 
 
@@ -142,7 +142,7 @@ def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
 
 
 def removed(count: SeamCount | None) -> Metadata:
-    """Return how many rows of a seam were duplicates; empty until the stream has passed the seam.
+    """Return how many rows of a seam were duplicates; empty until they are counted.
 
     Args:
         count: Rows in the seam (the offsets in which history and topic may overlap) and rows
@@ -173,7 +173,7 @@ def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:
 
 
 def check(found: Check) -> dg.AssetCheckResult:
-    """Return a check of a hand-over for Dagster; a failure that the pipeline accepts only warns."""
+    """Return a hand-over's check for Dagster; a failure that the pipeline accepts is a warning."""
     severity = dg.AssetCheckSeverity.WARN if found.accepted else dg.AssetCheckSeverity.ERROR
     return dg.AssetCheckResult(
         check_name=found.name,
@@ -275,7 +275,7 @@ def transform(changed: str | None) -> Metadata:
 
 
 def finding(found: Finding) -> dg.AssetCheckResult:
-    """Return one expectation of the live run as the result of a check; a pending one only warns."""
+    """Return an expectation of the live run as a check result; a pending one is a warning."""
     return dg.AssetCheckResult(
         check_name=found.name,
         passed=found.passed,
@@ -286,7 +286,7 @@ def finding(found: Finding) -> dg.AssetCheckResult:
 
 
 def evaluation(key: dg.AssetKey, found: Finding) -> dg.AssetCheckEvaluation:
-    """Return one expectation of the live run as a sensor reports it, outside any Dagster run.
+    """Return an expectation of the live run as a sensor reports it, outside of Dagster runs.
 
     Args:
         key: The asset of the live run.
@@ -347,7 +347,7 @@ def observation(verdict: Verdict) -> Metadata:
 
 
 def audited(kept: KeptAudit) -> Metadata:
-    """Return the metadata of an audit: its result in words, counts of rows, and what it notes."""
+    """Return the metadata of an audit: result, row counts, and notes."""
     notes = [{"note": note} for note in kept.remarks]
     return {
         "audit": in_words(kept.outcome, kept.expected),
@@ -357,7 +357,7 @@ def audited(kept: KeptAudit) -> Metadata:
 
 
 def audit_counts(kept: KeptAudit) -> Metadata:
-    """Return the numbers of rows that an audit has counted."""
+    """Return the row counts of an audit."""
     return {
         "rows expected": kept.expected,
         "rows found": kept.found,
@@ -370,10 +370,10 @@ def audit_counts(kept: KeptAudit) -> Metadata:
 
 
 def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:
-    """Return a PNG as Markdown, which the UI shows as a picture."""
+    """Return a PNG as Markdown that the UI renders."""
     return dg.MetadataValue.md(f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})")
 
 
 def table(rows: Sequence[Mapping[str, str | int]]) -> dg.TableMetadataValue:
-    """Return a table of rows that have the same columns."""
+    """Return rows with the same columns as table metadata."""
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows])

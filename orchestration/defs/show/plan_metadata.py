@@ -20,7 +20,7 @@ PREVIEW = (
 
 
 def plan(loaded: LoadedPipeline, made: Plan) -> Metadata:
-    """Return the metadata of a plan: its summary, tables of its details, numbers to be plotted.
+    """Return the metadata of a plan: summary, tables of details, and numbers to plot.
 
     Args:
         loaded: The pipeline.

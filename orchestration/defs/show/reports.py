@@ -1,4 +1,4 @@
-"""What the supervision shows in Dagster after a look: the table's card, checks, plotted numbers."""
+"""Reports of the supervision to Dagster: the table's card, checks, plotted numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Event = dg.AssetObservation | dg.AssetMaterialization | dg.AssetCheckEvaluation
 
 
 class Cursor(BaseModel):
-    """What the sensor remembers from one look to the next, as Dagster keeps it for it.
+    """State of the sensor between ticks, which Dagster stores.
 
     Attributes:
         at_ms: When it last reported; times are in ms since 1970.
@@ -68,7 +68,7 @@ class Cursor(BaseModel):
 
 
 class Reports(NamedTuple):
-    """What is to be shown after a look.
+    """Reports of one tick of the sensor.
 
     Attributes:
         events: Materializations, observations and evaluations of checks; often none.
@@ -87,7 +87,7 @@ def reports(
     found: Sequence[tuple[LoadedPipeline, Tick]],
     cursor: Cursor,
 ) -> Reports:
-    """Return what to show: at once if something changed, else once a minute.
+    """Return what to report: at once after a change, else once a minute.
 
     A new version of the table that readers see is a materialization of the table's asset, at most
     one a minute, so that what depends on the table is notified; so is another headline of its card,
@@ -251,7 +251,7 @@ def _name(loaded: LoadedPipeline) -> str:
 
 
 def together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
-    """Merge the findings of a pipeline's live runs, which share an asset: the worst one counts."""
+    """Merge the findings of live runs that share an asset; the worst one counts."""
     if len(found) < 2:
         return [each for _, findings in found for each in findings]
     joined = []

@@ -1,4 +1,4 @@
-"""Remedies as people in Dagster need them: the pipeline's jobs and assets in place of commands.
+"""Remedies in Dagster: the pipeline's jobs and assets in place of commands.
 
 Errors and verdicts name commands, as the command line and Dagster are told the same. Whatever is
 shown in Dagster goes through :func:`in_dagster`.
@@ -28,7 +28,7 @@ _OWN_VARIABLES = ("HYBRID_BROKER_FILE", "HYBRID_CACHE", "HYBRID_JARS")
 
 
 def in_dagster(text: str, loaded: LoadedPipeline) -> str:
-    """Return a text in which remedies are the pipeline's jobs and assets, by their real names.
+    """Return a text with its remedies as jobs and assets of the pipeline, by their names.
 
     One that has no counterpart in Dagster is a command that can be pasted into a shell.
 
@@ -40,7 +40,7 @@ def in_dagster(text: str, loaded: LoadedPipeline) -> str:
 
 
 def verdict_in_dagster(verdict: Verdict, loaded: LoadedPipeline) -> Verdict:
-    """Return a verdict whose sentences name the pipeline's jobs and assets.
+    """Return a verdict with its remedies as jobs and assets of the pipeline.
 
     Args:
         verdict: The verdict on its live run.
@@ -57,7 +57,7 @@ def verdict_in_dagster(verdict: Verdict, loaded: LoadedPipeline) -> Verdict:
 def say_in(
     context: dg.OpExecutionContext | dg.AssetExecutionContext, loaded: LoadedPipeline
 ) -> Callable[[str], None]:
-    """Return a function that writes a line to the log of a Dagster run, as people there need it."""
+    """Return a function that logs a line to a Dagster run, with remedies as jobs."""
     return lambda text: context.log.info(in_dagster(text, loaded))
 
 

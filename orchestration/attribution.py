@@ -1,4 +1,4 @@
-"""Who launched a run: the user whom a proxy in front of Dagster's web server has authenticated.
+"""Attribution of runs to the users whom a proxy in front of Dagster has authenticated.
 
 Dagster itself knows no users. Its documented way is a run coordinator that reads a header of the
 request by which a run is launched, and puts a tag on the run. It is named in ``dagster.yaml``.
@@ -50,7 +50,7 @@ class UserRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
 
     @classmethod
     def config_type(cls) -> dict[str, Any]:
-        """Return the options: those of Dagster's own coordinator, and ``header``."""
+        """Return the schema of its options: those of Dagster's own coordinator, and ``header``."""
         header = dg.Field(
             dg.StringSource,
             is_required=False,
@@ -82,7 +82,7 @@ class UserRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
 
 
 def acting_user(run_tags: Mapping[str, str], given: str | None) -> str:
-    """Return who acts in a run: the authenticated user, else the name that was typed.
+    """Return who launched a run: the authenticated user, else the name that was typed.
 
     Args:
         run_tags: The run's tags.

@@ -1,4 +1,4 @@
-"""Backlog of a pipeline's last source: how much input is there that the target does not have yet.
+"""Backlog of a pipeline's last source: input that the target does not have yet.
 
 The lag that the status shows, the wait until the stream has caught up and a drain all ask here.
 """
@@ -44,7 +44,7 @@ class Backlog(Protocol):
     unit: str
 
     def waiting(self, beat: Heartbeat | None) -> int:
-        """Count the input that is not committed yet, by asking the broker or listing the folder.
+        """Return how much input is not committed yet, by asking the broker or listing the folder.
 
         Args:
             beat: The run's latest heartbeat; None if it has not committed anything.
@@ -55,7 +55,7 @@ class Backlog(Protocol):
         """
 
     def reported(self, beat: Heartbeat) -> int | None:
-        """Count the input that is not committed yet without listing a folder, for frequent calls.
+        """Return how much input is not committed yet, without listing a folder; None if unknown.
 
         Args:
             beat: The run's latest heartbeat.
@@ -69,7 +69,7 @@ class Backlog(Protocol):
         """
 
     def held(self) -> int:
-        """Count the offsets that can't be read yet, from the first open transaction on.
+        """Return how many offsets can't be read yet because of an open transaction.
 
         Raises:
             InputError: The broker does not know the topic, or refuses.
@@ -78,7 +78,7 @@ class Backlog(Protocol):
 
 
 def backlog_of(context: PipelineContext, *, as_of_now: bool = False) -> Backlog:
-    """Return the counter of the input that a pipeline's last source has not committed yet.
+    """Return the backlog of a pipeline's last source.
 
     Args:
         context: The pipeline and its state.
@@ -97,7 +97,7 @@ def backlog_of(context: PipelineContext, *, as_of_now: bool = False) -> Backlog:
 def wait_until_caught_up(
     context: PipelineContext, on_waiting: Callable[[int, str], None] = lambda _count, _unit: None
 ) -> None:
-    """Wait until the unbounded run has committed all input that its topics, or its folder, hold.
+    """Wait until the unbounded run has committed all input that its topics or folder hold.
 
     Input that arrives while it waits counts, too; so does what a captured database's log holds when
     this is called, and the connector has not read. There is no time limit, but for transactions
@@ -148,7 +148,7 @@ def wait_until_caught_up(
 
 
 def held_in_words(held: int) -> str:
-    """Return what an open transaction keeps back, as a sentence."""
+    """Return a sentence about the offsets that an open transaction holds back."""
     return (
         f"{counted(held, 'offset')} of its topics can't be read yet, from the first open "
         "transaction on, whether or not the records behind it are committed: they are read once "
@@ -176,7 +176,7 @@ def _seam_is_counted(context: PipelineContext, source: str) -> bool:
 
 
 class ConnectorWait:
-    """Wait for the connector that writes a captured table's changes to the topic.
+    """Wait for the connector to write a captured table's changes to the topic.
 
     It is behind until it has confirmed that the topic holds the database's log up to its end at the
     first look; or until it has received that, and no record has come for
@@ -235,7 +235,7 @@ class ConnectorWait:
 
 
 class TopicBacklog:
-    """Backlog of topics: offsets that are not committed yet. The broker is connected to once.
+    """Backlog of topics: offsets that are not committed; it keeps one connection to the broker.
 
     Args:
         context: The pipeline and its state.
@@ -259,7 +259,7 @@ class TopicBacklog:
         self._ends = self._log().high_watermark() if as_of_now else None
 
     def waiting(self, beat: Heartbeat | None) -> int:
-        """Count the offsets from the committed ones up to the end of Kafka's log.
+        """Return the number of offsets between the committed ones and the log end.
 
         A partition without a commit counts from its start offset; without one, from the first
         offset that Kafka still holds.
@@ -285,7 +285,7 @@ class TopicBacklog:
         return sum(max(end - position[partition], 0) for partition, end in ends.items())
 
     def reported(self, beat: Heartbeat) -> int:
-        """Count the offsets that are not committed yet, by one look-up at the broker.
+        """Return the number of offsets that are not committed, by one request to the broker.
 
         Args:
             beat: The run's latest heartbeat.
@@ -298,7 +298,7 @@ class TopicBacklog:
         return self.waiting(beat)
 
     def held(self) -> int:
-        """Count the offsets that can't be read yet, from the first open transaction on.
+        """Return how many offsets can't be read yet because of an open transaction.
 
         Raises:
             InputError: The broker does not know the topic, or refuses.
@@ -316,7 +316,7 @@ class TopicBacklog:
 
 
 class FolderBacklog:
-    """Backlog of a growing folder: splits of known files that are not committed, and new files.
+    """Backlog of a growing folder: uncommitted splits of known files, and new files.
 
     A file is discovered once a listing of the folder has added it to the plan; from then on its
     splits are counted, before that the file itself.
@@ -331,7 +331,7 @@ class FolderBacklog:
         self._context = context
 
     def waiting(self, beat: Heartbeat | None) -> int:
-        """List the folder; count splits that are not committed, and files not discovered yet.
+        """List the folder; return the number of uncommitted splits and undiscovered files.
 
         Args:
             beat: The run's latest heartbeat; None if it has not committed anything.
@@ -344,7 +344,7 @@ class FolderBacklog:
         return folder.splits - _done(beat) + len(folder.undiscovered())
 
     def reported(self, beat: Heartbeat) -> int | None:
-        """Count the splits of discovered files that are not committed, as the run reported them.
+        """Return the number of uncommitted splits of discovered files, as the run reported it.
 
         Args:
             beat: The run's latest heartbeat.
@@ -355,7 +355,7 @@ class FolderBacklog:
         return None if beat.splits_total is None else beat.splits_total - _done(beat)
 
     def held(self) -> int:
-        """Return 0: what is in a folder can be read."""
+        """Return 0: every file in a folder can be read."""
         return 0
 
     def _folder(self) -> GrowingFolder:
@@ -363,7 +363,7 @@ class FolderBacklog:
 
 
 class FolderBacklogAsOfNow(FolderBacklog):
-    """Backlog of the files that are in a growing folder when this is created.
+    """Backlog of the files that are in a growing folder when this object is created.
 
     Args:
         context: The pipeline and its state.
@@ -379,7 +379,7 @@ class FolderBacklogAsOfNow(FolderBacklog):
         self._splits: int | None = None
 
     def waiting(self, beat: Heartbeat | None) -> int:
-        """Count the files and splits that are not committed yet.
+        """Return the number of those files and splits that are not committed yet.
 
         The folder is listed until all of these files are discovered; from then on it is not. The
         count includes splits of files that arrived in the meantime.

@@ -1,4 +1,4 @@
-"""The steps of a pipeline's chain, each an object that runs itself, and the one loop over them.
+"""Steps of a pipeline's chain, each an object that runs itself, and the loop over them.
 
 The command line, Dagster's assets, reruns and other orchestrators all run these steps. They differ
 in the :class:`Observer` that shows the progress, and in nothing else.
@@ -41,13 +41,13 @@ _AHEAD_S = 20.0
 
 
 class Observer:
-    """Follower of a chain's progress; each method does nothing unless it is overridden."""
+    """Observer of a chain's progress; methods do nothing unless overridden."""
 
     def started(self, step: Step[Any]) -> None:
-        """Show that a step begins; called before anything else of the step."""
+        """Show that a step begins; called before the step does anything."""
 
     def noted(self, step: Step[Any], text: str) -> None:
-        """Show what a step reports in words, such as each chunk of a snapshot."""
+        """Show a step's message, such as one for each chunk of a snapshot."""
 
     def beat(self, step: Step[Any], beat: Heartbeat) -> None:
         """Show a new heartbeat of a step's Spark run."""
@@ -65,12 +65,12 @@ class Observer:
         """
 
     def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
-        """Show that a step is done; not called for a step that raised an error."""
+        """Show that a step has succeeded; not called for a step that raised an error."""
 
 
 @dataclass(frozen=True)
 class ChainRun:
-    """What the steps of one pass over a chain share.
+    """State that the steps of one pass over a chain share.
 
     Attributes:
         loaded: The pipeline.
@@ -92,7 +92,7 @@ class ChainRun:
 
     @cached_property
     def context(self) -> PipelineContext:
-        """The pipeline and its state; read once, by the first step after the plan, then kept.
+        """The pipeline and its state, read by the first step after the plan.
 
         Raises:
             StateError: Nothing was planned yet, or the declaration changed in a way that the
@@ -103,7 +103,7 @@ class ChainRun:
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """Result of a step, in the forms that Dagster, programs and people need.
+    """Result of a step, for Dagster, for programs and for people.
 
     Attributes:
         value: The result.
@@ -120,7 +120,7 @@ class Outcome(Generic[T]):
 
 
 class Step(ABC, Generic[T]):
-    """One step of a chain. Safe to repeat: what was done before is not done again.
+    """Step of a chain. Safe to repeat: work that is done is skipped.
 
     Attributes:
         name: Name of the step, and of its asset.
@@ -131,7 +131,7 @@ class Step(ABC, Generic[T]):
     source: str | None = None
 
     def run(self, run: ChainRun) -> Outcome[T]:
-        """Run the step, and report its begin and its end to the observer.
+        """Run the step, and report its beginning and its end to the observer.
 
         Args:
             run: What the steps of this pass over the chain share.

@@ -1,4 +1,4 @@
-"""A pipeline as a component of any Dagster project: a folder with its file and its functions.
+"""Pipeline as a component of any Dagster project: a folder with its file and its functions.
 
 ``defs/orders/defs.yaml`` next to ``orders.yaml``::
 

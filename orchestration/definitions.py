@@ -1,4 +1,4 @@
-"""Dagster's entry point: a group of assets, and the jobs, of every pipeline that is found.
+"""Dagster's entry point: assets and jobs of every pipeline that is found.
 
 ``HYBRID_PIPELINES`` lists folders and files to search, separated like ``PATH``; the examples are
 used if it is not set.
@@ -26,7 +26,7 @@ _PLACES = os.environ.get("HYBRID_PIPELINES") or str(_EXAMPLES)
 
 
 class Declared(NamedTuple):
-    """What is declared in some files.
+    """Declarations found in some files.
 
     Attributes:
         pipelines: The pipelines.
@@ -40,7 +40,7 @@ class Declared(NamedTuple):
 
 
 def find_pipelines(places: Iterable[Path]) -> Declared:
-    """Return what is declared in these files, and in ``*.yaml`` of these folders.
+    """Return the declarations in some files, and in ``*.yaml`` of some folders.
 
     Args:
         places: Files and folders; folders below a folder are not searched.
@@ -68,7 +68,7 @@ def find_pipelines(places: Iterable[Path]) -> Declared:
 
 
 def find_definitions(places: Iterable[Path]) -> dg.Definitions:
-    """Return what Dagster shows of all pipelines in these files and folders.
+    """Return the Dagster definitions of all pipelines in some files and folders.
 
     A file that can't be loaded is shown with the reason, and holds up no other.
 
@@ -100,7 +100,7 @@ def find_definitions(places: Iterable[Path]) -> dg.Definitions:
 
 @contextmanager
 def _apart(file: Path, unreadable: list[UnreadableFile]) -> Iterator[None]:
-    """Keep what is wrong with one file from all others."""
+    """Keep errors of one file from affecting the others."""
     try:
         yield
     except Exception as error:

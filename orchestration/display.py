@@ -1,4 +1,4 @@
-"""Numbers and times as people read them: ``1.2 M``, ``6.4 MB``, ``4 min ago``, ``30 Dec 2013``."""
+"""Numbers and times for people: ``1.2 M``, ``6.4 MB``, ``4 min ago``, ``30 Dec 2013``."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
 
 def count(number: float) -> str:
-    """Return a number of things: in full below 10,000, else with three digits, ``1.23 M``."""
+    """Return a count: in full below 10,000, else with three digits, ``1.23 M``."""
     return f"{number:,.0f}" if abs(number) < 10_000 else metric(number)
 
 
 def size(number: float) -> str:
-    """Return a number of bytes in decimal units, such as ``6.4 MB``."""
+    """Return a size in bytes in decimal units, such as ``6.4 MB``."""
     return naturalsize(number)
 
 
 def about(seconds: float) -> str:
-    """Return an estimated length of time, rounded up as estimates are, such as ``30 s``."""
+    """Return an estimated duration, rounded up, such as ``30 s``."""
     for step, below in ((10, 60), (60, 3_600), (600, 36_000), (3_600, 172_800)):
         rounded = max(math.ceil(seconds / step), 1) * step
         if rounded < below:
@@ -36,7 +36,7 @@ def about(seconds: float) -> str:
 
 
 def ago(then_ms: int, now_ms: int) -> str:
-    """Return how long ago something was, such as ``4 min ago``; its day if that is days ago.
+    """Return how long ago a time was, such as ``4 min ago``; its date if days ago.
 
     Args:
         then_ms: When it was, in ms since 1970.
@@ -69,7 +69,7 @@ def second(ms: int) -> str:
 
 
 def readable_times(text: str) -> str:
-    """Return a text with the times in it, written as ``2013-09-29T23:56:00Z``, as people read them.
+    """Return a text with its ISO times (``2013-09-29T23:56:00Z``) in a readable form.
 
     Reasons of positions are kept in the state folder, for programs, too.
     """
@@ -92,5 +92,5 @@ def _utc(ms: int) -> datetime:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text with an ellipsis in place of what is beyond a number of characters."""
+    """Return a text, cut to a number of characters with an ellipsis if it is longer."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

@@ -62,7 +62,7 @@ Source = FileSource | KafkaSource
 
 
 def validate(loaded: LoadedPipeline) -> list[str]:
-    """Refuse a declaration that can't run here, without reading data.
+    """Refuse a declaration that can't run here, without reading data; return warnings.
 
     If a source declares its columns, the transform is analyzed against them by a short Spark
     process; otherwise the plan does that.
@@ -140,7 +140,7 @@ def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
 
 
 def planned_topic(loaded: LoadedPipeline) -> KafkaSource | None:
-    """Return the source of topics whose offsets the plan decides: a bounded one that comes first.
+    """Return the first source if it is a bounded topic, whose offsets the plan decides; else None.
 
     Returns:
         None if the first source reads files, or is unbounded.
@@ -160,7 +160,7 @@ def run_bounded(
     *,
     rest_requested: bool = False,
 ) -> EndPosition:
-    """Read a bounded source to its end in a Spark run; a source that has ended is not read again.
+    """Read a bounded source to its end in a Spark run; a source that was read is skipped.
 
     Args:
         context: The pipeline and its state.
@@ -208,7 +208,7 @@ def go_live(
     by: str = "",
     waiting: WaitingDriver | None = None,
 ) -> Heartbeat:
-    """Start the unbounded run, or find it running; return when its first batch is committed.
+    """Start the unbounded run unless it runs; return once its first batch is committed.
 
     The run is requested by this call, and until people stop or pause it the supervision restarts
     it. Interrupting the call (Ctrl-C) cancels the request; an error does not.
@@ -332,7 +332,7 @@ def _require_ready(context: PipelineContext, source: Source) -> None:
 
 
 def reached(context: PipelineContext, source: KafkaSource) -> Offsets:
-    """Return how far a topic was read: the first offset of each partition that is not committed.
+    """Return the first uncommitted offset of each partition of a topic.
 
     Read from the query's checkpoint.
 
@@ -367,7 +367,7 @@ def require_not_deleted(context: PipelineContext) -> None:
 
 
 def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit, by: str = "") -> None:
-    """Limit how fast a source is read, from now on; an active run adopts the limit.
+    """Change a source's rate limit, also for an active run.
 
     Args:
         loaded: The pipeline.
@@ -437,7 +437,7 @@ def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = 
 
 
 def others_running(loaded: LoadedPipeline) -> list[str]:
-    """Return the names of the generations with a run, but for the one that a declaration is about.
+    """Return the names of the other generations that have an active run.
 
     Raises:
         StateError: The state is damaged.

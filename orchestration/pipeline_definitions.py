@@ -1,4 +1,4 @@
-"""All Dagster definitions of one pipeline, to be used in this code location or in your own."""
+"""All Dagster definitions of one pipeline, for this code location or another one."""
 
 from __future__ import annotations
 

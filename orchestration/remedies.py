@@ -1,4 +1,4 @@
-"""Remedies: commands on a pipeline that messages name, as data that each front end renders.
+"""Remedies: commands in messages as data, which each front end renders.
 
 A text holds a remedy as "`hybrid run P --until caught-up`", where P stands for the
 pipeline. So it passes through logs, heartbeats and kept states; whoever shows the text renders it:
@@ -21,7 +21,7 @@ _PROGRAM = "hybrid"
 
 @dataclass(frozen=True)
 class Remedy:
-    """A command on a pipeline.
+    """Command on a pipeline, as a remedy that a message names.
 
     Attributes:
         action: Name of the command, such as ``run``.
@@ -44,7 +44,7 @@ class Remedy:
 
 
 def render(text: str, show: Callable[[Remedy], str]) -> str:
-    """Return a text with its remedies as a front end shows them.
+    """Return a text with each remedy replaced by a front end's rendering.
 
     Args:
         text: An error's message or hint, or the reason of a verdict.
@@ -70,7 +70,7 @@ def as_commands(text: str, pipeline: str) -> str:
 
 
 def remedies(text: str) -> list[Remedy]:
-    """Return the remedies that a text names, in its order."""
+    """Return the remedies in a text, in order."""
     found: list[Remedy] = []
 
     def keep(remedy: Remedy) -> str:
@@ -82,7 +82,7 @@ def remedies(text: str) -> list[Remedy]:
 
 
 def program() -> str:
-    """Return how a shell finds this program: by its name if ``PATH`` leads to it, else by path."""
+    """Return how to call this program in a shell: its name if on ``PATH``, else its path."""
     own = Path(sys.executable).with_name(_PROGRAM)
     on_path = shutil.which(_PROGRAM)
     if not own.exists() or (on_path is not None and own.samefile(on_path)):

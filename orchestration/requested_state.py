@@ -1,4 +1,4 @@
-"""What the supervision keeps in the state folder: the requested state, and what it did."""
+"""Requested state of the live run, and the supervision's own records, in the state folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REFUSED = "run/restart-refused.json"
 
 
 class RequestedState(Record):
-    """The state of the live run that people last requested.
+    """State of the live run as people last requested it.
 
     Attributes:
         source: The source that it reads.
@@ -54,7 +54,7 @@ class Restart(Part):
 
 
 class RefusedRestart(Record):
-    """A restart that launched nothing, as the launch itself was refused.
+    """Restart that was refused at its launch.
 
     Attributes:
         requested_ms: Time of the request that it belongs to; a later request makes it irrelevant.
@@ -69,7 +69,7 @@ class RefusedRestart(Record):
 
 
 class Watch(Record):
-    """What the supervision remembers from one look at the live run to the next.
+    """Memory of the supervision between two looks at the live run.
 
     Attributes:
         requested_ms: Time of the request that this belongs to; a later request starts with an empty
@@ -97,7 +97,7 @@ class Watch(Record):
 
 
 def read_requested(generation: Folder) -> RequestedState | None:
-    """Return the state of the live run that people last requested; None if it was never started.
+    """Return the requested state of the live run; None if it was never started.
 
     Raises:
         StateError: The file can't be read, or another version of this package wrote it.
@@ -108,7 +108,7 @@ def read_requested(generation: Folder) -> RequestedState | None:
 def request(
     generation: Folder, source: str, *, is_requested: bool, by: str = "", why: str = ""
 ) -> None:
-    """Record that people want the live run to run, or not to, from now on; this ends a pause.
+    """Record that people want the live run to run, or to stop; this ends a pause.
 
     Args:
         generation: The state folder of the generation.
@@ -127,7 +127,7 @@ def request(
 
 
 def write_requested(generation: Folder, requested: RequestedState) -> None:
-    """Record a requested state as it is given: a pause, or an earlier one that applies again.
+    """Write a requested state as given: a pause, or an earlier state that applies again.
 
     Raises:
         StateError: The state can't be written.
@@ -136,7 +136,7 @@ def write_requested(generation: Folder, requested: RequestedState) -> None:
 
 
 def in_words(requested: RequestedState | None) -> str:
-    """Return a requested state in a word, for the log of actions."""
+    """Return a requested state as one word, for the log of actions."""
     if requested is None:
         return "never started"
     if requested.is_requested:
@@ -154,7 +154,7 @@ def ended_in_words(requested: RequestedState) -> str:
 
 
 def set_request_aside(generation: Folder, requested: RequestedState) -> None:
-    """Keep what people requested while a promotion or rollback stops the run; the first one stays.
+    """Save the requested state while a promotion stops the run; a saved one is not replaced.
 
     Raises:
         StateError: The state can't be written.
@@ -163,7 +163,7 @@ def set_request_aside(generation: Folder, requested: RequestedState) -> None:
 
 
 def restore_request(generation: Folder, *, restore: bool) -> None:
-    """Let the request that was set aside apply again, or drop it; do nothing if there is none.
+    """Restore the saved requested state, or drop it; do nothing without one.
 
     Args:
         generation: The state folder of the generation.
@@ -181,7 +181,7 @@ def restore_request(generation: Folder, *, restore: bool) -> None:
 
 
 def require_requested(generation: Folder) -> RequestedState:
-    """Return the requested state of the live run; refuse one that says that it is not to run.
+    """Return the requested state of the live run; refuse if it was stopped or paused.
 
     Raises:
         StateError: The live run was stopped or paused, or was never started.
@@ -200,7 +200,7 @@ def require_requested(generation: Folder) -> RequestedState:
 
 
 def read_watch(generation: Folder, requested_ms: int) -> Watch:
-    """Return what the supervision remembers of a request.
+    """Return the supervision's memory since a request; empty if there is none.
 
     Args:
         generation: The state folder of the generation.
@@ -220,7 +220,7 @@ def read_watch(generation: Folder, requested_ms: int) -> Watch:
 
 
 def write_watch(generation: Folder, watch: Watch) -> None:
-    """Write what the supervision remembers for its next look, if it differs from what is there.
+    """Write the supervision's memory, if it has changed.
 
     Raises:
         StateError: The state can't be read or written.
@@ -230,7 +230,7 @@ def write_watch(generation: Folder, watch: Watch) -> None:
 
 
 def read_refused(generation: Generation, requested_ms: int) -> ErrorReport | None:
-    """Return the error for which the last restart launched nothing.
+    """Return the error that refused the last restart; None if it was not refused.
 
     Args:
         generation: The generation.
@@ -248,7 +248,7 @@ def read_refused(generation: Generation, requested_ms: int) -> ErrorReport | Non
 
 
 def write_refused(generation: Folder, refused: RefusedRestart) -> None:
-    """Record the error for which a restart launched nothing; called by that restart alone.
+    """Record the error that refused a restart; called by that restart alone.
 
     Raises:
         StateError: The state can't be written.

@@ -1,4 +1,4 @@
-"""What ``dg scaffold defs`` writes for a pipeline: its folder, ready to be edited and loaded."""
+"""Scaffolder for ``dg scaffold defs``: a pipeline's folder, ready to be edited and loaded."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
         return ScaffoldParams
 
     def scaffold(self, request: dg.ScaffoldRequest[ScaffoldParams]) -> None:
-        """Write the component's folder; where that is refused, nothing of it is left.
+        """Write the component's folder; remove what was written if that fails.
 
         Args:
             request: Folder, format of the component's own file, and options.

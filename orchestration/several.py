@@ -1,4 +1,4 @@
-"""The same work for several pipelines at a time, in threads that an interrupt reaches."""
+"""Parallel work on several pipelines in threads that an interrupt reaches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AT_ONCE = 4
 
 @contextmanager
 def several(work: Callable[[T], R], given: Sequence[T]) -> Iterator[Iterator[R]]:
-    """Call a function in at most :data:`AT_ONCE` threads, and yield its results as they are known.
+    """Call a function in at most :data:`AT_ONCE` threads; yield results as they arrive.
 
     The threads begin when the first result is asked for.
 

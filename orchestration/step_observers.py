@@ -1,4 +1,4 @@
-"""Who is told that steps of a pipeline begin and end: observers that extensions add."""
+"""Observers of a pipeline's steps, which extensions add."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PROMOTION = "promotion"
 
 
 class StepObserver(Protocol):
-    """Is told of the steps of one pipeline. What can't be told on stops no run."""
+    """Observer of one pipeline's steps. Failures of an observer stop no run."""
 
     def reported(self, step: str, source: str | None, tell: Tell) -> AbstractContextManager[None]:
-        """Return a context around a step; it is left by an error where the step fails.
+        """Return a context manager around a step, which sees the error of a failed step.
 
         Args:
             step: Name of the step within the pipeline, such as ``plan`` or a source's name.
@@ -30,7 +30,7 @@ class StepObserver(Protocol):
         """
 
     def live_run_started(self, source: str, launch_id: str, tell: Tell) -> None:
-        """Take note that a live run has committed its first micro-batch.
+        """Handle the first committed micro-batch of a live run.
 
         Args:
             source: Name of the source that it reads.
@@ -42,7 +42,7 @@ class StepObserver(Protocol):
         """
 
     def live_run_ended(self, source: str, launch_id: str) -> None:
-        """Take note that people ended a live run.
+        """Handle the end of a live run that people ended.
 
         Args:
             source: Name of the source that it read.
@@ -54,7 +54,7 @@ class StepObserver(Protocol):
 def reported(
     loaded: LoadedPipeline, step: str, source: str | None = None, tell: Tell = lambda _: None
 ) -> Iterator[None]:
-    """Tell all observers of a pipeline that a step begins and ends, around the body of ``with``.
+    """Notify all observers of a step's beginning and end, around the body of ``with``.
 
     Args:
         loaded: The pipeline.
@@ -74,7 +74,7 @@ def reported(
 def live_run_started(
     loaded: LoadedPipeline, source: str, launch_id: str, tell: Tell = lambda _: None
 ) -> None:
-    """Tell all observers that a live run has committed its first micro-batch.
+    """Notify all observers that a live run has committed its first micro-batch.
 
     Args:
         loaded: The pipeline.
@@ -87,7 +87,7 @@ def live_run_started(
 
 
 def live_run_ended(loaded: LoadedPipeline, source: str, launch_id: str) -> None:
-    """Tell all observers that people ended a live run."""
+    """Notify all observers that people ended a live run."""
     for each in _observers(loaded):
         each.live_run_ended(source, launch_id)
 

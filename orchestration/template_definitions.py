@@ -1,4 +1,4 @@
-"""All Dagster definitions of a file with `tables`: one group of tables, one snapshot, one job."""
+"""Dagster definitions of a file with `tables`: a group of tables, one snapshot, one job."""
 
 from collections.abc import Sequence
 from functools import reduce

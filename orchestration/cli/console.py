@@ -1,4 +1,4 @@
-"""The chain on a terminal: its steps with progress bars on stderr, and the logs of its runs."""
+"""Terminal output of a chain: progress bars on stderr, and logs of runs."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def progress(loaded: LoadedPipeline) -> Iterator[Observer]:
 
 
 def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple[str, str]:
-    """Return the name of the source that was launched last, and the end of its driver's output.
+    """Return the source that was launched last, and the last lines of its driver's output.
 
     Args:
         loaded: The pipeline.

@@ -1,4 +1,4 @@
-"""A table of which no value is cut: where it is too wide, each row is a block of lines."""
+"""Table whose values are never truncated: if it is too wide, each row becomes a block of lines."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _WIDEST = 10_000
 
 
 class Fitting(Table):
-    """Table whose rows are blocks, a line for each value that is there, where it is too wide."""
+    """Table that shows each row as a block of lines, one per value, if it is too wide."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render it for a terminal."""
+        """Render the table for a terminal."""
         needed = self.__rich_measure__(console, options.update(max_width=_WIDEST)).maximum
         if needed <= options.max_width:
             yield from super().__rich_console__(console, options)

@@ -1,4 +1,4 @@
-"""What is wrong with the topics of a new pipeline, said when it is made and not when it is run."""
+"""Warnings about the topics of a new pipeline, given when it is created."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANSWER_S = 5.0
 
 
 def topic_warnings(loaded: LoadedPipeline) -> list[str]:
-    """Return what people should know of the topics at once: a sentence or two each.
+    """Return warnings about the topics of a new pipeline, a sentence or two each.
 
     Whether they are there, and how long they keep what has to be read after the files.
 

@@ -1,4 +1,4 @@
-"""Commands about this machine, not about one pipeline: JVM parts."""
+"""Commands about this machine rather than a pipeline: JVM parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands on a file with `tables`: each acts on the pipelines of all its tables.
+"""Commands on a file with `tables`, which act on the pipelines of all its tables.
 
 ``P/schema.table`` names one of them.
 """
@@ -35,7 +35,7 @@ Run = Callable[[list[str]], int]
 
 
 def act(words: list[str], run: Run) -> int | None:
-    """Run a command on all tables of the template that it names, or on the one table.
+    """Run a command on all tables of a template, or on the given one; None for other files.
 
     Returns:
         The exit status: the highest of all tables; None if no template is named.

@@ -1,4 +1,4 @@
-"""How commands answer: text for people, one JSON document for programs, exit statuses."""
+"""Answers of commands: text for people, one JSON document for programs, exit statuses."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def load(path: Path) -> LoadedPipeline:
 
 
 def load_acting(path: Path, generation: str | None, *, as_kept: bool = False) -> LoadedPipeline:
-    """Read the declaration of the generation that a command on runs or on the table acts on.
+    """Read the declaration of the generation that a command works on.
 
     Args:
         path: The YAML file.
@@ -87,13 +87,13 @@ def person(by: str | None) -> str:
 
 
 def tell(text: str) -> None:
-    """Print a line of progress on stderr, as stdout is for the answer."""
+    """Print a line of progress on stderr; stdout is for the answer."""
     typer.echo(remedies.in_shell(text), err=True)
 
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """Let SIGTERM interrupt the body of ``with`` as Ctrl-C does, so that it can say where it is."""
+    """Make SIGTERM interrupt the body of ``with`` like Ctrl-C, so that it can report its state."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -103,7 +103,7 @@ def sigterm_interrupts() -> Iterator[None]:
 
 @contextmanager
 def answer(as_json: bool) -> Iterator[Any]:
-    """Yield a function that prints the answer; turn errors into text and exit statuses.
+    """Yield a function that prints the answer; errors become text and an exit status.
 
     The function takes the answer as a JSON object, whose ``ok`` decides the exit status, and as
     what :mod:`rich` prints; a text is printed as it is, without Rich's markup. With ``as_json`` an

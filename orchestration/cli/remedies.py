@@ -1,4 +1,4 @@
-"""Remedies on the command line: commands with the real file, which can be pasted."""
+"""Remedies on the command line: commands with the real file, ready to be pasted."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _named: ContextVar[Path | None] = ContextVar("named", default=None)
 
 
 def name(pipeline: Path) -> Path:
-    """Keep the pipeline's file that this command is about, as it was typed; return it."""
+    """Remember the pipeline's file that this command is about, as typed; return it."""
     _named.set(pipeline)
     return pipeline
 
 
 def in_shell(text: str, escape: Callable[[str], str] = str) -> str:
-    """Return a text whose remedies are commands on the file that this command is about.
+    """Return a text with its remedies as commands on the file that this command is about.
 
     A text stays as it is if the command names no file.
 
@@ -39,7 +39,7 @@ def in_shell(text: str, escape: Callable[[str], str] = str) -> str:
 
 
 def all_in_shell(document: Any) -> Any:
-    """Return a document of JSON whose texts are rendered by :func:`in_shell`."""
+    """Apply :func:`in_shell` to all texts of a JSON document."""
     if isinstance(document, str):
         return in_shell(document)
     if isinstance(document, dict):

@@ -64,13 +64,13 @@ def _plan_table(shown: PlanTable) -> Table:
 
 
 def status(found: Status) -> Group:
-    """Show the state of each source, and the same of the serving generation if that is another."""
+    """Show the state of each source; that of the serving generation too, if it is another."""
     serving = [] if found.served_by is None else _status(found.served_by)
     return Group(*_status(found), *serving, *(_part(each) for each in found.parts if each.rows))
 
 
 def _part(found: StatusPart) -> Table:
-    """Show what an extension adds."""
+    """Show an extension's part of the status."""
     table = Fitting(*found.headings)
     for row in found.rows:
         table.add_row(*map(escape, row.cells), style=None if row.is_healthy else "red")
@@ -78,7 +78,7 @@ def _part(found: StatusPart) -> Table:
 
 
 def outcome(found: Status) -> Group:
-    """Show the state of the generation that was run, and in one line if the serving one is red."""
+    """Show the state of the generation that was run, and whether the serving one is unhealthy."""
     serving = found.served_by
     own = _status(found.model_copy(update={"served_by": None}))
     if serving is None or serving.healthy:
@@ -179,7 +179,7 @@ def _lag(found: Status, source: SourceStatus) -> str:
 
 
 def audit(report: AuditReport) -> Group:
-    """Show the counts of an audit, examples of what differs, and its recounts and notes."""
+    """Show an audit: counts, examples of differences, recounts and notes."""
     names = ("expected", "found", "missing", "duplicated", "different", "unexpected", "ambiguous")
     document = report.to_dict()
     table = Fitting(*names, title=f"Audit of {report.pipeline}")
@@ -230,7 +230,7 @@ def history(actions: list[LoggedAction]) -> Table:
 
 
 def comparison(found: GenerationComparison) -> Group:
-    """Show how the newest generation's table differs from the serving one, with examples."""
+    """Show the differences between the newest generation's table and the serving one."""
     colour = "green" if found.passed else "yellow"
     parts: list[Table | str] = [f"[{colour}]{escape(found.text)}[/]"]
     if found.columns:

@@ -1,4 +1,4 @@
-"""Errors in the use of a command: an unknown option, a missing argument, a value that can't be."""
+"""Usage errors of commands: unknown options, missing arguments, invalid values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestration.cli import many_tables
 
 
 class Commands(TyperGroup):
-    """Group of commands whose errors of use are JSON documents on stdout, too, with ``--json``."""
+    """Command group that reports usage errors as JSON documents on stdout with ``--json``."""
 
     def main(
         self,

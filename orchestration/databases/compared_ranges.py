@@ -1,4 +1,4 @@
-"""What comparisons with the database have found, range by range, kept with the generation."""
+"""Results of comparisons with the database, range by range, in the generation's state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ComparedRange(Part):
 
 
 class KeptCompare(Record):
-    """State document of a generation: up to where its table was compared, and what was found.
+    """State document of a generation: how far its table was compared, and the results.
 
     Attributes:
         begun_ms: When the present pass over the table began, in ms since 1970.
@@ -49,22 +49,22 @@ class KeptCompare(Record):
 
     @property
     def differing(self) -> int:
-        """Number of keys that differed at the latest comparison of their range; computed."""
+        """Number of keys that differed when their range was last compared."""
         return sum(each.differing for each in self.ranges)
 
     @property
     def is_answered(self) -> bool:
-        """Whether the whole table was compared once, and the last attempt went on; computed."""
+        """Whether the whole table was compared once, and the last attempt succeeded."""
         return self.finished_ms is not None and self.postponed is None
 
     @property
     def examples(self) -> list[str]:
-        """Some of these keys; computed."""
+        """Examples of differing keys."""
         return [text for each in self.ranges for text in each.examples]
 
     @property
     def text(self) -> str:
-        """What was found, in a sentence or two; computed."""
+        """Result in a sentence or two."""
         rows = sum(each.rows for each in self.ranges)
         if self.finished_ms is not None:
             done = f"The whole table was last compared with the database at {iso(self.finished_ms)}"
@@ -81,7 +81,7 @@ class KeptCompare(Record):
 
 
 def read_compare(generation: Generation) -> KeptCompare | None:
-    """Return what comparisons of a generation have found; None without any.
+    """Return the recorded comparisons of a generation; None if there are none.
 
     Raises:
         StateError: The document is damaged.
@@ -90,7 +90,7 @@ def read_compare(generation: Generation) -> KeptCompare | None:
 
 
 def keep_compare(generation: Generation, kept: KeptCompare) -> None:
-    """Keep what comparisons have found.
+    """Write the results of comparisons to the state.
 
     Raises:
         StateError: The state can't be written.
@@ -99,7 +99,7 @@ def keep_compare(generation: Generation, kept: KeptCompare) -> None:
 
 
 def keep_whole(generation: Generation, whole: ComparedRange, begun_ms: int) -> None:
-    """Keep a comparison of the whole table, in place of those of its ranges.
+    """Write a comparison of the whole table to the state, replacing those of its ranges.
 
     Those that were made meanwhile stay, too: they may know what it has not seen.
 

@@ -1,4 +1,4 @@
-"""The log of a captured database: how much of it the connector has not read yet.
+"""Lag of the connector: how much of a captured database's log it has not read.
 
 A topic that is read to its end says nothing about changes that the connector has not written to it.
 What a connector was sent is known from its replication slot; what it received is written to the
@@ -32,7 +32,7 @@ the server tells an idle connector after 48 s that there is nothing new."""
 
 
 def describe_unread(unread: float, *, is_confirmation: bool = False) -> str:
-    """Return how much of the log waits, such as ``58 MB in the database, not read by …``.
+    """Return the connector's lag in words, such as ``58 MB in the database, not read by …``.
 
     Args:
         unread: Bytes of the log.
@@ -43,7 +43,7 @@ def describe_unread(unread: float, *, is_confirmation: bool = False) -> str:
 
 
 def unread_of(numbers: Mapping[str, float]) -> str | None:
-    """Return how much of the log waits, by the numbers of a verdict; None if none is known to."""
+    """Return the connector's lag in words, from a verdict's numbers; None if it has none."""
     if unread := numbers.get("slot_unread_bytes"):
         return describe_unread(unread)
     if unread := numbers.get("slot_unconfirmed_bytes"):
@@ -52,7 +52,7 @@ def unread_of(numbers: Mapping[str, float]) -> str | None:
 
 
 class DatabaseLog:
-    """Log of a captured database up to its end at the first look, which a wait is to reach.
+    """Log of a captured database up to its end at the first look; a wait ends there.
 
     Args:
         options: The declared snapshot, with the slot, or for MariaDB and MySQL the connector.
@@ -73,7 +73,7 @@ class DatabaseLog:
         self._problem_since: float | None = None
 
     def unread(self) -> int:
-        """Ask the database how many bytes of the log the connector has not received.
+        """Return how many bytes of the log the connector has not received, by asking the database.
 
         Returns:
             0 once the connector has received all up to the end of the log at the first call; for
@@ -108,7 +108,7 @@ class DatabaseLog:
         return max(left, 0)
 
     def describe(self, unread: int) -> str:
-        """Return how much of the log waits, in words."""
+        """Return in words how much of the log is unread."""
         return describe_unread(unread, is_confirmation=not self._options.kind.has_slots)
 
     def _require_patience(self, problem: HybridError) -> None:

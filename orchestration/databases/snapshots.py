@@ -1,4 +1,4 @@
-"""The snapshots of database tables that a pipeline starts from."""
+"""Snapshots of database tables that are copied into files as a pipeline's first source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TakenSnapshot:
 
 
 def declared(loaded: LoadedPipeline) -> list[FileSource]:
-    """Return the sources that declare a `snapshot`: a database table that is copied into files."""
+    """Return the sources with a `snapshot`, that is, a copy of a database table."""
     return [
         source
         for source in loaded.pipeline.sources
@@ -75,7 +75,7 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
 def take_together(
     pipelines: Sequence[LoadedPipeline], report: Callable[[str], None]
 ) -> dict[str, TakenSnapshot | HybridError]:
-    """Copy the tables of several pipelines as they are at one point in time.
+    """Copy the tables of several pipelines as of one point in time.
 
     Only tables whose copy is not complete are read. One that fails holds up no other.
 

@@ -1,4 +1,4 @@
-"""The pipelines of a database's tables: finding tables, and making a file for each."""
+"""Pipelines of a database's tables: discovery of tables, and a file for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sources.errors import HybridError, InputError, UnavailableError
 
 
 class FoundTables(NamedTuple):
-    """What a look at the database has found.
+    """Result of looking for tables in the database.
 
     Attributes:
         added: Tables for which there is a file from now on.
@@ -29,7 +29,7 @@ class FoundTables(NamedTuple):
     left_out: dict[str, str]
 
     def lines(self) -> list[str]:
-        """Return what people should know, a sentence each."""
+        """Return sentences about the tables for people."""
         added = [f"{table}: found; its pipeline is made." for table in self.added]
         gone = [
             f"{table}: no longer in the database, or not included. Its pipeline and its table "
@@ -42,7 +42,7 @@ class FoundTables(NamedTuple):
 
 
 def find(template: Template) -> FoundTables:
-    """Look for tables in the database, and make the pipeline's file of each new one.
+    """Find tables in the database, and write the pipeline's file of each new one.
 
     Files of tables that were found before keep their columns.
 
@@ -72,7 +72,7 @@ def find(template: Template) -> FoundTables:
 
 
 def look(template: Template) -> FoundTables:
-    """Look for tables in the database, and write nothing: `added` are those without a pipeline.
+    """Find tables in the database without writing files: `added` are those without a pipeline.
 
     Args:
         template: The file with `tables`.
@@ -119,7 +119,7 @@ def _look(template: Template) -> tuple[FoundTables, list[FoundTable]]:
 
 
 def copy(template: Template, report: Callable[[str], None]) -> FoundTables | None:
-    """Look for tables, and copy all that are not copied yet, as of one point in time.
+    """Find tables, and copy those that are not copied yet, as of one point in time.
 
     A table that can't be copied holds up no other: it is reported, and its chain will say so.
 

@@ -1,4 +1,4 @@
-"""Generations next to each other: begin, compare, promote, roll back, recompute ranges.
+"""Operations on generations: begin, compare, promote, roll back, backfill ranges.
 
 Belongs here: commands on generations. Does not belong here: which generation serves, which is a
 rule of `sources.generations`.

@@ -1,4 +1,4 @@
-"""Life of a pipeline's generations: list them, compute a new one, remove one."""
+"""Generations of a pipeline: list them, compute a new one, remove one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Role = Literal["serving", "waiting", "served"]
 
 
 class GenerationLine(BaseModel):
-    """One generation (computation of the whole table) in the list of all.
+    """Generation (one computation of the whole table) in the list of all.
 
     Attributes:
         name: Its name, such as ``g2``.
@@ -115,7 +115,7 @@ def rerun(
     by: str | None = None,
     compared: Callable[[GenerationComparison], None] = lambda _: None,
 ) -> Serving:
-    """Recompute the pipeline's whole table as a new generation; promote it if it passes.
+    """Recompute the whole table as a new generation; promote it if requested and comparable.
 
     An interrupted rerun resumes where it stopped: a generation that waits for its promotion is
     continued.

@@ -1,4 +1,4 @@
-"""Whose turn it is to change the table: commits that remove files wait for the merge under way."""
+"""Turns of commits that remove files: they wait for the merge in progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.run_state.lock import is_held, is_launched, table_turn
 def between_merges(
     context: PipelineContext, doing: str
 ) -> Callable[[], AbstractContextManager[object]]:
-    """Return what keeps merges of the live run from reading files while a commit removes them.
+    """Return a context manager factory that keeps merges out while a commit removes files.
 
     A pipeline that appends needs nothing of that: Delta's sink reads nothing before it appends, so
     no removed file can make it fail.

@@ -1,4 +1,4 @@
-"""Promotion: readers get another generation's rows, in one commit, and can get the old ones back.
+"""Promotion: one commit gives readers another generation's rows; a rollback undoes it.
 
 All that can refuse it is asked before its first step. It is recorded before that step
 (``switch.json``), each step may be repeated, and no run of the pipeline starts while it is under
@@ -119,7 +119,7 @@ def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silen
 
 
 def finish(loaded: LoadedPipeline, *, say: Say = silent) -> bool:
-    """Finish a promotion or a rollback that was begun; do nothing if there is none.
+    """Finish an interrupted promotion or rollback; return whether there was one.
 
     The live run is started last. An error of its start leaves the change done and the run
     requested; after any other error, call this again. ``approvers`` are not asked again: one of
@@ -149,7 +149,7 @@ def finish(loaded: LoadedPipeline, *, say: Say = silent) -> bool:
 
 
 def abort(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent) -> Switch | None:
-    """Return to the state before a promotion or rollback that was begun and is not committed.
+    """Undo a promotion or rollback that is not committed; None if there is none.
 
     The serving generation stays as it was. Live runs that were requested are started again. Anyone
     may call it: what readers see stays as it is.
@@ -317,7 +317,7 @@ def _require_ready(context: PipelineContext) -> None:
 
 
 def is_ready(verdict: Verdict | None, beat: Heartbeat | None, expected: Supervision) -> bool:
-    """Return whether the stream of a generation lets readers see as much as they do now. Pure.
+    """Return whether a promotion to this stream would keep readers up to date. A pure function.
 
     It is healthy; or people stopped it, as `hybrid run --until caught-up` does, and so little waits
     that it is read within ``caught_up_within`` once the promotion starts it again.

@@ -1,4 +1,4 @@
-"""Which files of the table hold history, and which ones replacements of ranges have removed."""
+"""Files of the table that hold history, and those that replaced ranges have removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RemovedFiles(Record):
 
 
 def history_files(context: PipelineContext, target: Folder) -> HistoryFiles:
-    """Return which files of the target hold history: all of them until a stream starts.
+    """Return the target's files of history: all files until a stream has started.
 
     Args:
         context: The serving generation.

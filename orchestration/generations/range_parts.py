@@ -1,4 +1,4 @@
-"""The files that have the rows which recomputing a range reads."""
+"""Files with the rows that a range's backfill reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sources.planning.context import PipelineContext
 
 
 class RangePart(NamedTuple):
-    """The part of a range that one source of files covers.
+    """Part of a range that one file source covers.
 
     Attributes:
         source: The source.
@@ -33,7 +33,7 @@ class RangePart(NamedTuple):
 
 
 def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterator[RangePart]:
-    """Yield the part of a range of event times that each bounded source of files covers.
+    """Yield the part of a range that each bounded file source covers.
 
     Sources whose files have no rows of the range are left out.
     """
@@ -54,7 +54,7 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
 
 
 def parts_in(context: PipelineContext, scope: RangeScope) -> list[RangePart]:
-    """Return the part of what a range reads that each bounded source of files covers."""
+    """Return the parts that each bounded file source contributes to a range's backfill."""
     parts = list(parts_of(context.loaded, scope.read.since, scope.read.until))
     if scope.windows is None or not scope.windows.is_selective or len(parts) <= 1:
         return parts

@@ -1,4 +1,4 @@
-"""What a time range covers, and whether it can be recomputed."""
+"""Scope of a range: what it covers, and whether it can be backfilled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spark_jobs.table.ranges.event_range import Range
 
 @dataclass(frozen=True)
 class RangeScope:
-    """What recomputing a range covers: rows of the table, and the rows of history they come from.
+    """Scope of a backfill: rows of the table, and the rows of history that they come from.
 
     Attributes:
         since, until: The range: from ``since`` on, before ``until``.
@@ -43,7 +43,7 @@ class RangeScope:
 
     @property
     def why(self) -> str | None:
-        """Which rows around the range are read, and why: a sentence; None if none are; computed."""
+        """Sentence about rows around the range that are read, too; None if there are none."""
         if self.windows is None:
             return None
         length = duration(self.windows.length_us / 1e6)
@@ -53,7 +53,7 @@ class RangeScope:
         )
 
     def where(self, event_time: str) -> Range:
-        """Return the range as it selects rows of the table.
+        """Return the range as a filter on rows of the table.
 
         Args:
             event_time: The column of the event time, which a table without windows has.
@@ -65,7 +65,7 @@ class RangeScope:
 
 
 def require_fit(context: PipelineContext, since: datetime, until: datetime) -> RangeScope:
-    """Return what a range covers; refuse one whose replacement would lose or duplicate rows.
+    """Return a range's scope; refuse a range whose backfill would lose or duplicate rows.
 
     Args:
         context: The serving generation.
@@ -212,10 +212,10 @@ def _scope_of_windows(
 
 
 def last_files(loaded: LoadedPipeline) -> FileSource:
-    """Return the last source of a pipeline that reads files; the pipeline has at least one."""
+    """Return the last file source of a pipeline, which must have one."""
     return [each for each in loaded.pipeline.sources if isinstance(each, FileSource)][-1]
 
 
 def shown(moment: datetime) -> str:
-    """Return a time as messages show it, such as ``2024-03-01T00:00:00Z``."""
+    """Return a time for messages, such as ``2024-03-01T00:00:00Z``."""
     return iso(to_ms(moment))

@@ -1,4 +1,4 @@
-"""The pipeline that computes the rows of a range: the chain's own code, into a table next to it."""
+"""Side pipeline that computes the rows of a range with the chain's own code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ONE_BATCH = {"files": 2**31 - 1, "bytes": 2**62}
 def side_pipeline(
     context: PipelineContext, folder: Folder, scope: RangeScope
 ) -> LoadedPipeline | None:
-    """Return the pipeline that reads the range's files; None if no file has a row of the range.
+    """Return the pipeline that computes a range from its files; None if they have no row of it.
 
     Windows are computed from one micro-batch of each source, in which no row is late, and merged:
     only so is a window that is still open at the end of the range in the table. The table then has

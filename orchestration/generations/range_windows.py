@@ -1,4 +1,4 @@
-"""Ranges of tables of windows: by which windows a transform groups rows, and which are final."""
+"""Windows of a table: how a transform groups rows, and which windows are final."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RERUN = "Recompute the whole table as a new generation: `hybrid rerun P`."
 
 
 class FinalTime(NamedTuple):
-    """Time by which windows have all their rows from history, and take in no live one.
+    """Time up to which windows are complete from history and get no live row.
 
     Attributes:
         moment: A window that ends then, or earlier, is final.
@@ -31,7 +31,7 @@ class FinalTime(NamedTuple):
 
 
 def windows_by(context: PipelineContext) -> EventWindows | None:
-    """Return the windows by which a pipeline's transform groups rows; None if it has no state.
+    """Return the windows that a pipeline's transform groups by; None if it is stateless.
 
     Known from the analysis of the transform, which is made again if the kept one is of another
     transform; that starts a short Spark process.

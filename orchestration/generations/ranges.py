@@ -37,7 +37,7 @@ from spark_jobs.table.ranges.replace_versions import VersionsReplacement
 
 @dataclass(frozen=True)
 class RangeLook:
-    """Dry run of a backfill: what recomputing a range of event times would read.
+    """Dry run of a backfill: what it would read.
 
     Attributes:
         scope: What the range covers.
@@ -52,7 +52,7 @@ class RangeLook:
 
     @property
     def text(self) -> str:
-        """What is read and its bytes in words, in sentences; computed."""
+        """Sentences about what is read, with its size."""
         parts = counted(self.splits, "file or part of a file", "files or parts of files")
         why = "" if self.scope.why is None else f" {self.scope.why}"
         return f"{parts}, {size(self.bytes)}, would be read.{why}"
@@ -76,12 +76,12 @@ class RangeResult:
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither the files nor the table have rows of the range; computed."""
+        """Whether neither the files nor the table have rows of the range."""
         return not self.is_repeated and not any(self.replaced)
 
     @property
     def text(self) -> str:
-        """What was replaced, in a sentence or two; computed."""
+        """Sentences about what was replaced."""
         live, scope = self.replaced.kept_live, self.scope
         if self.is_empty:
             return (
@@ -232,7 +232,7 @@ def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
 
 
 def latest_end(loaded: LoadedPipeline) -> datetime | None:
-    """Return the latest end of a range of the serving generation that history alone decides.
+    """Return the latest end of a range that the serving generation's history fully covers.
 
     It is the time through which files hold the whole history; for windows, the latest one before
     which no window starts that takes in later rows.

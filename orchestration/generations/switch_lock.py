@@ -1,4 +1,4 @@
-"""One change of a pipeline's table at a time; a second one is told who is at it.
+"""Lock for changes to a pipeline's table; a second change is told who holds it.
 
 Such a change is a promotion, a rollback, a discard, the backfill of a range, or upkeep: one that
 replaces rows while another one does would work on files that are no longer there.
@@ -36,7 +36,7 @@ POLL_S = 2.0
 
 
 class SwitchHolder(Record):
-    """Who holds the lock for changing a pipeline's table.
+    """Holder of the lock for changes to a pipeline's table.
 
     Attributes:
         host: Name of the holder's machine.
@@ -59,7 +59,7 @@ class SwitchHolder(Record):
     way_out: str = ""
 
     def in_words(self) -> str:
-        """Return who holds the lock, since when, and what they are doing: a sentence."""
+        """Return a sentence with the holder, since when, and the change in progress."""
         person = "" if self.by is None else f", requested by {self.by}"
         step = "" if self.step is None else f", step {self.step}"
         return (
@@ -69,7 +69,7 @@ class SwitchHolder(Record):
 
 
 class HeldSwitch:
-    """The lock for changing a pipeline's table, as its holder has it.
+    """Lock for changes to a pipeline's table, held by this process.
 
     Args:
         home: The pipeline's folder in the state folder.
@@ -82,7 +82,7 @@ class HeldSwitch:
         self._write()
 
     def note(self, step: str) -> None:
-        """Let others see which step has begun; does nothing once the lock is free.
+        """Publish the step that has begun; does nothing once the lock is free.
 
         Args:
             step: Such as ``2 of 5: listing the files of g2``.
@@ -92,7 +92,7 @@ class HeldSwitch:
             self._write()
 
     def close(self) -> None:
-        """Remove what others are told, before the lock is freed."""
+        """Remove the published information, before the lock is freed."""
         self._holder = None
         with suppress(HybridError):
             self._home.delete(SwitchHolder.NAME)
@@ -108,7 +108,7 @@ class HeldSwitch:
 def alone(
     loaded: LoadedPipeline, doing: str, by: str | None = None, way_out: str = _SWITCH_WAY_OUT
 ) -> Iterator[HeldSwitch]:
-    """Hold the lock for changing a pipeline's table, while the body of ``with`` runs.
+    """Hold the lock for changes to a pipeline's table in ``with``; refuse if it is taken.
 
     Args:
         loaded: The pipeline.
@@ -143,7 +143,7 @@ def in_turn(
     say: Callable[[str], None],
     way_out: str = _BACKFILL_WAY_OUT,
 ) -> Iterator[HeldSwitch]:
-    """Hold the lock for changing a pipeline's table for a backfill or upkeep, while ``with`` runs.
+    """Hold the lock for changes to a pipeline's table in ``with``; wait for another backfill.
 
     They wait for each other, as Dagster launches a backfill for each selected range; a promotion,
     rollback or discard that is under way refuses them.

@@ -1,4 +1,4 @@
-"""What people are told of a promotion or rollback: each step, and where it stands if it stops."""
+"""Progress messages of a promotion or rollback: each step, and the state after an interrupt."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Say = Callable[[str], None]
 
 
 def silent(_: str) -> None:
-    """Say nothing."""
+    """Ignore a message."""
 
 
 class Steps:
-    """The numbered steps of a change, each of which is noted at its begin and told at its end.
+    """Numbered steps of a change, each published at its beginning and reported at its end.
 
     Args:
         say: Told each step that is done, such as ``1 of 5: the live run of g1 is stopped``.
@@ -39,13 +39,13 @@ class Steps:
         self._note(f"{self._number} of {self._count}: {text}")
 
     def end(self, text: str) -> None:
-        """Tell that the step is done."""
+        """Report that the step is done."""
         self.say(f"{self._number} of {self._count}: {text}")
 
 
 @contextmanager
 def told_if_interrupted(loaded: LoadedPipeline, say: Say) -> Iterator[None]:
-    """Tell where a change stands if the body of ``with`` is interrupted; the interrupt goes on.
+    """Report the state of a change if ``with`` is interrupted; the interrupt is raised again.
 
     An interrupt is what no ``except Exception`` catches: Ctrl-C, SIGTERM where it is turned into
     one, and the termination of a run in Dagster.

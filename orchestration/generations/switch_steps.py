@@ -1,4 +1,4 @@
-"""Steps of a promotion or rollback, each of which may be repeated, and what undoes them.
+"""Repeatable steps of a promotion or rollback, and how to undo them.
 
 :mod:`orchestration.generations.promotion` puts them in order.
 """
@@ -53,7 +53,7 @@ _TRIES = 3
 
 
 def contexts(loaded: LoadedPipeline, switch: Switch) -> tuple[PipelineContext, PipelineContext]:
-    """Return the pipeline and state of the generation that is to serve, and of the past one."""
+    """Return the contexts of the generation that is to serve, and of the one that serves."""
     to, past = (
         PipelineContext(declaration_of(loaded, name), read_generation(loaded.state, name))
         for name in (switch.to, switch.past)
@@ -62,7 +62,7 @@ def contexts(loaded: LoadedPipeline, switch: Switch) -> tuple[PipelineContext, P
 
 
 def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
-    """Check all that the commit of a switch needs, and return the commit; change nothing.
+    """Check everything that a promotion's commit needs; return the commit, and change nothing.
 
     A target whose table is gone only gets rows: nothing there can forbid it.
     """
@@ -74,7 +74,7 @@ def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
 
 
 def end_runs(to: PipelineContext, past: PipelineContext) -> list[str]:
-    """Stop the runs of both generations, and cancel the request of the past one's live run.
+    """Stop the runs of both generations, and cancel the past generation's live run.
 
     What was requested is kept aside, for :func:`release`.
 
@@ -96,7 +96,7 @@ def end_runs(to: PipelineContext, past: PipelineContext) -> list[str]:
 
 @dataclass(frozen=True)
 class Committed:
-    """A switch whose rows readers see.
+    """A committed promotion or rollback.
 
     Attributes:
         switch: The switch, with the version of the target that it replaced.
@@ -107,7 +107,7 @@ class Committed:
     files: int | None
 
     def in_words(self) -> str:
-        """Return what the commit did: ``one commit (version 41) lists 3 files of g2 …``."""
+        """Return what was committed: ``one commit (version 41) lists 3 files of g2 …``."""
         past = self.switch.target_version
         version = "" if past is None else f" (version {past + 1:,})"
         if self.files is None:
@@ -167,7 +167,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
 
 
 def record(loaded: LoadedPipeline, switch: Switch) -> Serving:
-    """Record that a committed switch is done: who serves, by whom, and what is kept; return it."""
+    """Record a committed promotion or rollback as done; return the serving generation's record."""
     if switch.target_version is not None:
         adopt(loaded, read_generation(loaded.state, switch.to), switch.target_version)
     serving = read_serving(loaded)
@@ -191,7 +191,7 @@ def record(loaded: LoadedPipeline, switch: Switch) -> Serving:
 
 
 def release(loaded: LoadedPipeline, switch: Switch) -> None:
-    """Undo what a switch did before its commit: links in the target, and cancelled requests."""
+    """Undo a promotion's steps before its commit: links in the target, cancelled requests."""
     source, version = _source(loaded, switch)
     # A table that can't be read is why the switch is given up; what is linked from it already is
     # in no version of the target, so VACUUM removes it.
@@ -203,7 +203,7 @@ def release(loaded: LoadedPipeline, switch: Switch) -> None:
 
 
 def clean(loaded: LoadedPipeline) -> tuple[list[str], int]:
-    """Remove previously serving generations beyond the number to be kept, and their files.
+    """Remove previously serving generations beyond the number to keep, with their files.
 
     Returns:
         Names of the removed generations, and how many files in ``_generations`` were deleted.
@@ -241,7 +241,7 @@ def _remove_surplus(loaded: LoadedPipeline) -> list[str]:
 
 @contextmanager
 def naming_the_abort(switch: Switch) -> Iterator[None]:
-    """Let errors of a switch that is not committed say how to return to the state before it."""
+    """Add the way to abort to errors of a promotion that is not committed."""
     try:
         yield
     except HybridError as error:
@@ -251,7 +251,7 @@ def naming_the_abort(switch: Switch) -> Iterator[None]:
 
 
 def too_late(switch: Switch) -> StateError:
-    """Return the error that refuses to abort a switch whose rows readers see already."""
+    """Return the error that refuses to abort a committed promotion or rollback."""
     message = (
         f"The {switch.kind} of generation {switch.to} can't be aborted: it is committed, and "
         "readers see its rows."

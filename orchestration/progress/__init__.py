@@ -1,4 +1,4 @@
-"""The progress of runs and what is ahead: phases, forecast, plots, preview of the plan.
+"""Progress of runs: phases, forecast, plots, preview of the plan.
 
 Belongs here: figures for people, made from plans and heartbeats. Does not belong here: verdicts
 (`supervision`).

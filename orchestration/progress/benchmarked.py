@@ -1,4 +1,4 @@
-"""Speeds that the project's benchmarks measured, for estimates before a pipeline's first run.
+"""Speeds measured by the project's benchmarks, for estimates before a first run.
 
 From ``docs/benchmarks.md`` and the table of ``docs/capacity.md``, which say how they were measured:
 two cores, rows of four narrow columns, a target that is appended to, everything on one machine.
@@ -53,7 +53,7 @@ SHARE = 0.5
 
 
 class Work(NamedTuple):
-    """Amount that a source has to read, and what its speed depends on.
+    """Amount of data that a source has to read, and what determines its speed.
 
     Attributes:
         records: Rows or Kafka records.
@@ -69,5 +69,5 @@ class Work(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long this takes with a running driver, by a cautious share of the speed."""
+        """Estimated time with a running driver, from a cautious share of the measured speed."""
         return self.records / (self.per_s * self.cores * SHARE) + self.batches * COMMIT_S

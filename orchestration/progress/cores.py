@@ -1,4 +1,4 @@
-"""How many executors and cores a pipeline's Spark settings give it."""
+"""Number of executors and cores by a pipeline's Spark settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEFAULT_EXECUTORS = 2
 
 
 def executors_of(spark: SparkSettings) -> int | None:
-    """Return the number of Spark executors, for the executor-hours of an estimate.
+    """Return the number of Spark executors, for estimates in executor-hours; None if unknown.
 
     Returns:
         1 for a local master; ``spark.executor.instances``; 2, Spark's default, if that is left out
@@ -31,7 +31,7 @@ def executors_of(spark: SparkSettings) -> int | None:
 
 
 def cores_of(spark: SparkSettings) -> int | None:
-    """Return the number of cores that tasks of a run have, all executors together.
+    """Return the number of cores for a run's tasks, over all executors; None if unknown.
 
     Returns:
         For a local master the number in its brackets, or all cores of this machine for ``*``. On a

@@ -1,4 +1,4 @@
-"""Estimate of what the bounded sources of a plan will take, before any of them is read.
+"""Estimate of the time that a plan's bounded sources take, before they are read.
 
 By the rates of earlier runs of the same pipeline; for a source that has none, a cautious guess by
 the speeds that the project's benchmarks measured.
@@ -40,7 +40,7 @@ _UNKNOWN_CORES = 2
 
 
 class Estimate(BaseModel):
-    """Estimate of what the bounded sources of a plan will take.
+    """Estimate of the time that a plan's bounded sources take.
 
     Attributes:
         seconds: Time to read all that is planned, with Spark's start; None if the pipeline has no
@@ -73,7 +73,7 @@ class Measured(NamedTuple):
 def estimate(
     loaded: LoadedPipeline, generation: Generation, plan: Plan, batches: Mapping[str, int]
 ) -> Estimate:
-    """Estimate how long the bounded sources of a plan take, Spark's start included.
+    """Estimate how long a plan's bounded sources take, including Spark's start.
 
     Args:
         loaded: The pipeline.
@@ -121,7 +121,7 @@ def estimate(
 
 
 def guess(pipeline: Pipeline, plan: Plan, source: FileSource | KafkaSource, batches: int) -> float:
-    """Return the seconds that a bounded source takes by the benchmarks and its declared limits.
+    """Estimate a bounded source's seconds from the benchmarks and its declared limits.
 
     Args:
         pipeline: The pipeline's declaration.
@@ -168,7 +168,7 @@ def _merged_at_most(pipeline: Pipeline, plan: Plan, per_s: float) -> float:
 
 
 def computes_rows(pipeline: Pipeline, plan: Plan) -> bool:
-    """Return whether rows of the target are not rows of the input, such as counts by window.
+    """Return whether the target's rows are computed, such as counts by window, not input rows.
 
     Then the target's key has a column that the input lacks.
     """

@@ -1,4 +1,4 @@
-"""Forecasts of a run: its rate so far, and the time until nothing is left."""
+"""Forecast of a run: its rate so far, and the time that remains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WINDOW_MS = 300_000
 
 
 def rate(log: ProgressLog) -> float | None:
-    """Return the units per second that a source was read at, over all launches.
+    """Return the rate at which a source was read, in units per second, over all launches.
 
     Time between two launches does not count.
 
@@ -27,7 +27,7 @@ def rate(log: ProgressLog) -> float | None:
 
 
 def eta_s(log: ProgressLog | None) -> float | None:
-    """Return the seconds until nothing of a source is left, at the rate of the last five minutes.
+    """Return the remaining seconds of a source at the rate of the last five minutes; or None.
 
     Args:
         log: The source's progress log; only its last launch counts. None if there is no log.

@@ -1,4 +1,4 @@
-"""Progress of a bounded run, and actions of people, in words: the same on a card and in a log."""
+"""Texts about the progress of a run and about people's actions, for cards and logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def interval(order: ArrivalOrder) -> str:
 
 
 def share_of(beat: Heartbeat) -> tuple[int, int, str] | None:
-    """Return what is read, of how much, and the unit of one; None until that is known.
+    """Return amount read, total amount and unit of a run; None until they are known.
 
     Args:
         beat: A heartbeat of the run.
@@ -36,7 +36,7 @@ def share_of(beat: Heartbeat) -> tuple[int, int, str] | None:
 
 
 def progress_parts(beat: Heartbeat, left_s: float | None) -> list[str]:
-    """Return the parts of a sentence, such as ``42%, 106 k of 252 k rows``, ``about 1 min left``.
+    """Return the progress as phrases, such as ``42%``, ``106 k of 252 k rows``, ``1 min left``.
 
     Args:
         beat: A heartbeat of the run.
@@ -51,7 +51,7 @@ def progress_parts(beat: Heartbeat, left_s: float | None) -> list[str]:
 
 
 def complete_through(end: EndPosition) -> str:
-    """Return until when a source holds every row, and why that is before its highest event time."""
+    """Return a text with a source's complete-through time, and why it precedes the latest row."""
     at = second(end.complete_through_ms)
     earlier_ms = end.event_time_ms - end.complete_through_ms
     if earlier_ms < 1000:
@@ -60,7 +60,7 @@ def complete_through(end: EndPosition) -> str:
 
 
 def action_in_words(action: LoggedAction) -> str:
-    """Return an action of the log as a phrase: what was done, by whom, what changed, how it ended.
+    """Return an action of the log as a phrase: what, by whom, changes, outcome.
 
     Args:
         action: The entry.
@@ -73,7 +73,7 @@ def action_in_words(action: LoggedAction) -> str:
 
 
 def changes_in_words(action: LoggedAction) -> list[str]:
-    """Return what an action changed, value by value, such as ``live run: live → paused``.
+    """Return the changed values of an action, such as ``live run: live → paused``.
 
     Args:
         action: The entry.

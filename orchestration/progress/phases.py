@@ -23,7 +23,7 @@ _TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
 class Pace(NamedTuple):
-    """Rate of a source.
+    """Rate at which a source is read.
 
     Attributes:
         source: Its name.
@@ -68,7 +68,7 @@ def progress_logs(loaded: LoadedPipeline) -> dict[str, ProgressLog]:
 
 
 def paces(logs: dict[str, ProgressLog]) -> list[Pace]:
-    """Return the rate at which each source was read, and the time until nothing is left.
+    """Return each source's rate, and the time until it is read.
 
     Args:
         logs: Progress logs by name of the source.

@@ -1,4 +1,4 @@
-"""A plan in a few plain sentences: what is read, what continues it, where rows go, how long."""
+"""Summary of a plan in plain sentences: what is read, what follows, the target, the time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAMED = 3
 def summary(
     pipeline: Pipeline, plan: Plan, files: Mapping[str, int], target: str, estimate: Estimate
 ) -> str:
-    """Return a plan in plain sentences, with names in backticks as in Markdown.
+    """Return a plan's summary in plain sentences, with names in backticks as in Markdown.
 
     Args:
         pipeline: The pipeline's declaration.

@@ -1,4 +1,4 @@
-"""How many rows the table that readers see has in each range of event time."""
+"""Row counts of the serving table by range of event time."""
 
 from __future__ import annotations
 

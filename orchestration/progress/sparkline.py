@@ -1,4 +1,4 @@
-"""A small plot as text, which Markdown shows as it is: one line of bars with its times."""
+"""Small plot as text, for Markdown: a line of bars with times at both ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def sparkline(
     length_ms: int,
     last: tuple[int, float | None],
 ) -> str:
-    """Return the highest values of intervals of time as bars, with both ends in numbers, in UTC.
+    """Return the highest values of time intervals as a line of bars; times are in UTC.
 
     Args:
         title: What is plotted, with its unit.

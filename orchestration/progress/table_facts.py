@@ -1,4 +1,4 @@
-"""What the log of a pipeline's target table says of it: version, rows, size, columns."""
+"""Facts from the log of a pipeline's target: version, rows, size, columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DELETED = "deletion_vector.cardinality"
 
 
 class TableFacts(NamedTuple):
-    """What is known of a Delta table without reading its rows.
+    """Facts about a Delta table, known without reading its rows.
 
     Attributes:
         url: Its path or URL.
@@ -48,7 +48,7 @@ class TableFacts(NamedTuple):
 
 
 def table_facts(loaded: LoadedPipeline) -> TableFacts | None:
-    """Return what the target's log says of the table that readers see; None if there is none yet.
+    """Return facts about the table that readers see, from its log; None if there is none yet.
 
     Raises:
         InputError: The table can't be read.
@@ -79,7 +79,7 @@ def table_facts(loaded: LoadedPipeline) -> TableFacts | None:
 
 
 def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str, str]]:
-    """Return the first ten rows that are found in the table that readers see, values as text.
+    """Return up to ten rows of the table that readers see, with values as text.
 
     Args:
         loaded: The pipeline.

@@ -1,4 +1,4 @@
-"""The state of the live run, and what is done about it: health, restarts, pause, webhooks.
+"""Supervision of the live run: health, restarts, pause, alerts.
 
 Belongs here: judging heartbeats and lag, and acting on the verdict. Does not belong here: how a
 process is found or ended (`spark_jobs.launch`).

@@ -1,4 +1,4 @@
-"""Whether checkpoint, state and target still belong together, as one look at the pipeline sees it.
+"""Check of the supervision that checkpoint, state and target still belong together.
 
 A run that is stopped or paused is looked at as well: what is green has to be right.
 """
@@ -18,7 +18,7 @@ from spark_jobs.table.ownership.starts import accept
 
 
 def find_refusal(loaded: LoadedPipeline, generation: Generation) -> ErrorReport | None:
-    """Return why the next launch would be refused; None if all belongs together.
+    """Return the error that would refuse the next launch; None if it would be allowed.
 
     Takes milliseconds: the target's log and a few small files are read.
     """

@@ -1,4 +1,4 @@
-"""A pipeline on one card: how it is, what waits, what readers see, what to do."""
+"""Card of a pipeline: its health, its backlog, what readers see, what to do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _AT_WORK = ("starting", "running", "silent", "failed", "dead", "stopped")
 
 
 class Card(BaseModel):
-    """How a pipeline is at one moment, for people.
+    """Summary of a pipeline at one moment, for people.
 
     Attributes:
         headline: In a word or two, such as ``Healthy`` or ``Reading history``.

@@ -1,4 +1,4 @@
-"""Starting a connector again that failed, as the supervision does where that is declared.
+"""Restarts of a failed connector by the supervision, where that is declared.
 
 A connector may have many tables, each with a pipeline. They count together: what one of them does
 is kept where all of them look, in the folder that their states are in.
@@ -23,7 +23,7 @@ BY = "supervision"
 
 
 class ConnectorRestarts(Record):
-    """State document of all pipelines of a connector: when it was started again.
+    """Restarts of a connector, in a state document that its pipelines share.
 
     Attributes:
         connector: URL of the connector.
@@ -38,7 +38,7 @@ class ConnectorRestarts(Record):
 def restart_if_due(
     loaded: LoadedPipeline, generation: Generation, look: SlotLook, now_ms: int
 ) -> None:
-    """Start the connector of a pipeline again if it failed, and that is declared and due.
+    """Restart a pipeline's connector if it failed, and a restart is declared and due.
 
     What is not running for another reason, such as a pause, is left as it is. A worker that does
     not answer is no error: it is tried again as rarely as any other.
@@ -75,7 +75,7 @@ def restart_if_due(
 
 
 def is_due(since_ms: int | None, recent_ms: Sequence[int], restarts: Restarts, now_ms: int) -> bool:
-    """Return whether a connector that failed is to be started again now. A pure function.
+    """Return whether a restart of a failed connector is due. A pure function.
 
     Args:
         since_ms: Since when it does not run, in ms since 1970; None if it does.

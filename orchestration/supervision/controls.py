@@ -1,4 +1,4 @@
-"""Controls of a live run besides starting and stopping it: pause, resume, drain."""
+"""Controls of a live run: pause, resume, drain."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
 
 
 def pause(loaded: LoadedPipeline, why: str = "", by: str = "") -> bool:
-    """End the live run until people resume it; an unfinished micro-batch is repeated then.
+    """Stop the live run until people resume it; an unfinished micro-batch is repeated then.
 
     Unlike a stopped run, it is shown as paused: since when, by whom, why, and how much waits.
 
@@ -99,7 +99,7 @@ def pause(loaded: LoadedPipeline, why: str = "", by: str = "") -> bool:
 
 
 def resume(loaded: LoadedPipeline, by: str = "") -> Heartbeat:
-    """Start the live run where it was paused, stopped or drained; from then on it is requested.
+    """Start a paused, stopped or drained live run; it stays requested from then on.
 
     This also clears a failure for which the supervision did not restart the run.
 
@@ -129,7 +129,7 @@ def drain(
     on_left: Callable[[int], None] = lambda _: None,
     by: str = "",
 ) -> None:
-    """Let the live run commit all that its topics, or its folder, hold now; then stop it.
+    """Let the live run commit all input that exists now, then stop it.
 
     Of a captured table: also the changes that the database's log holds now, which the connector has
     not read yet.

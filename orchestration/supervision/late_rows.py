@@ -1,4 +1,4 @@
-"""Late rows as the supervision sees them: rows that were dropped behind the watermark."""
+"""Late rows in the supervision: rows dropped behind the watermark, and their limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_jobs.run_state.late_rows import read_late_rows
 
 @dataclass(frozen=True)
 class LateSeen:
-    """Rows of a generation that were dropped behind the watermark.
+    """Late rows of a generation.
 
     Attributes:
         history: Rows of the bounded sources.
@@ -33,7 +33,7 @@ class LateSeen:
 
     @property
     def share(self) -> float:
-        """Share of dropped rows among those read within the period; 0 if none was read."""
+        """Share of late rows among the rows read within the period; 0 if none were read."""
         # An aggregation can drop more rows than it read: one for each window of a row.
         return min(self.dropped / self.read, 1.0) if self.read else float(self.dropped > 0)
 
@@ -41,7 +41,7 @@ class LateSeen:
 def look_at_late_rows(
     loaded: LoadedPipeline, generation: Generation, now_ms: int
 ) -> LateSeen | None:
-    """Read from the state folder how many rows were dropped behind the watermark.
+    """Read the number of late rows from the state folder; None if none are counted.
 
     Args:
         loaded: The pipeline.
@@ -69,7 +69,7 @@ def look_at_late_rows(
 
 
 def late_rows(seen: LateSeen | None, limits: LateRowLimits) -> Finding:
-    """Judge how many rows were dropped behind the watermark.
+    """Judge the number of late rows against the declared limits.
 
     The number is the share of the live run's rows; or the rows of history, if these are too many.
 

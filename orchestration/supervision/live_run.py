@@ -1,4 +1,4 @@
-"""What a comparison with the database has to know of the live run that writes the target."""
+"""State of the live run, for comparisons of its target with the database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sources.config.loader import LoadedPipeline
 
 
 def look_at_run(loaded: LoadedPipeline) -> LiveRun:
-    """Look at the live run of a generation: whether rows that differ can be judged now.
+    """Return the state of a generation's live run, to judge rows that differ from the database.
 
     Args:
         loaded: The pipeline, with the generation whose target is compared.
@@ -20,7 +20,7 @@ def look_at_run(loaded: LoadedPipeline) -> LiveRun:
 
 
 def live_run(found: Status) -> LiveRun:
-    """Return what a status says of the live run; a pure function."""
+    """Return the state of the live run from a status. A pure function."""
     live = found.live
     if live is None:
         return LiveRun("the live run was not requested")

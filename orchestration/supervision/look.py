@@ -1,4 +1,4 @@
-"""One look at the live run: what is seen, the verdict on it, and what is to be remembered."""
+"""Look at the live run: observations, verdict, and the supervision's memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def look_at_live(
     *,
     table_older_ms: int = EVERY_MS,
 ) -> Look | None:
-    """Look at the live run, its topic or folder, its slot and its table; change nothing.
+    """Inspect the live run, its topic or folder, its slot and its table; change nothing.
 
     Args:
         loaded: The pipeline.

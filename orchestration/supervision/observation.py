@@ -1,4 +1,4 @@
-"""What one look at the live run sees, before it is judged."""
+"""Observations of the live run, before they are judged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 
 @dataclass(frozen=True)
 class SlotSeen:
-    """What is seen of the replication slot that a topic's changes come through.
+    """Observed state of a topic's replication slot.
 
     Attributes:
         gone: Why changes are missing for good: the slot is or was dropped, or has or had lost its
@@ -48,13 +48,13 @@ class SlotSeen:
 
     @property
     def is_read(self) -> bool:
-        """Whether a connector is known to read the slot at the moment; computed."""
+        """Whether a connector is known to be reading the slot."""
         return self.gone is None and self.idle_since_ms is None and self.unknown is None
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What is seen of a live run that was requested at some time. Times are in ms since 1970.
+    """Observations of a live run that was requested. Times are in ms since 1970.
 
     Attributes:
         pipeline: Name of the pipeline.
@@ -104,7 +104,7 @@ class Seen:
 def behind_since(
     beat: Heartbeat | None, lag: int | None, before_ms: int | None, now_ms: int
 ) -> int | None:
-    """Return since when input waits while nothing is committed, to find a run that is stuck.
+    """Return since when input has waited without a commit, to detect a stuck run; or None.
 
     A driver that reports to have nothing to read is not trusted: input that is seen to wait counts
     from the first look on.

@@ -1,4 +1,4 @@
-"""The replication slot that a pipeline's changes come through: one look, and what is kept of it.
+"""Watch on the replication slot of a pipeline's changes.
 
 Whoever looks keeps what it saw, the supervision as well as `hybrid status`: so a slot that nobody
 reads is found out without a daemon.
@@ -32,7 +32,7 @@ _NAME = "run/slot-watch.json"
 
 
 class SlotWatch(Record):
-    """State document of a generation: what the last look at the replication slot saw.
+    """State document of a generation: last observation of the replication slot.
 
     Attributes:
         slot: Name of the slot; what was seen of another one does not count.
@@ -53,7 +53,7 @@ class SlotWatch(Record):
 
 
 class SlotLook(NamedTuple):
-    """Result of one look at a replication slot.
+    """Observation of a replication slot.
 
     Attributes:
         seen: What the verdict needs of it.
@@ -109,7 +109,7 @@ def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int)
 
 
 def keep_slot(generation: Generation, look: SlotLook | None) -> None:
-    """Keep what a look saw for the next one, and for good that the slot was gone.
+    """Record an observation of the slot, and for good if the slot was gone.
 
     A state folder that can't be written is no error: then the next look starts without it.
     """
@@ -123,7 +123,7 @@ def keep_slot(generation: Generation, look: SlotLook | None) -> None:
 
 
 def keep_table(generation: Generation, seen: TableWatch | None) -> None:
-    """Keep what a look saw of the captured table; a state that can't be written is no error."""
+    """Record an observation of the captured table; a state that can't be written is no error."""
     if seen is not None:
         with contextlib.suppress(StateError):
             keep_table_watch(generation, seen)

@@ -1,4 +1,4 @@
-"""The progress of one source, read from its state and its topic; nothing is changed."""
+"""Status of one source, read from its state and its topic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SourceState = Literal[
 
 
 class SourceStatus(BaseModel):
-    """The progress of one source.
+    """Status of one source.
 
     Attributes:
         source: Its name.
@@ -55,7 +55,7 @@ class SourceStatus(BaseModel):
 
 
 def source_status(loaded: LoadedPipeline, generation: Generation | None, name: str) -> SourceStatus:
-    """Return the progress of a source, read from the state folder and, for its lag, the broker.
+    """Return the status of a source, from the state folder and, for its lag, the broker.
 
     A broker that does not answer is no error, and is waited for about 3 s: the lag is then unknown.
 

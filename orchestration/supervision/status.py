@@ -1,4 +1,4 @@
-"""The status of a pipeline, read from its state folder and its topic.
+"""Status of a pipeline, read from its state folder and its topic.
 
 Nothing is changed but what is known of the replication slot, which the next look needs.
 """
@@ -48,7 +48,7 @@ class AuditVerdict(BaseModel):
 
 
 class Status(BaseModel):
-    """The status of a pipeline.
+    """Status of a pipeline.
 
     Attributes:
         pipeline: Its name.

@@ -1,4 +1,4 @@
-"""What an extension adds to the status of a pipeline."""
+"""Part of a pipeline's status that an extension adds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Row(NamedTuple):
-    """A line of a table.
+    """Row of a table.
 
     Attributes:
         cells: Its cells, one for each heading.
@@ -20,7 +20,7 @@ class Row(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A number for those who plot or watch it.
+    """Number for plots and metrics.
 
     Attributes:
         name: What is measured, as Prometheus names it, with its unit at the end.
@@ -37,7 +37,7 @@ class Number(NamedTuple):
 
 @dataclass(frozen=True)
 class StatusPart:
-    """The status of what an extension adds to a pipeline.
+    """Part of a pipeline's status that an extension adds.
 
     Attributes:
         name: Its name in the status as a document.

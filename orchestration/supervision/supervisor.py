@@ -1,4 +1,4 @@
-"""Supervision of the live run: one look at a time, what is to be done about what is seen."""
+"""Supervisor of the live run: one look at a time, and the actions that follow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 
 
 class Tick(NamedTuple):
-    """Outcome of one look of the supervision at the live run.
+    """Result of one look of the supervisor at the live run.
 
     Attributes:
         verdict: Health of the live run, and why.
@@ -49,7 +49,7 @@ class Tick(NamedTuple):
 
 
 def tick(loaded: LoadedPipeline) -> Tick | None:
-    """Look at the live run, decide whether to restart it, record the decision, and post alerts.
+    """Inspect the live run, decide on a restart, record the decision, and post alerts.
 
     Called every few seconds by the sensor. It launches no run itself; a connector that failed is
     started again, where that is declared.
@@ -77,7 +77,7 @@ def tick(loaded: LoadedPipeline) -> Tick | None:
 
 
 def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
-    """Return what is to be remembered, and the restart that is due, if one is. A pure function.
+    """Return the supervision's new memory, and the restart that is due, if any. A pure function.
 
     A run that ended is restarted after a wait that grows with each restart within
     ``restarts.within``; a run that is stuck gets ``end_stuck_after`` to recover. A run whose error
@@ -113,7 +113,7 @@ def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
 
 
 def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbeat:
-    """Start the live run again for the supervision, if that is still requested and needed.
+    """Restart the live run for the supervision, if that is still requested and needed.
 
     A run that is stuck is ended first; one that has recovered in the meantime is left as it is. If
     nothing can be launched, the error is recorded, so that the next look reports it.

@@ -1,4 +1,4 @@
-"""Alerts to another system: one JSON document, posted to a URL that is a secret."""
+"""Alerts to another system: a JSON document, posted to a secret URL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _StayHere(HTTPRedirectHandler):
 
 
 def post(url: str, document: Mapping[str, object]) -> str | None:
-    """Post an alert as JSON; wait at most 5 s for the answer. Raises nothing.
+    """Post an alert as JSON, waiting at most 5 s; return why it failed, or None. Raises nothing.
 
     Args:
         url: Where to post it; never shown, since it is a secret.

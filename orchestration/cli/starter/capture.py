@@ -1,4 +1,4 @@
-"""A starter for tables of a database: a pipeline for each, the connector, and the topics."""
+"""Starter for tables of a database: a pipeline for each, the connector, and the topics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FOREVER = -1
 
 
 class Topic(NamedTuple):
-    """A topic to create.
+    """Topic to create.
 
     Attributes:
         partitions: Number of its partitions.
@@ -79,17 +79,17 @@ class CaptureOptions:
 
     @property
     def connectors(self) -> str:
-        """URL of the connectors in Kafka Connect, with a placeholder for what is not known."""
+        """URL of the connectors in Kafka Connect, with a placeholder for unknown parts."""
         return f"{(self.connect or 'http://<connect>:8083').rstrip('/')}/connectors"
 
     @property
     def connector(self) -> dict[str, str]:
-        """Field of ``snapshot`` with the connector's URL; none if Kafka Connect is not known."""
+        """Field of ``snapshot`` with the connector's URL; empty if Kafka Connect is not known."""
         return {"connector": f"{self.connectors}/{self.name}"} if self.connect else {}
 
 
 class CapturedKind(ABC):
-    """What a starter has to know of a kind of database.
+    """Interface of a kind of database for the starter.
 
     Attributes:
         include: Parts of a change's envelope that are columns, by name.
@@ -107,7 +107,7 @@ class CapturedKind(ABC):
 
     @abstractmethod
     def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
-        """Return the tables, and sentences about what is not captured.
+        """Return the tables, and sentences about those that can't be captured.
 
         Raises:
             InputError: The database refuses, there is no such table, or it can't be captured.
@@ -116,7 +116,7 @@ class CapturedKind(ABC):
 
     @abstractmethod
     def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
-        """Return the connector's configuration, without what is common to all kinds."""
+        """Return the parts of the connector's configuration that are specific to the kind."""
 
     def topics(self, options: CaptureOptions) -> dict[str, Topic]:
         """Return the topics to create, by name."""
@@ -124,7 +124,7 @@ class CapturedKind(ABC):
 
 
 def topic_of(options: CaptureOptions, table: str) -> str:
-    """Return the name that Debezium gives to the topic of a table.
+    """Return the name of a table's topic, as Debezium forms it.
 
     Args:
         options: Options of the starter.
@@ -194,7 +194,7 @@ def start_capture(
 
 
 def next_steps(options: CaptureOptions, loaded: Sequence[LoadedPipeline]) -> str:
-    """Return the commands that follow, one a line."""
+    """Return the next commands to run, one per line."""
     password = kind_of(options.dsn).password
     runs = "\n".join(f"  {password}=… hybrid run {each.path}" for each in loaded)
     post = (

@@ -1,4 +1,4 @@
-"""What ``hybrid init`` finds out of one file of history: format, columns, event time, key."""
+"""Detection of format, columns, event time and key from one file, for ``hybrid init``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Detected:
 
 
 def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
-    """Return what one file of history tells about all of them.
+    """Detect format and columns of history from one of its files.
 
     Args:
         path: The file.

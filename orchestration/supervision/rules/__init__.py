@@ -1,1 +1,1 @@
-"""Rules by which a live run is judged: pure functions."""
+"""Rules that judge a live run, as pure functions."""

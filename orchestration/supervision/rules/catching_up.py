@@ -1,4 +1,4 @@
-"""How far a live run that works is behind, in time: whether it catches up, and how long that takes.
+"""Delay of a live run in time: whether it catches up, and how long that takes.
 
 Taken from what its drivers have recorded, not from record timestamps: those are event times in most
 topics, and say nothing about how long a record has been waiting.
@@ -15,7 +15,7 @@ from spark_jobs.run_state.progress_log import ProgressLog
 
 @dataclass(frozen=True)
 class Behind:
-    """How far a live run is behind its input.
+    """Delay of a live run behind its input.
 
     Attributes:
         waiting_ms: How long the first input that is not committed has at least been waiting: since
@@ -39,7 +39,7 @@ def find_behind(
     now_ms: int,
     late_ms: int,
 ) -> Behind | None:
-    """Return how far a live run is behind; a pure function.
+    """Return the delay of a live run; None if it is unknown. A pure function.
 
     Input is counted over all partitions or files together, in reading order.
 

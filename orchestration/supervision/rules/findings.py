@@ -1,4 +1,4 @@
-"""What is expected of a live run that works, each by itself: pure functions."""
+"""Expectations of a working live run, judged one by one by pure functions."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class _Excess(NamedTuple):
 
 
 def waiting_in_words(lag: int) -> str:
-    """Return how much input waits, as a clause: ``1 record or split waits``."""
+    """Return the lag as a clause: ``1 record or split waits``."""
     words = counted_as(lag, "record or split waits", "records or splits wait")
     return f"{count(lag)} {words}"
 
 
 def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
-    """Judge how much input waits; a broker that does not answer only warns, for a while."""
+    """Judge the lag; a broker that does not answer is only a warning for a while."""
     if seen.lag is None:
         return _unknown_lag(seen, expected, now_ms)
     text = waiting_in_words(seen.lag)
@@ -55,7 +55,7 @@ def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
 
 
 def waiting_time(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
-    """Judge how long input waits; a run that works and catches up only warns.
+    """Judge how long input waits; a run that catches up only gets a warning.
 
     The number is the time of the first sentence: without a commit and its limit ``freshness``, or
     the one that is too long.
@@ -135,7 +135,7 @@ def _unknown_lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
 
 
 def wrong_rows(count: int) -> Finding:
-    """Judge whether rows of a mirror are stale or missing, as a change could not be read."""
+    """Judge whether rows of a mirror are stale or missing because of unreadable changes."""
     text = "Every change was read, or a later one of the same row."
     if count:
         rows = counted(count, "row is", "rows are")
@@ -151,7 +151,7 @@ def wrong_rows(count: int) -> Finding:
 
 
 def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
-    """Judge whether changes still come through the replication slot, and since when none reads it.
+    """Judge whether the replication slot still delivers changes and has a reader.
 
     The number is the time without a reader, or without its reading on, and its limit ``freshness``.
     """

@@ -1,4 +1,4 @@
-"""The rule that judges the live run, from what is seen and what is expected. Pure functions."""
+"""Health of the live run, from observations and expectations. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on a live run: its health in one word, the reasons, and what is expected of it."""
+"""Verdict on a live run: health in one word, reasons, and findings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FINDINGS: dict[FindingName, str] = {
 
 
 def expected_findings(*, has_slot: bool, is_mirror: bool = False) -> dict[FindingName, str]:
-    """Return what is expected of a pipeline's live run: sentences by name of the check.
+    """Return the expectations of a pipeline's live run: sentences by the check's name.
 
     Args:
         has_slot: Whether its changes come through a replication slot, which is then watched, too.
@@ -63,7 +63,7 @@ def expected_findings(*, has_slot: bool, is_mirror: bool = False) -> dict[Findin
 
 
 class Finding(BaseModel):
-    """One thing that is expected of the live run, and whether it holds.
+    """Expectation of the live run, and whether it is met.
 
     Attributes:
         name: Name of the check, a key of :data:`FINDINGS`.
@@ -88,7 +88,7 @@ class Finding(BaseModel):
 
 
 class Verdict(BaseModel):
-    """The state of the live run.
+    """Verdict on the live run.
 
     Attributes:
         health: In one word.
@@ -113,5 +113,5 @@ class Verdict(BaseModel):
 
     @property
     def is_red(self) -> bool:
-        """Whether the health is one of :data:`RED`, so that people are alerted; computed."""
+        """Whether the health is one of :data:`RED`, so that people are alerted."""
         return self.health in RED

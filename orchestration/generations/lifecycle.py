@@ -115,7 +115,7 @@ def rerun(
     by: str | None = None,
     compared: Callable[[GenerationComparison], None] = lambda _: None,
 ) -> Serving:
-    """Recompute the whole table as a new generation; promote it if requested and comparable.
+    """Recompute the whole table as a new generation, and promote it if that is requested.
 
     An interrupted rerun resumes where it stopped: a generation that waits for its promotion is
     continued.

@@ -266,5 +266,5 @@ class ObstoreDocuments:
 
 
 def documents_of(scheme: str, _: HdfsSettings) -> ObstoreDocuments:
-    """Return the documents of a cloud, which is set up by the environment alone."""
+    """Return the document store of a cloud, which is configured by the environment alone."""
     return ObstoreDocuments(scheme)

@@ -209,7 +209,7 @@ def _endpoint(path: str) -> str | None:
 
 
 def head(path: str, what: str = "examined") -> ObjectMeta | None:
-    """Return what the store tells of an object without its content; None if there is none.
+    """Return the metadata of an object; None if there is none.
 
     Args:
         path: The object.
@@ -245,19 +245,19 @@ def _file(path: str) -> File | None:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return the URL of the container or bucket of a path, and the key; that may be empty."""
+    """Split a path into the URL of its container or bucket, and the key, which may be empty."""
     scheme, _, rest = path.partition("://")
     container, _, key = rest.partition("/")
     return f"{scheme}://{container}", key.rstrip("/")
 
 
 def is_missing(error: Exception) -> bool:
-    """Return whether a store answered that there is no such object, although its container is."""
+    """Return whether a store answered that there is no such object, in an existing container."""
     return isinstance(error, FileNotFoundError) and _code(error) not in _NO_CONTAINER
 
 
 def refused(path: str, what: str, why: Exception) -> HybridError:
-    """Return the error to raise where a store does not answer, or refuses.
+    """Return the error to raise where a store refuses or does not answer.
 
     Args:
         path: File or folder.
@@ -322,5 +322,5 @@ def _described(base: str, found: ObjectMeta) -> File:
 
 
 def files_of(_: HdfsSettings) -> ObstoreStorage:
-    """Return the storage of both clouds, which are set up by the environment alone."""
+    """Return the storage of both clouds, which are configured by the environment alone."""
     return ObstoreStorage()

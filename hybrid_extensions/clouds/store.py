@@ -1,4 +1,4 @@
-"""Azure and Google among the kinds of stores."""
+"""Registration of Azure and Google Cloud Storage as kinds of stores."""
 
 from sources.storage.store_kind import StoreKind
 

@@ -1,4 +1,4 @@
-"""YARN and Kubernetes as places of drivers."""
+"""Registration of YARN and Kubernetes as places of drivers."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from spark_jobs.launch.record import Place
 
 
 class Yarn:
-    """YARN."""
+    """YARN as a place of drivers."""
 
     kind = "yarn"
     variables = ("spark.yarn.appMasterEnv.",)
     has_image = False
 
     def place(self, settings: SparkSettings) -> Place | None:
-        """Return the place of ``master: yarn``."""
+        """Return the place for ``master: yarn``; None for other masters."""
         return Place(kind=self.kind) if settings.master == "yarn" else None
 
     def conf(self, application: str) -> dict[str, str]:
-        """Return the properties by which the application is found."""
+        """Return the Spark properties by which the application is found."""
         return yarn.conf(application)
 
     def require_tool(self) -> None:
-        """Refuse if there is no command ``yarn``.
+        """Refuse to launch a driver if the command ``yarn`` is missing.
 
         Raises:
             InputError: There is none.
@@ -34,19 +34,19 @@ class Yarn:
         require_tool("yarn")
 
     def launcher(self, _: Place, log: Path) -> yarn.YarnLauncher:
-        """Return what asks about drivers."""
+        """Return the launcher for drivers on YARN."""
         return yarn.YarnLauncher(log)
 
 
 class Kubernetes:
-    """Kubernetes."""
+    """Kubernetes as a place of drivers."""
 
     kind = "kubernetes"
     variables = ("spark.kubernetes.driver.secretKeyRef.", "spark.kubernetes.driverEnv.")
     has_image = True
 
     def place(self, settings: SparkSettings) -> Place | None:
-        """Return the place of a master ``k8s://…``."""
+        """Return the place for a master ``k8s://…``; None for other masters."""
         if not settings.master.startswith("k8s://"):
             return None
         server = settings.master.removeprefix("k8s://")
@@ -59,11 +59,11 @@ class Kubernetes:
         )
 
     def conf(self, application: str) -> dict[str, str]:
-        """Return the properties by which the pod is found."""
+        """Return the Spark properties by which the pod is found."""
         return kubernetes.conf(application)
 
     def require_tool(self) -> None:
-        """Refuse if there is no command ``kubectl``.
+        """Refuse to launch a driver if the command ``kubectl`` is missing.
 
         Raises:
             InputError: There is none.
@@ -71,7 +71,7 @@ class Kubernetes:
         require_tool("kubectl")
 
     def launcher(self, place: Place, _: Path) -> kubernetes.KubernetesLauncher:
-        """Return what asks about drivers."""
+        """Return the launcher for drivers on Kubernetes."""
         return kubernetes.KubernetesLauncher(place)
 
 

@@ -21,7 +21,7 @@ _GONE_WITHIN_S = 90
 
 
 class KubernetesLauncher:
-    """Asks about and ends drivers in pods on Kubernetes, by ``kubectl``.
+    """Launcher of drivers in pods on Kubernetes, by ``kubectl``.
 
     Args:
         place: The cluster's address, the client's context, and the namespace of the pods.

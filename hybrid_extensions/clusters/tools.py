@@ -13,7 +13,7 @@ TIMEOUT_S = 30.0
 
 
 class Answer(NamedTuple):
-    """The result of a command that asked a cluster; a failed command is an answer, too.
+    """Result of a command that asked a cluster, also if the command failed.
 
     Attributes:
         status: Exit status of the command; 0 if it succeeded.
@@ -27,7 +27,7 @@ class Answer(NamedTuple):
 
     @property
     def last_words(self) -> str:
-        """The last line that is not blank, for messages: of stderr, or else of stdout.
+        """Last non-blank line, for messages: of stderr, or else of stdout.
 
         Computed; ``exit status N`` if the command printed nothing.
         """
@@ -45,7 +45,7 @@ def require_tool(name: str) -> None:
 
 
 def ask(command: list[str], seconds: float = TIMEOUT_S) -> Answer:
-    """Run a command that asks a cluster something, and wait until it has ended.
+    """Run a command that queries a cluster, and wait for its end.
 
     Args:
         command: The program, ``yarn`` or ``kubectl``, and its arguments.

@@ -27,7 +27,7 @@ _MEMORY = re.compile(r"beyond \w+ memory limits|beyond the '\w+' memory limit|ex
 
 
 class YarnLauncher:
-    """Asks about and ends drivers on YARN, by Hadoop's ``yarn`` command.
+    """Launcher of drivers on YARN, by Hadoop's ``yarn`` command.
 
     Args:
         submit_log: Output of the launch's ``spark-submit``.

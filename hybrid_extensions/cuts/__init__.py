@@ -1,4 +1,4 @@
-"""Consistent cuts: versions of a database's tables that are the database as of one commit.
+"""Consistent cuts: table versions that together equal the database as of one commit.
 
 Belongs here: who publishes a cut and when, the barrier at which each table's driver stops, and the
 table of the cuts with its readers. Does not belong here: how changes are merged.

@@ -1,4 +1,4 @@
-"""One attempt to publish a cut: open a barrier in all tables, and wait until they are complete.
+"""Attempt to publish a cut: open a barrier in all tables, and wait until they reach it.
 
 The order of steps is what makes a cut right; :mod:`hybrid_extensions.cuts.barrier` has the drivers'
 part:
@@ -37,13 +37,13 @@ from spark_jobs.table.delta_table import version_of
 
 
 class GivenUp(NamedTuple):
-    """Why an attempt led to no cut, as a sentence."""
+    """Sentence with the reason why an attempt failed to publish a cut."""
 
     why: str
 
 
 class Database(NamedTuple):
-    """What an attempt asks the captured database; a test may answer itself.
+    """Requests of an attempt to the captured database; tests may replace it.
 
     Attributes:
         mark: Returns a new position in the log.
@@ -76,7 +76,7 @@ def database_of(options: SnapshotOptions, server: str = "") -> Database:
 
 
 class UnderWay(BaseModel, frozen=True):
-    """An attempt that waits for the connector or for a table, to be continued.
+    """Attempt that waits for the connector or for a table, to be continued later.
 
     Attributes:
         number: Number of the cut.
@@ -94,7 +94,7 @@ class UnderWay(BaseModel, frozen=True):
 
 
 class Attempt:
-    """One barrier in the states of some tables.
+    """Attempt to publish a cut: one barrier in the states of some tables.
 
     Args:
         tables: The tables.
@@ -122,7 +122,7 @@ class Attempt:
 
     @classmethod
     def resume(cls, tables: Sequence[CutTable], database: Database, under_way: UnderWay) -> Attempt:
-        """Return an attempt that was begun before, as it was left.
+        """Return an attempt that was begun before, in the state in which it was left.
 
         Args:
             tables: The tables, which are the same.
@@ -135,14 +135,14 @@ class Attempt:
         return made
 
     def open(self) -> None:
-        """Open the barrier in all tables, then take its position and write that, too."""
+        """Open the barrier in all tables, then add the position that it stands for."""
         self._write(self.barrier)
         self.mark = self._database.mark()
         self.barrier = self.barrier.model_copy(update={"position": self.mark.position})
         self._write(self.barrier)
 
     def look(self) -> dict[str, TableVersion] | GivenUp | None:
-        """Look once how far the tables are.
+        """Check the tables once; return their versions, a failure, or None if more time is needed.
 
         Returns:
             The tables' versions if all are complete; why the attempt is given up; or None as long
@@ -160,7 +160,7 @@ class Attempt:
         return None
 
     def close(self) -> None:
-        """Close the barrier, unless somebody has replaced it."""
+        """Close the barrier, unless another attempt has replaced it."""
         for table in self._tables:
             if read_barrier(table.generation) == self.barrier:
                 closed = self.barrier.model_copy(update={"is_open": False})

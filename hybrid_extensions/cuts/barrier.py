@@ -1,4 +1,4 @@
-"""A barrier: a position of the database's log that the driver of each table stops at once.
+"""Barrier: a position in the database's log at which each table's driver makes a commit.
 
 The publisher of cuts writes :class:`Barrier` into the state of each table's generation, first
 without a position; then it asks the database for the position, and writes that. The table's driver
@@ -39,7 +39,7 @@ class Barrier(Record):
 
 
 class Crossing(Record):
-    """A driver's answer to a barrier.
+    """Record of a driver about a barrier that it has passed.
 
     Attributes:
         number: Number of the barrier.
@@ -60,7 +60,7 @@ def read_barrier(generation: Folder) -> Barrier | None:
 
 
 def write_barrier(generation: Folder, barrier: Barrier) -> None:
-    """Write the barrier of a generation, in place of an earlier one.
+    """Write a generation's barrier, replacing an earlier one.
 
     Raises:
         StateError: The state can't be written.
@@ -69,13 +69,13 @@ def write_barrier(generation: Folder, barrier: Barrier) -> None:
 
 
 def read_crossing(generation: Folder, number: int) -> Crossing | None:
-    """Return the driver's answer to the barrier of this number; None if there is none yet."""
+    """Return the driver's record about a numbered barrier; None if there is none yet."""
     found = generation.read(_CROSSING, Crossing)
     return None if found is None or found.number != number else found
 
 
 def write_crossing(generation: Folder, crossing: Crossing) -> None:
-    """Write the driver's answer to a barrier, in place of an earlier one.
+    """Write the driver's record about a barrier, replacing an earlier one.
 
     Raises:
         StateError: The state can't be written.
@@ -84,7 +84,7 @@ def write_crossing(generation: Folder, crossing: Crossing) -> None:
 
 
 class Step(Enum):
-    """How a micro-batch that may have changes from behind an open barrier is merged.
+    """Way of merging a micro-batch that may have changes from behind an open barrier.
 
     Attributes:
         WHOLE: In one commit; the barrier is not crossed, or was before.

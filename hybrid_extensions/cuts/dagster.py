@@ -1,4 +1,4 @@
-"""Consistent cuts in Dagster: the table of the cuts as an asset, and the sensor that fills it."""
+"""Consistent cuts in Dagster: their table as an asset, and the sensor that publishes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOK_S = 10
 
 
 class Cursor(BaseModel):
-    """What the sensor remembers from one look to the next, as Dagster keeps it for it.
+    """State of the sensor between ticks, which Dagster stores.
 
     Attributes:
         attempt: The attempt that is under way.
@@ -42,12 +42,12 @@ class Cursor(BaseModel):
 
 
 def cuts_key(name: str) -> dg.AssetKey:
-    """Return the key of the asset that is the table of the cuts: ``[name, "cuts"]``."""
+    """Return the key of the asset of the cuts' table: ``[name, "cuts"]``."""
     return dg.AssetKey([name, "cuts"])
 
 
 def definitions(template: Template, pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
-    """Return the asset and the sensor of the cuts, if a file with `tables` declares any.
+    """Return asset and sensor of the cuts that a file with `tables` declares; empty without.
 
     Args:
         template: The file.

@@ -1,4 +1,4 @@
-"""Declaration of consistent cuts: versions of tables that are the database as of one commit."""
+"""Declaration of consistent cuts: table versions that equal the database as of one commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cuts(Declared):
 
 
 def overlap(one: str, other: str) -> bool:
-    """Return whether two folders are the same, or one is inside the other.
+    """Return whether two folders are the same, or one contains the other.
 
     Args:
         one: A path or URL.
@@ -48,7 +48,7 @@ class CutsSection(Section):
     cuts: Cuts | None = None
 
     def check(self, pipeline: Pipeline) -> None:
-        """Refuse cuts of a table without the position of its changes, and a path of another thing.
+        """Refuse cuts without the position of changes, or at a path that is used otherwise.
 
         Raises:
             ValueError: Says what is lacking, or overlaps.

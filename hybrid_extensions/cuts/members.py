@@ -1,4 +1,4 @@
-"""The tables of a cut: pipelines that declare the same cuts, on one database."""
+"""Member tables of a cut: pipelines that declare the same cuts on one database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spark_jobs.checkpoint.offset_log import reached
 
 @dataclass(frozen=True)
 class CutTable:
-    """One table of a cut: the pipeline that captures it, and the generation that serves.
+    """Table of a cut: the pipeline that captures it, and its serving generation.
 
     Attributes:
         name: Name of the table in the database.
@@ -38,17 +38,17 @@ class CutTable:
 
     @property
     def generation(self) -> Folder:
-        """State of the generation."""
+        """State folder of the generation."""
         return self.context.generation
 
     @property
     def target(self) -> Folder:
-        """The Delta table that the generation writes to."""
+        """Delta table that the generation writes to."""
         return target_of(self.context.loaded, self.context.generation.name)
 
     @property
     def follows(self) -> bool:
-        """Whether the hand-over to the changes is done: the whole snapshot is read."""
+        """Whether the whole snapshot is read and the hand-over to the changes is done."""
         return self.context.switch_state.start_of(self._source.name) is not None
 
     def log_end(self) -> Offsets:
@@ -56,7 +56,7 @@ class CutTable:
         return self._log.log_end()
 
     def unread(self, ends: Offsets) -> int | None:
-        """Count the records before some end offsets that are not committed.
+        """Return how many records before some end offsets are not committed; None if unknown.
 
         Args:
             ends: End offsets, as :meth:`log_end` returned them.
@@ -100,7 +100,7 @@ class CutGroup:
 
     @property
     def stores(self) -> Stores:
-        """Clients of the storages of the tables, by which a cut is opened."""
+        """Clients of the tables' storages, to open a cut."""
         return next(iter(self.pipelines.values())).pipeline.stores
 
     def tables(self) -> list[CutTable]:
@@ -189,7 +189,7 @@ def _require_same(loaded: LoadedPipeline, field: str, ours: str | None, theirs: 
 
 
 def require_following(tables: Sequence[CutTable]) -> None:
-    """Refuse tables that are still reading their snapshot: they have no cut yet.
+    """Refuse tables that are still reading their snapshot, which have no cut yet.
 
     Raises:
         StateError: Names the tables.

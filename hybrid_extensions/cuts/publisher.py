@@ -1,4 +1,4 @@
-"""Publishing a cut: an attempt, and what it leads to in one commit.
+"""Publication of a cut: an attempt, and one commit with its result.
 
 :func:`publish` waits until the attempt ends; :func:`advance` does what needs no waiting, and
 returns what a later call continues from.
@@ -26,7 +26,7 @@ _PROMOTED = "Another generation of a table serves now."
 def publish(
     group: CutGroup, limit_s: float = LIMIT_S, database: Database | None = None
 ) -> Cut | GivenUp:
-    """Publish one cut, unless that fails or takes too long.
+    """Publish one cut; return why not if it fails or takes too long.
 
     Args:
         group: The tables.

@@ -1,4 +1,4 @@
-"""Merging up to a barrier in one commit and beyond it in the next, so that a cut has a version.
+"""Merging of micro-batches around barriers: one commit up to a barrier, the next beyond it.
 
 The part of a micro-batch from before the barrier is committed under a transaction of its own, whose
 version is the barrier's number; the rest under that of the micro-batch, as if it were the whole. A
@@ -48,7 +48,7 @@ def cut_id(generation: Generation) -> str:
 
 
 def merging(loaded: LoadedPipeline, plain: Merging) -> Merging:
-    """Return how a pipeline's micro-batches are merged: with regard to barriers, if it has cuts.
+    """Return a pipeline's merging, which observes barriers if it declares cuts.
 
     Args:
         loaded: The pipeline.
@@ -58,7 +58,7 @@ def merging(loaded: LoadedPipeline, plain: Merging) -> Merging:
 
 
 class Barriers(Merging):
-    """Merging of a query's micro-batches with regard to the barriers of its generation.
+    """Merging of a query's micro-batches that observes the barriers of its generation.
 
     Creating it bars the newest barrier: a driver that was taken for dead can't split a micro-batch
     by it any more, which would undo later changes.

@@ -1,4 +1,4 @@
-"""The Delta table of the cuts: a row for each table of each cut, all of a cut in one commit."""
+"""Delta table of the cuts: a row for each table of a cut, one commit for each cut."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SCHEMA = pa.schema(
 
 
 class TableVersion(NamedTuple):
-    """One table of a cut.
+    """Version of one table in a cut.
 
     Attributes:
         path: Path or URL of the Delta table.
@@ -46,7 +46,7 @@ class TableVersion(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Versions of tables that together are the database as of one commit.
+    """Versions of tables that together equal the database as of one commit.
 
     Attributes:
         number: Number of the cut, from 1.
@@ -61,11 +61,11 @@ class Cut(NamedTuple):
     tables: dict[str, TableVersion]
 
     def __str__(self) -> str:
-        """Return the cut's number and time as text."""
+        """Return number and time of the cut as text."""
         return f"cut {self.number} of {iso(int(self.committed_at.timestamp() * 1000))}"
 
     def open(self, name: str, stores: Stores) -> DeltaTable:
-        """Open a table at the version that it has in this cut.
+        """Open a table at its version in this cut.
 
         Args:
             name: Name of the table in the database.
@@ -90,7 +90,7 @@ class Cut(NamedTuple):
         return table
 
     def create_views(self, connection: duckdb.DuckDBPyConnection, stores: Stores) -> None:
-        """Create a view for each table in DuckDB, named as in the database (``public.orders``).
+        """Create a DuckDB view for each table, named as in the database (``public.orders``).
 
         Args:
             connection: The connection that the views are for; others do not see them.

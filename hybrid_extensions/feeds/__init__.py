@@ -1,4 +1,4 @@
-"""Second sinks: PostgreSQL, Valkey, Kafka and functions of one's own get the rows of a target.
+"""Feeds: PostgreSQL, Redis, Kafka and user functions as second sinks of the target's rows.
 
 They are fed from the commits of the Delta table, which stays the only truth. Belongs here: what
 changed between two versions of the table, how it is delivered, and what a sink remembers of it.

@@ -1,4 +1,4 @@
-"""What every kind of second sink does; the follower knows nothing else of it."""
+"""Interface of second sinks, as the follower uses them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sources.errors import InputError
 
 @dataclass(frozen=True)
 class Comparison:
-    """Some rows of a version of the table, compared with those of a sink.
+    """Comparison of some rows of a table's version with the rows of a sink.
 
     Attributes:
         number: The version.
@@ -35,7 +35,7 @@ class Comparison:
 
     @property
     def share(self) -> float:
-        """Share of the compared rows that are the same in both, from 0 to 1."""
+        """Share of the compared rows that are equal, from 0 to 1."""
         return 1 - self.different / self.compared if self.compared else 1.0
 
     @property
@@ -51,7 +51,7 @@ Form = Literal["text", "json", "fields", "arrow"]
 
 
 class FeedSink(ABC):
-    """A second sink; a context manager, which ends its connections.
+    """Second sink; a context manager that closes its connections.
 
     A sink that applies a delivery in one transaction has nothing pending. Any other one records
     :meth:`begin` first: a delivery that was interrupted is repeated as it was, since a row may
@@ -67,16 +67,16 @@ class FeedSink(ABC):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the connections."""
+        """Close the connections."""
         self.close()
 
     @abstractmethod
     def close(self) -> None:
-        """End the connections; what was not committed is rolled back."""
+        """Close the connections; uncommitted changes are rolled back."""
 
     @abstractmethod
     def held(self, columns: pa.Schema) -> Held:
-        """Return what the sink remembers; make what it needs if it is new.
+        """Return the sink's record of its position; create what a new sink needs.
 
         Args:
             columns: Columns that are delivered, with the table's types.
@@ -88,7 +88,7 @@ class FeedSink(ABC):
 
     @abstractmethod
     def begin(self, position: Position) -> None:
-        """Record that the changes up to a position are about to be applied, if that is needed.
+        """Record, if the sink needs it, that changes up to a position are about to be applied.
 
         Raises:
             StateError: Another follower feeds the sink.
@@ -97,7 +97,7 @@ class FeedSink(ABC):
 
     @abstractmethod
     def apply(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Apply the changes since the position that the sink has, and record the new one.
+        """Apply the changes since the sink's position, and record the new position.
 
         Args:
             rows: A row for each key that changed, in the order of keys, in the sink's ``form``,
@@ -111,7 +111,7 @@ class FeedSink(ABC):
         """
 
     def standing_still(self, columns: pa.Schema) -> AbstractContextManager[Held]:
-        """Let a comparison see the sink at one position.
+        """Return a context manager in which a comparison sees the sink at one position.
 
         Args:
             columns: Columns that are delivered, with the table's types.
@@ -128,7 +128,7 @@ class FeedSink(ABC):
         raise InputError(message, hint)
 
     def compare(self, rows: pa.RecordBatchReader) -> tuple[int, list[str], int]:
-        """Compare rows of the table with those of the sink, which stands still.
+        """Compare rows of the table with the sink, within :meth:`standing_still`.
 
         Args:
             rows: The rows, in the sink's ``form``, of the version that it has.
@@ -141,7 +141,7 @@ class FeedSink(ABC):
 
     @abstractmethod
     def load(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Make the sink hold exactly the given rows, and record the position.
+        """Replace the sink's content by the given rows, and record the position.
 
         Args:
             rows: All rows of the table, in the sink's ``form``, with ``_is_deleted``, which is

@@ -1,4 +1,4 @@
-"""Feeds in Dagster: an asset for each second sink, the job that delivers, and its sensor."""
+"""Feeds in Dagster: an asset for each second sink, the delivering job, and its sensor."""
 
 import time
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _UNDER_WAY = [
 
 
 def feed_key(loaded: LoadedPipeline, feed: str) -> dg.AssetKey:
-    """Return the key of the asset that is a second sink: ``[pipeline, "feeds", feed]``."""
+    """Return the key of a second sink's asset: ``[pipeline, "feeds", feed]``."""
     return dg.AssetKey([loaded.pipeline.name, "feeds", feed])
 
 

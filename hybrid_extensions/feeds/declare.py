@@ -185,7 +185,7 @@ class FeedsSection(Section):
             raise ValueError(message)
 
     def located(self, locate: Callable[[str], str]) -> Self:
-        """Return it with the paths of its feeds' files made absolute.
+        """Return the section with absolute paths of its feeds' files.
 
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.

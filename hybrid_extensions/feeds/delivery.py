@@ -1,4 +1,4 @@
-"""What a function of one's own is told about the rows that it gets."""
+"""Information that a feed's function gets together with rows."""
 
 from __future__ import annotations
 

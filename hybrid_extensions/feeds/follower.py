@@ -1,4 +1,4 @@
-"""The follower of a feed: brings a sink from the version that it has to the newest one.
+"""Follower of a feed: it brings a sink from its version of the table to the newest one.
 
 One rule decides between changes and a load: if the sink's version is the same commit of the same
 table, of the same generation and in the same form, what differs is worked out from the files; in
@@ -30,7 +30,7 @@ from spark_jobs.table.delta_table import open_table
 
 
 class Outcome(NamedTuple):
-    """What a look at the table led to.
+    """Result of a look at the table.
 
     Attributes:
         kind: ``none`` if the sink has the newest version, or if there is no table yet;
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 class Follower:
-    """Follower of one feed; a context manager, which ends the sink's connections.
+    """Follower of one feed; a context manager that closes the sink's connections.
 
     Args:
         loaded: The pipeline, whose file is read again for each delivery.
@@ -65,19 +65,19 @@ class Follower:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the sink's connections; the next delivery opens them again."""
+        """Close the sink's connections; the next delivery opens them again."""
         if self._sink is not None:
             self._sink.close()
             self._sink = None
 
     def has_news(self) -> bool:
-        """Return whether there may be something to deliver, by a look at the log alone."""
+        """Return whether there may be rows to deliver, by the log alone."""
         if (seen := self._seen) is None or self._table.exists(commit_name(seen.number + 1)):
             return True
         return commit_of(self._table, seen.number) != seen.commit
 
     def deliver(self, *, reload: bool = False) -> Outcome:
-        """Bring the sink to the newest version of the table, or complete what was begun before.
+        """Bring the sink to the newest version of the table; an interrupted delivery is completed.
 
         Returns:
             What was done; after a delivery that was begun before, there may be more to do.
@@ -101,7 +101,7 @@ class Follower:
         return self._bring(sink, held, held.delivered, table, now, columns)
 
     def compare(self, sample: int) -> Comparison:
-        """Compare rows of the table, chosen at random, with those of the sink.
+        """Compare randomly chosen rows of the table with those of the sink.
 
         Args:
             sample: Most rows that are compared.

@@ -1,4 +1,4 @@
-"""The kinds of second sinks, each imported when it is needed: its client is an extra."""
+"""Kinds of second sinks, imported on demand as their clients are extras."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sources.storage.folder import Folder
 def open_sink(
     feed: AnyFeed, loaded: LoadedPipeline, key: Sequence[str], folder: Folder
 ) -> FeedSink:
-    """Return the sink of a feed; nothing is connected yet."""
+    """Return the sink of a feed, without connecting to it."""
     owner = f"{loaded.pipeline.name}.{feed.name}"
     if isinstance(feed, PostgresFeed):
         with needs_extra("postgres", "A feed of `type: postgres`"):

@@ -1,4 +1,4 @@
-"""Following the table for as long as a process runs: one thread for each feed."""
+"""Loop that follows the table while a process runs: one thread for each feed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def deliver_once(loaded: LoadedPipeline, feed: AnyFeed, *, reload: bool = False) -> Outcome:
-    """Bring a sink to the newest version, and record how it is.
+    """Bring a sink to the newest version, and record the result.
 
     Args:
         loaded: The pipeline.
@@ -45,7 +45,7 @@ def deliver_once(loaded: LoadedPipeline, feed: AnyFeed, *, reload: bool = False)
 
 
 def compare(loaded: LoadedPipeline, feed: AnyFeed, sample: int) -> Comparison:
-    """Compare some rows of the table with those of a sink, and record what was found.
+    """Compare some rows of the table with those of a sink, and record the result.
 
     Args:
         loaded: The pipeline.
@@ -70,7 +70,7 @@ def compare(loaded: LoadedPipeline, feed: AnyFeed, sample: int) -> Comparison:
 
 
 def compared_in_words(feed: AnyFeed, found: Comparison) -> str:
-    """Return what a comparison found, as a sentence."""
+    """Return the result of a comparison as a sentence."""
     text = (
         f"{feed.name}: {found.compared - found.different:,} of {counted(found.compared, 'row')} "
         f"that were compared agree at version {found.number}"
@@ -85,7 +85,7 @@ def compared_in_words(feed: AnyFeed, found: Comparison) -> str:
 def follow(
     loaded: LoadedPipeline, feeds: Sequence[AnyFeed], stop: threading.Event, say: Say
 ) -> list[threading.Thread]:
-    """Begin to follow the table by some feeds, until an event is set.
+    """Start threads that follow the table for some feeds, until an event is set.
 
     A delivery that fails is tried again after a while, whatever the reason.
 
@@ -110,7 +110,7 @@ def follow(
 
 
 def in_words(feed: AnyFeed, outcome: Outcome) -> str:
-    """Return what a delivery did, as a sentence."""
+    """Return the result of a delivery as a sentence."""
     if outcome.number is None:
         return f"{feed.name}: there is no table yet."
     if outcome.kind == "none":

@@ -1,4 +1,4 @@
-"""How far a sink has the table: which version, of which table, in which form."""
+"""Position of a sink: the version of the table that it has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sources.storage.tables.delta_log import commit_name
 
 
 class Position(Record):
-    """A version of the target as a sink has it; kept in the sink.
+    """Version of the target that a sink has; kept in the sink.
 
     Attributes:
         table: Id of the Delta table, which a table that is made again does not share.
@@ -36,7 +36,7 @@ class Position(Record):
 
 @dataclass(frozen=True)
 class Held:
-    """What a sink remembers.
+    """Record of a sink about its own position.
 
     Attributes:
         delivered: The version that the sink has; None if a load is needed: nothing was delivered,
@@ -66,13 +66,13 @@ def position_of(
 
 
 def commit_of(folder: Folder, number: int) -> str:
-    """Return SHA-256 of the commit that made a version; empty if the log does not have it."""
+    """Return the SHA-256 of a version's commit; empty if the log no longer has it."""
     text = folder.read_bytes(commit_name(number))
     return "" if text is None else hashlib.sha256(text).hexdigest()
 
 
 def why_not_from(before: Position, now: Position, commit_now: str) -> str | None:
-    """Return why the changes since a position can't be worked out; None if they can.
+    """Return why the changes since a position can't be computed; None if they can.
 
     Args:
         before: The position that a sink has.

@@ -1,4 +1,4 @@
-"""What a follower writes into the state about its feed, so that others can see how it is."""
+"""Records of feeds in the state, for other processes to read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RECORD = "feed.json"
 
 
 class Compared(Part):
-    """The last comparison of a sink with the table.
+    """Last comparison of a sink with the table.
 
     Attributes:
         at_ms: When, in Unix milliseconds.
@@ -35,7 +35,7 @@ class Compared(Part):
 
 
 class FeedRecord(Record):
-    """State of a feed, as its follower wrote it last; the sink itself knows better.
+    """Last record of a feed by its follower; the sink's own position takes precedence.
 
     Attributes:
         number: Version of the table that the sink has; None if it has none.
@@ -60,7 +60,7 @@ class FeedRecord(Record):
 
 
 class FeedStatus(BaseModel):
-    """How far a feed is.
+    """Progress of a feed.
 
     Attributes:
         name: Its name.
@@ -95,22 +95,22 @@ class FeedStatus(BaseModel):
 
 
 def feed_folder(loaded: LoadedPipeline, name: str) -> Folder:
-    """Return the folder of a feed in the state; it need not exist."""
+    """Return the state folder of a feed, which may not exist."""
     return loaded.state.folder(f"feeds/{name}")
 
 
 def read_record(loaded: LoadedPipeline, name: str) -> FeedRecord | None:
-    """Return what the follower of a feed wrote last; None if it never ran."""
+    """Return the follower's last record of a feed; None if it never ran."""
     return feed_folder(loaded, name).read(_RECORD, FeedRecord)
 
 
 def write_record(loaded: LoadedPipeline, name: str, record: FeedRecord) -> None:
-    """Write how a feed is."""
+    """Write a feed's record."""
     feed_folder(loaded, name).replace(_RECORD, record)
 
 
 def feed_statuses(loaded: LoadedPipeline) -> list[FeedStatus]:
-    """Return how far each declared feed is, by the state and the log of the table."""
+    """Return the progress of each declared feed, from the state and the table's log."""
     feeds = feeds_of(loaded)
     if not feeds:
         return []

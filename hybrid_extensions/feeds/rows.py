@@ -1,4 +1,4 @@
-"""Rows of the table that a sink gets: all of a version, or what differs between two versions.
+"""Rows for a sink: all rows of a version, or the differences between two versions.
 
 What differs is found from the files that only one of the versions has, whoever wrote them: a
 micro-batch, a MERGE, a replaced range, a compaction (whose rows are the same) or a RESTORE. The
@@ -43,11 +43,11 @@ _MEMORY = "1GB"
 
 
 class CannotFollow(Exception):  # noqa: N818 - no error: the whole table is loaded then
-    """The changes between two versions can't be worked out; says why."""
+    """Error: the changes between two versions can't be computed; the text says why."""
 
 
 class Rows:
-    """Rows that are to be delivered, in a DuckDB database of their own.
+    """Rows to deliver, in a DuckDB database of their own.
 
     Args:
         connection: The database.
@@ -65,7 +65,7 @@ class Rows:
         return int(found[0])
 
     def read(self, form: Form, sample: int | None = None) -> pa.RecordBatchReader:
-        """Return the rows in the form that a sink needs, in the order of keys.
+        """Return the rows in a sink's form, in the order of keys.
 
         Args:
             form: ``arrow``: the columns as they are. ``text``: the same, each as DuckDB writes it,
@@ -88,7 +88,7 @@ class Rows:
 
 @contextmanager
 def all_rows(table: DeltaTable, key: Sequence[str], columns: pa.Schema) -> Iterator[Rows]:
-    """Copy all rows of a version of the table out of it.
+    """Yield a copy of all rows of a version of the table.
 
     Yields:
         The rows; they are gone at the end.
@@ -110,7 +110,7 @@ def all_rows(table: DeltaTable, key: Sequence[str], columns: pa.Schema) -> Itera
 def changed_rows(
     folder: Folder, start: int, table: DeltaTable, key: Sequence[str], columns: pa.Schema
 ) -> Iterator[Rows]:
-    """Work out what differs between two versions of the table.
+    """Yield the rows that differ between two versions of the table.
 
     Args:
         folder: The table's folder.

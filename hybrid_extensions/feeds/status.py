@@ -1,4 +1,4 @@
-"""The feeds of a pipeline as a part of its status."""
+"""Feeds as a part of a pipeline's status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HELP = {
 
 
 def status_part(loaded: LoadedPipeline) -> StatusPart:
-    """Return how far each feed of a pipeline is.
+    """Return the progress of a pipeline's feeds as a part of its status.
 
     Args:
         loaded: The pipeline, as its file is now: a copy that was kept for a generation may have

@@ -1,4 +1,4 @@
-"""HDFS: files, and documents of the state; needs the extra ``hdfs``."""
+"""HDFS: files, and state documents; needs the extra ``hdfs``."""
 
 from sources.extensions import Extension
 

@@ -1,4 +1,4 @@
-"""Documents in HDFS, whose only condition is that a rename finds its new name free.
+"""Documents in HDFS, where a rename to a free name is the only conditional operation.
 
 That is enough: a document is written aside and renamed to its name. For compare-and-swap the
 successor of a version is first written under a name that is made of that version's tag, which one
@@ -261,5 +261,5 @@ class HdfsDocuments:
 
 
 def documents_of(_scheme: str, settings: HdfsSettings) -> HdfsDocuments:
-    """Return the documents of all clusters."""
+    """Return the document store of all HDFS clusters."""
     return HdfsDocuments(settings)

@@ -202,7 +202,7 @@ def _reason(error: Exception) -> str:
 
 
 def refused(path: str, what: str, error: Exception) -> HybridError:
-    """Return the error to raise where an HDFS cluster does not answer, or refuses.
+    """Return the error to raise where an HDFS cluster refuses or does not answer.
 
     Args:
         path: File or folder.
@@ -231,5 +231,5 @@ def refused(path: str, what: str, error: Exception) -> HybridError:
 
 
 def files_of(settings: HdfsSettings) -> HdfsStorage:
-    """Return the storage of all clusters."""
+    """Return the storage of all HDFS clusters."""
     return HdfsStorage(settings)

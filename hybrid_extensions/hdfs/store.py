@@ -1,4 +1,4 @@
-"""HDFS among the kinds of stores."""
+"""Registration of HDFS as a kind of store."""
 
 from sources.storage.store_kind import StoreKind
 

@@ -1,4 +1,4 @@
-"""Columns of an Iceberg table, which its files hold by field id under any name."""
+"""Columns of an Iceberg table, which are found in files by field id."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _TEXT_OF = {
 
 
 def require_readable(source: FileSource, schema: Schema, unknown: Mapping[str, str]) -> None:
-    """Refuse a column to read whose type Spark does not have.
+    """Refuse a column whose type Spark does not support.
 
     Args:
         source: Declaration of the source, whose ``schema`` may leave the column out.
@@ -70,7 +70,7 @@ def require_readable(source: FileSource, schema: Schema, unknown: Mapping[str, s
 
 
 def children(field: NestedField) -> Sequence[NestedField]:
-    """Return the fields inside a column: of a struct, a list or a map; none of other types."""
+    """Return the fields inside a struct, list or map; empty for other types."""
     match field.field_type:
         case StructType() as kind:
             return kind.fields
@@ -90,7 +90,7 @@ def all_fields(fields: Iterable[NestedField], above: str = "") -> Iterator[tuple
 
 
 def mapped_columns(source: str, schema: Schema) -> MappedColumns:
-    """Return how the columns of a table are found in its files.
+    """Return the column mapping of a table: how its columns are found in files.
 
     Args:
         source: Name of the source, for messages.

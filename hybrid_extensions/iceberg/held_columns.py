@@ -1,4 +1,4 @@
-"""Columns that some data files of an Iceberg table lack, because their values are told elsewhere.
+"""Columns that some data files of an Iceberg table lack, with values from the manifests.
 
 A file that was added from a folder such as ``v=a`` lacks the column ``v``: the partition in its
 manifest has the value (https://iceberg.apache.org/spec/#column-projection).
@@ -42,7 +42,7 @@ _THREADS = 16
 
 
 class PartitionValues(NamedTuple):
-    """Columns that are read from the manifests, since not all files have them.
+    """Columns whose values are read from the manifests, as some files lack them.
 
     Attributes:
         columns: Their names.
@@ -61,7 +61,7 @@ def partition_values(
     tasks: Sequence[FileScanTask],
     stores: Stores,
 ) -> PartitionValues:
-    """Return the columns whose values only the manifests have, and these values of each file.
+    """Return the columns that some files lack, and each file's values of them by its partition.
 
     Files whose manifests do not count the values of a column in question are opened.
     """

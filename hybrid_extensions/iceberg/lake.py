@@ -1,4 +1,4 @@
-"""Iceberg among the kinds of tables in a lake."""
+"""Registration of Iceberg as a lake table format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sources.storage.stores import Stores
 
 
 class Iceberg:
-    """Iceberg tables. PyIceberg takes half a second to import, so methods do that."""
+    """Reader of Iceberg tables; PyIceberg, which is slow to import, is imported in methods."""
 
     format = "iceberg"
 

@@ -1,4 +1,4 @@
-"""Changed columns of an Iceberg table that Spark would not read as what they are.
+"""Altered columns of an Iceberg table that Spark would misread.
 
 Spark finds a column by its field id, but asks the column of the same name for the type to read it
 as (``ParquetToSparkSchemaConverter``). So a file that has a column under an older name is read
@@ -22,7 +22,7 @@ from sources.common.schema import normalize_schema
 
 
 def are_renamed(scan: DataScan, schema: Schema) -> bool:
-    """Return whether one of the columns to read had another name in an older schema."""
+    """Return whether a column to read had another name in an older schema."""
     names: dict[int, set[str]] = defaultdict(set)
     for each in scan.table_metadata.schemas:
         for _, field in all_fields(each.fields):
@@ -31,7 +31,7 @@ def are_renamed(scan: DataScan, schema: Schema) -> bool:
 
 
 def former_dates(scan: DataScan, schema: Schema) -> dict[int, str]:
-    """Return the columns that are times now and were dates in an older schema: names by field id.
+    """Return the columns that changed from dates to times, as names by field id.
 
     Spark's reader does not make times of the dates in older files.
     """
@@ -45,7 +45,7 @@ def former_dates(scan: DataScan, schema: Schema) -> dict[int, str]:
 
 
 def misread_column(file: Iterable[pa.Field], columns: Sequence[NestedField]) -> str | None:
-    """Return the column of a file that Spark would read as another type; None without any.
+    """Return a column of a file that Spark would read with a wrong type; None if there is none.
 
     Args:
         file: Columns of a Parquet file, or fields of a struct in it, with their field ids.

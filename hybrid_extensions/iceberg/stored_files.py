@@ -1,4 +1,4 @@
-"""Files of an Iceberg table, opened by the storages of a pipeline and with their logins."""
+"""Files of an Iceberg table, opened by a pipeline's storages with their logins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sources.storage.stores import Stores
 
 
 def path_of(location: str) -> str:
-    """Return the path of a file as the project's storages name it, from one in Iceberg's metadata.
+    """Convert a location in Iceberg's metadata to a path of the project's storages.
 
     Args:
         location: A URI, such as ``file:/data/x``, ``s3a://bucket/key``, or an absolute path.
@@ -22,7 +22,7 @@ def path_of(location: str) -> str:
 
 
 class StoredFiles(FileIO):
-    """PyIceberg's access to files; for reading only.
+    """Read-only file access for PyIceberg.
 
     Args:
         stores: Storages of the pipeline.
@@ -33,15 +33,15 @@ class StoredFiles(FileIO):
         self._stores = stores
 
     def new_input(self, location: str) -> InputFile:
-        """Return a file that can be read."""
+        """Return a file for reading."""
         return _StoredFile(location, self._stores)
 
     def new_output(self, location: str) -> OutputFile:
-        """Refuse to write."""
+        """Refuse to write a file."""
         raise NotImplementedError(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Refuse to delete.
+        """Refuse to delete a file.
 
         Raises:
             NotImplementedError: Always.

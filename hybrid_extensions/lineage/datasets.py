@@ -1,4 +1,4 @@
-"""What a pipeline reads and writes, as OpenLineage names and describes data.
+"""Datasets that a pipeline reads and writes, in OpenLineage's names and facets.
 
 Names: https://openlineage.io/docs/spec/naming
 """
@@ -40,7 +40,7 @@ _MAGIC = re.compile(r"[*?\[]")
 
 @attr.define
 class OffsetsInputDatasetFacet(InputDatasetFacet):
-    """Offsets of a topic that are read.
+    """Facet with the offsets of a topic that are read.
 
     Attributes:
         start: First offset of each partition, by topic.
@@ -54,7 +54,7 @@ class OffsetsInputDatasetFacet(InputDatasetFacet):
 def inputs_of(
     loaded: LoadedPipeline, context: PipelineContext | None, source: str | None
 ) -> list[InputDataset]:
-    """Return the data that a pipeline's sources read.
+    """Return the datasets that a pipeline's sources read.
 
     Args:
         loaded: The pipeline.
@@ -74,7 +74,7 @@ def inputs_of(
 def output_of(
     loaded: LoadedPipeline, target: Folder, inputs: Iterable[InputDataset]
 ) -> OutputDataset:
-    """Return the table that the pipeline writes, with its version, columns and their lineage."""
+    """Return the dataset of the pipeline's target, with version, columns and lineage."""
     namespace, name = named_place(target.url)
     facets: dict[str, Any] = {}
     try:
@@ -104,7 +104,7 @@ def output_of(
 
 
 def named_place(path: str) -> tuple[str, str]:
-    """Return namespace and name of a file, folder or glob.
+    """Return OpenLineage's namespace and name of a file, folder or glob.
 
     Args:
         path: An absolute path or URL; of a glob, the folders before its first wildcard count.

@@ -1,4 +1,4 @@
-"""OpenLineage events: a run of a job started, is running, completed or failed."""
+"""OpenLineage events of a pipeline's runs: START, RUNNING, COMPLETE, FAIL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WRITES_NOTHING = ("plan", "take_snapshot")
 
 
 class Reporter:
-    """Sends the events of a pipeline.
+    """Sender of a pipeline's OpenLineage events.
 
     Args:
         loaded: The pipeline.
@@ -64,13 +64,13 @@ class Reporter:
         self._send(RunState.COMPLETE, job, run, source)
 
     def live_run_started(self, source: str, launch_id: str) -> None:
-        """Send START and RUNNING of a live run, which has committed its first micro-batch."""
+        """Send START and RUNNING for a live run that has committed its first micro-batch."""
         run = _run_of(launch_id)
         self._send(RunState.START, source, run, source, is_stream=True)
         self._send(RunState.RUNNING, source, run, source, is_stream=True)
 
     def live_run_ended(self, source: str, launch_id: str) -> None:
-        """Send COMPLETE of a live run, with the offsets that it has reached."""
+        """Send COMPLETE for a live run, with the offsets that it has reached."""
         self._send(RunState.COMPLETE, source, _run_of(launch_id), source, is_stream=True)
 
     def _send(

@@ -1,4 +1,4 @@
-"""Steps of a pipeline as OpenLineage events."""
+"""OpenLineage events for the steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def observer(loaded: LoadedPipeline) -> StepObserver | None:
-    """Return who sends the events of a pipeline; None where it declares no ``lineage``."""
+    """Return the observer that sends a pipeline's events; None without declared ``lineage``."""
     lineage = loaded.section(LineageSection).lineage
     return None if lineage is None else _Events(loaded, lineage)
 

@@ -1,4 +1,4 @@
-"""Drivers on managed Spark: EMR Serverless and Databricks, as masters of a pipeline's file.
+"""Drivers on managed Spark: EMR Serverless and Databricks, declared as masters.
 
 Belongs here: what such a master needs in the file, the request that starts a driver, and how it is
 asked about and ended. Does not belong here: properties that all drivers get

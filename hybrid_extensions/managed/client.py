@@ -1,4 +1,4 @@
-"""The interface of managed services that run Spark drivers."""
+"""Interface of clients for managed Spark services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GRACE_S = 20
 
 
 class Service(Protocol):
-    """A service that runs Spark drivers.
+    """Client of a service that runs Spark drivers.
 
     Each method raises :class:`UnavailableError` if the service does not answer, or does not let
     this process in.
@@ -42,7 +42,7 @@ class Service(Protocol):
 
 
 def no_answer(service: str, reason: str) -> UnavailableError:
-    """Return the error to raise where a service does not answer, or does not let us in."""
+    """Return the error to raise where a service does not answer, or denies access."""
     message = (
         f"{service} does not answer, so it is unknown whether a driver runs there; its client "
         f"reports: {reason.strip().rstrip('.')}."

@@ -1,4 +1,4 @@
-"""Runs of Databricks jobs that are submitted once, by the Databricks SDK.
+"""Client of Databricks for one-time job runs, by the Databricks SDK.
 
 https://docs.databricks.com/api/workspace/jobs/submit
 """
@@ -33,7 +33,7 @@ _TASK = "driver"
 
 
 class Databricks:
-    """A workspace of Databricks.
+    """Workspace of Databricks.
 
     Args:
         host: Its address, ``https://…``. The login is what the SDK finds in the environment

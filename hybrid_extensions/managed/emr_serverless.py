@@ -1,4 +1,4 @@
-"""Runs of Amazon EMR Serverless, by boto3.
+"""Client of Amazon EMR Serverless, by boto3.
 
 https://docs.aws.amazon.com/emr-serverless/latest/APIReference/Welcome.html
 """
@@ -24,7 +24,7 @@ _LONGEST = 1000
 
 
 class EmrServerless:
-    """An application of EMR Serverless.
+    """Application of EMR Serverless.
 
     Args:
         region: Its AWS region.

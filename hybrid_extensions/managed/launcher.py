@@ -1,4 +1,4 @@
-"""Drivers on managed Spark, asked about and ended by the service's own API.
+"""Launcher of drivers on managed Spark, by the service's own API.
 
 A launch is one run of the service. The launch's id is its idempotency token, so that a request that
 is sent twice starts one run, and its name, so that it is found whatever became of the launcher.
@@ -26,7 +26,7 @@ POLL_S = 1.0
 
 
 class ManagedLauncher:
-    """Asks about and ends drivers on managed Spark.
+    """Launcher of drivers on managed Spark.
 
     Args:
         place: The service, and where in it the launch's run is.
@@ -80,7 +80,7 @@ class ManagedLauncher:
             time.sleep(POLL_S)
 
     def logs(self, launch: Launch, lines: int) -> str:
-        """Return the last lines that the driver printed, as far as the service hands them out.
+        """Return the last lines that the driver printed, as far as the service provides them.
 
         Returns:
             At most so many lines; empty if the service does not answer or has none (yet).

@@ -1,4 +1,4 @@
-"""The services as masters of a pipeline's file, and what they need in it."""
+"""Managed services as masters of a pipeline's file, with the fields that they need."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Declared(ManagedService):
 
 
 class EmrServerlessService(_Declared):
-    """Amazon EMR Serverless."""
+    """Amazon EMR Serverless as a master."""
 
     scheme = "emr-serverless"
     form = "emr-serverless://region/application"
@@ -48,7 +48,7 @@ class EmrServerlessService(_Declared):
     of_the_launch = ("applicationId", "name", "clientToken", "mode", "retryPolicy", "jobDriver")
 
     def check(self, settings: SparkSettings) -> None:
-        """Refuse a master without region and application, or fields as for any service.
+        """Refuse a master without region and application, or invalid fields of ``spark.service``.
 
         Raises:
             ValueError: Says which field, why, and the way out.
@@ -68,7 +68,7 @@ class EmrServerlessService(_Declared):
 
 
 class DatabricksService(_Declared):
-    """Databricks."""
+    """Databricks as a master."""
 
     scheme = "databricks"
     form = "databricks://host"
@@ -79,7 +79,7 @@ class DatabricksService(_Declared):
     of_the_launch = ("task_key", "max_retries", "spark_python_task")
 
     def check(self, settings: SparkSettings) -> None:
-        """Refuse settings without the job's file, or fields as for any service.
+        """Refuse settings without the job's file, or invalid fields of ``spark.service``.
 
         Raises:
             ValueError: Says which field, why, and the way out.

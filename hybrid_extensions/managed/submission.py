@@ -1,4 +1,4 @@
-"""Hands a driver over to a managed service.
+"""Submission of drivers to managed services.
 
 ``python -m hybrid_extensions.managed.submission FILE`` takes the place of ``spark-submit``: a
 process that holds the launch lock until the service has the driver, prints into the run's log, and
@@ -32,7 +32,7 @@ class Drivers:
     """Drivers on managed Spark (:class:`spark_jobs.launch.places.managed.ManagedDrivers`)."""
 
     def launcher(self, place: Place, log: Path) -> ManagedLauncher:
-        """Return what asks about and ends a driver."""
+        """Return the launcher for drivers on the service."""
         return ManagedLauncher(place, log)
 
     def hand_over(
@@ -93,7 +93,7 @@ def _prepare(loaded: LoadedPipeline, place: Place, request: dict[str, Any], scra
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Send the request of a file, and print the id of the run that it started.
+    """Send a request from a file, and print the id of the run that it started.
 
     A request that is sent again, such as after an answer that was lost, starts no second run.
 

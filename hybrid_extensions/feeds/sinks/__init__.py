@@ -1,1 +1,1 @@
-"""Kinds of second sinks; they do not know each other."""
+"""Implementations of second sinks, independent of each other."""

@@ -46,7 +46,7 @@ _RENEW_S = 6 * 3600
 
 
 class KafkaSink(FeedSink):
-    """A compacted topic.
+    """Compacted topic as a second sink.
 
     Args:
         feed: The declaration.
@@ -105,7 +105,7 @@ class KafkaSink(FeedSink):
             self._record(producer, end)
 
     def load(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Produce all rows, then a record without a value for each key that the table lacks."""
+        """Produce all rows, then a tombstone for each key that the table lacks."""
         with self._errors(), tempfile.TemporaryDirectory(prefix="hybrid-feed-") as folder:
             with self._transaction() as producer:
                 self._record(producer, None)
@@ -312,7 +312,7 @@ class KafkaSink(FeedSink):
                 raise InputError(message, hint, **self._fields | {"field": "topic"})
 
     def close(self) -> None:
-        """Close the clients; a transaction that was not committed is aborted."""
+        """Close the clients; an uncommitted transaction is aborted."""
         if self._consumer is not None:
             self._consumer.close()
         self._consumer = self._producer = None

@@ -44,7 +44,7 @@ class _Known(NamedTuple):
 
 
 class PostgresSink(FeedSink):
-    """A table of PostgreSQL.
+    """Table of PostgreSQL as a second sink.
 
     Args:
         feed: The declaration.
@@ -65,7 +65,7 @@ class PostgresSink(FeedSink):
         self._types: dict[str, str] = {}
 
     def close(self) -> None:
-        """Close the connection; what was not committed is rolled back."""
+        """Close the connection; uncommitted changes are rolled back."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -102,7 +102,7 @@ class PostgresSink(FeedSink):
         """Do nothing: a delivery is one transaction."""
 
     def apply(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Upsert and delete rows, and move the position on, in one transaction."""
+        """Upsert and delete rows, and update the position, in one transaction."""
         self._deliver(rows, end, is_load=False)
 
     def load(self, rows: pa.RecordBatchReader, end: Position) -> None:
@@ -111,7 +111,7 @@ class PostgresSink(FeedSink):
 
     @contextmanager
     def standing_still(self, columns: pa.Schema) -> Iterator[Held]:
-        """Let a comparison see the table as of one transaction."""
+        """Hold a transaction in which a comparison sees one state of the table."""
         held = self.held(columns)
         with self._errors(), self._opened.transaction(force_rollback=True):
             self._execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -121,7 +121,7 @@ class PostgresSink(FeedSink):
             yield held if is_same else Held()
 
     def compare(self, rows: pa.RecordBatchReader) -> tuple[int, list[str], int]:
-        """Let PostgreSQL compare the rows, by the types of the table."""
+        """Compare rows in PostgreSQL, by the types of its table."""
         self._copy(rows)
         same = sql.SQL(" AND ").join(
             sql.SQL("t.{0} = s.{0}").format(sql.Identifier(each)) for each in self._key

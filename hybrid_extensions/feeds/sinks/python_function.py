@@ -1,4 +1,4 @@
-"""A Python function as a second sink; the state folder remembers what it got.
+"""User function in Python as a second sink; the state folder holds its position.
 
 A call that was not recorded as done is repeated as it was: same version, same part, same rows. So
 a function that stores the version with its effects has each of them once.
@@ -26,7 +26,7 @@ _POSITION = "position.json"
 
 
 class Remembered(Record):
-    """What the function got.
+    """Position of a feed's function, in the state folder.
 
     Attributes:
         delivered: The version that it has; None before a load is complete.
@@ -38,7 +38,7 @@ class Remembered(Record):
 
 
 class PythonSink(FeedSink):
-    """A Python function; one follower at a time calls it.
+    """Python function as a second sink; only one follower at a time calls it.
 
     Args:
         feed: The declaration.
@@ -58,13 +58,13 @@ class PythonSink(FeedSink):
         self._lock: Lock | None = None
 
     def close(self) -> None:
-        """Free the lock."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def held(self, columns: pa.Schema) -> Held:
-        """Return what the state remembers, once no other follower calls the function."""
+        """Return the position in the state, after taking the lock against other followers."""
         if self._lock is None:
             self._lock = take_lock(self._folder, "feed")
         if self._lock is None:
@@ -75,7 +75,7 @@ class PythonSink(FeedSink):
         return Held(found.delivered, found.pending)
 
     def begin(self, position: Position) -> None:
-        """Record the version whose changes the function is about to get."""
+        """Record the version whose changes are about to be passed to the function."""
         found = self._folder.read(_POSITION, Remembered) or Remembered()
         self._folder.replace(_POSITION, found.model_copy(update={"pending": position}))
 

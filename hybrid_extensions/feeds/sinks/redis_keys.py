@@ -92,7 +92,7 @@ end
 
 
 class RedisSink(FeedSink):
-    """Keys of a Redis or Valkey server.
+    """Keys of a Redis or Valkey server as a second sink.
 
     Args:
         feed: The declaration.
@@ -117,7 +117,7 @@ class RedisSink(FeedSink):
         self._client.close()
 
     def held(self, columns: pa.Schema) -> Held:
-        """Return what the server remembers, and take the place of an earlier follower."""
+        """Return the position in the server, and fence off an earlier follower."""
         if own := {VERSION, LOAD} & set(columns.names):
             message = f"Column `{min(own)}` has the name of a field that the feed itself needs."
             hint = "Name the other columns in `columns`, or rename it in the transform."
@@ -155,7 +155,7 @@ class RedisSink(FeedSink):
 
     @contextmanager
     def standing_still(self, columns: pa.Schema) -> Iterator[Held]:
-        """Let a comparison see the server as long as nothing is delivered."""
+        """Prevent deliveries while a comparison reads the server."""
         with self._errors():
             before = self._known()
         own = before.get("owner") == self._owner

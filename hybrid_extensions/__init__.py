@@ -1,4 +1,4 @@
-"""The project's own extensions: each folder is optional, and nothing outside of it knows it.
+"""Extensions of the project itself: each package is optional and used only through its entry point.
 
 Belongs here: what a pipeline can do without, with all its parts: fields of its file, commands,
 definitions of Dagster, status. Each package has a constant `EXTENSION`, by which

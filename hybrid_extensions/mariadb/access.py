@@ -1,4 +1,4 @@
-"""Access to MariaDB and MySQL."""
+"""Access to MariaDB and MySQL: their implementation of the database operations."""
 
 from hybrid_extensions.mariadb.added_columns import find_added_columns, find_types
 from hybrid_extensions.mariadb.log.binlog import ask_log

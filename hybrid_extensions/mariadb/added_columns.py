@@ -1,4 +1,4 @@
-"""What MariaDB and MySQL know of columns that a table got later: types, and what older rows hold.
+"""Columns that a MariaDB or MySQL table got later: their types, and values in older rows.
 
 The server forgets what rows got when a column was added. The statement that added it is in the
 binary log, and the connector reports it in the topic of statements.
@@ -37,7 +37,7 @@ _POLL_S = 0.5
 
 
 def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
-    """Return type of columns that a table got later, and the default that its older rows hold.
+    """Return type and default of columns that a table got later, by name.
 
     The default is exact or refused: it is a constant of the statement that added the column.
 
@@ -57,7 +57,7 @@ def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
 
 
 def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
-    """Return the Spark SQL types that a table's columns have now, by name.
+    """Return the present Spark SQL types of a table's columns, by name.
 
     Args:
         options: How the database is reached.
@@ -93,7 +93,7 @@ def statements_of(
     snapshot: BinlogSnapshot,
     new: NewColumns,
 ) -> dict[str, SchemaChange]:
-    """Return the statement that added each column after a snapshot, as far as there is one.
+    """Return the statement that added each column after a snapshot, if it is known.
 
     Args:
         changes: All definitions of the table, and the statements that changed it.

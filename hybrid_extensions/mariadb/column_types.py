@@ -1,4 +1,4 @@
-"""Types of columns of MariaDB and MySQL, and which of them hold all values of another one."""
+"""Column types of MariaDB and MySQL, and which of them hold all values of another."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _THREE_BYTES = {"utf8", "utf8mb3", "ucs2"}
 
 
 def plain_type(written: str) -> str:
-    """Return a type without what only says how it is displayed, such as ``int(11) zerofill``.
+    """Return a type without display attributes, such as those of ``int(11) zerofill``.
 
     Args:
         written: The type as the database or a connector writes it.
@@ -91,7 +91,7 @@ class _Type(NamedTuple):
 
 
 def keeps_values(old: BinlogColumn, new: BinlogColumn) -> bool:
-    """Return whether each value that a column may hold is the same after it was changed.
+    """Return whether a change of a column's type keeps every value that it may hold.
 
     What becomes of nulls in a column that becomes NOT NULL is not looked at.
     """

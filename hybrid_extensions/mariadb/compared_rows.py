@@ -1,4 +1,4 @@
-"""Rows of a MariaDB or MySQL table as its own client prints them, for the comparison."""
+"""Rows of a MariaDB or MySQL table for comparisons, printed by the database's own client."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _SETTINGS = "SET time_zone = '+00:00', sql_mode = ''"
 
 
 def quote(name: str) -> str:
-    """Return a name as it is written in the database's SQL."""
+    """Return a name quoted for the database's SQL."""
     return in_backticks(name)
 
 
 def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
-    """Return the value of a column so many rows further on, as text; None at the table's end.
+    """Return a column's value a number of rows further on, as text; None at the table's end.
 
     Args:
         dsn: Connection string of the database; the password is in MYSQL_PWD.
@@ -99,7 +99,7 @@ def _kinds(address: Address, table: str, file: Path) -> dict[str, str]:
 
 
 def _written(column: str, kind: str) -> str:
-    """A column in the database's SQL as it is printed."""
+    """Return SQL for a column in the form in which the client prints it."""
     name = quote(column)
     if kind in ("float", "double"):
         # Enough digits for each value to be itself again.
@@ -122,7 +122,7 @@ def _written(column: str, kind: str) -> str:
 
 
 def _parsed(name: str, declared: pa.DataType, kind: str) -> str:
-    """A column of the file in DuckDB's SQL, as a value of its declared type."""
+    """Return DuckDB's SQL that converts a column of the file to its declared type."""
     if pa.types.is_binary(declared):
         return f"unhex({name})"
     if kind == "json":

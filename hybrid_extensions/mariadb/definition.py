@@ -1,4 +1,4 @@
-"""A table in the catalog of MariaDB or MySQL, and which changes of it leave all values as they are.
+"""Definition of a table in the catalog of MariaDB or MySQL, and its alterations.
 
 An ALTER TABLE that rewrites rows writes no changes of rows to the binary log.
 """
@@ -26,7 +26,7 @@ _COLUMNS = (
 
 
 def read_definition(connection: Connection[Cursor], table: str) -> BinlogDefinition | None:
-    """Return what the catalog says of a table.
+    """Return a table's definition in the catalog; None if the table does not exist.
 
     Args:
         connection: Open connection to the server.
@@ -54,7 +54,7 @@ def read_definition(connection: Connection[Cursor], table: str) -> BinlogDefinit
 
 
 def reported_definition(table: Mapping[str, Any]) -> BinlogDefinition:
-    """Return what a connector says of a table in the topic of statements.
+    """Return a table's definition as a connector reports it in the topic of statements.
 
     Args:
         table: The part ``table`` of one of the ``tableChanges``.
@@ -80,7 +80,7 @@ def reported_definition(table: Mapping[str, Any]) -> BinlogDefinition:
 def find_alteration(
     before: BinlogDefinition, after: BinlogDefinition, names: Mapping[str, str]
 ) -> str | None:
-    """Return what changed in a table that no change reports, as a predicate; None if nothing.
+    """Return an alteration of a table that no change reports, as a predicate; None if none.
 
     Columns that were added, dropped or renamed are not looked at: the changes show these.
 

@@ -1,4 +1,4 @@
-"""What statements that a connector reports did to a captured table of MariaDB or MySQL."""
+"""Effects of DDL statements, as a connector reports them, on a captured table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sources.databases.kafka_connect import in_short
 
 
 class Judged(NamedTuple):
-    """What some statements did to a table.
+    """Combined effect of some statements on a table.
 
     Attributes:
         stated: Its definition after them; None if that is not known.
@@ -36,7 +36,7 @@ def judge(
     snapshot: BinlogSnapshot,
     stated: BinlogDefinition | None,
 ) -> Judged:
-    """Return what some statements did to a table, up to the first one that altered rows.
+    """Return the effect of statements on a table, up to the first one that altered rows.
 
     Args:
         statements: The statements, in order.
@@ -70,7 +70,7 @@ def judge(
 def newly_required(
     before: BinlogDefinition | None, after: BinlogDefinition | None, names: Names
 ) -> list[str]:
-    """Return names in the ``schema`` of columns that became NOT NULL."""
+    """Return the columns that became NOT NULL, by their names in the ``schema``."""
     if before is None or after is None:
         return []
     return [
@@ -104,7 +104,7 @@ def _effect(
 
 
 def is_in(change: SchemaChange, snapshot: BinlogSnapshot) -> bool:
-    """Return whether a snapshot was taken after a statement; by files if it has no number."""
+    """Return whether a snapshot was taken after a statement; by log files if it has no GTID."""
     try:
         return change.is_in(snapshot)
     except UnknownDefault:

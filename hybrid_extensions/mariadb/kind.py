@@ -1,4 +1,4 @@
-"""MariaDB and MySQL among the kinds of databases."""
+"""Registration of MariaDB and MySQL as kinds of databases."""
 
 from sources.config.database_kind import DatabaseKind
 

@@ -1,4 +1,4 @@
-"""Files of a binary log that are longer than the positions of their events can tell.
+"""Binary log files that exceed the range of event positions.
 
 An event has 32 bits for its position, which begins again behind 4 GiB: measured with MySQL 9.7. A
 file becomes as long only by a transaction, which is never divided.
@@ -25,7 +25,7 @@ LONGEST = 1 << 32
 def find_long_files(
     connection: Connection[Cursor], table: CapturedTable, variables: Mapping[str, str], since: int
 ) -> list[str]:
-    """Return the names of the log's files that are too long.
+    """Return the log files that are longer than event positions can express.
 
     Args:
         connection: Open connection to the server.

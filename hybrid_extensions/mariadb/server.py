@@ -1,4 +1,4 @@
-"""How a MariaDB or MySQL server is reached: address, password, connections and their errors."""
+"""Connections to a MariaDB or MySQL server: address, password, errors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Address(NamedTuple):
 
 
 def parse_address(dsn: str) -> Address:
-    """Return the address that a connection string ``mariadb://user@host:port/database`` names.
+    """Parse a connection string ``mariadb://user@host:port/database``.
 
     Args:
         dsn: The string, with the scheme ``mariadb`` or ``mysql``.
@@ -114,7 +114,7 @@ def server_of(dsn: str) -> str:
 
 
 def connect(address: Address, source: str) -> pymysql.Connection[Cursor]:
-    """Return a connection that commits each statement, with times in UTC.
+    """Connect to a server with autocommit, and with times in UTC.
 
     Args:
         address: The database.
@@ -165,7 +165,7 @@ def connect(address: Address, source: str) -> pymysql.Connection[Cursor]:
 
 
 def needs_public_key(address: Address) -> bool:
-    """Return whether a client has to ask the server for the key that encrypts its password.
+    """Return whether a client must request the server's public key to encrypt its password.
 
     So it is with MySQL where the login is not over TLS.
 
@@ -204,12 +204,12 @@ def query_errors() -> Iterator[None]:
 
 
 def raw_cursor(connection: pymysql.Connection[Cursor]) -> SSCursor:
-    """Return a cursor that does not keep its rows, on a connection of :func:`connect_raw`."""
+    """Return a streaming cursor on a connection of :func:`connect_raw`."""
     return connection.cursor(SSCursor)
 
 
 def connect_raw(address: Address) -> pymysql.Connection[Cursor]:
-    """Return a connection whose queries return the bytes of values as the server sends them.
+    """Connect to a server; queries return the bytes of values as the server sends them.
 
     Raises:
         pymysql.MySQLError: The server refuses, or does not answer.
@@ -218,7 +218,7 @@ def connect_raw(address: Address) -> pymysql.Connection[Cursor]:
 
 
 def is_lost(error: Exception) -> bool:
-    """Return whether a statement failed because the connection or the server is gone."""
+    """Return whether a statement failed because the connection was lost."""
     if _is_of_tls(error):
         return False
     if isinstance(error, pymysql.MySQLError):
@@ -229,7 +229,7 @@ def is_lost(error: Exception) -> bool:
 
 
 def text_of(error: Exception) -> str:
-    """Return what a driver's error says, in one line, without its number."""
+    """Return a driver error's text in one line, without its number."""
     said = error.args[-1] if error.args else error
     return " ".join(str(said).split()).rstrip(".")
 

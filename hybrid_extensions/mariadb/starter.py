@@ -1,4 +1,4 @@
-"""What a starter for tables of MariaDB or MySQL has of its own: connector, and parts of changes."""
+"""Starter for MariaDB or MySQL: the connector, and the topics that only they need."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MariaDb(CapturedKind):
         return {"dsn": options.dsn, **options.connector}
 
     def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
-        """Return the tables as they are."""
+        """Return the tables with their columns and keys."""
         found = {each.name: each for each in find_tables(options.dsn, options.tables.__contains__)}
         for name in options.tables:
             if name not in found:
@@ -53,7 +53,7 @@ class MariaDb(CapturedKind):
         }
 
     def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
-        """Return what Debezium's connector needs besides the topics."""
+        """Return the connector's settings that are specific to MariaDB or MySQL."""
         del tables
         address = parse_address(options.dsn)
         is_mysql = options.dsn.startswith("mysql:")

@@ -1,4 +1,4 @@
-"""A look at a captured table of MariaDB or MySQL: whether its changes still show all of it.
+"""Inspection of a captured MariaDB or MySQL table for alterations that no change reports.
 
 What no change of a row reports is told by the statements that the connector reports, and by the
 catalog. Statements that run with ``sql_log_bin=0`` are in no log.
@@ -43,7 +43,7 @@ def look_at_table(
     before: TableWatch,
     snapshot: DatabaseSnapshot,
 ) -> TableWatch:
-    """Return what a look at a table sees.
+    """Inspect a table: its statements, its catalog entry, and the server's settings.
 
     Args:
         table: The table.

@@ -69,7 +69,7 @@ def _described(connection: Connection[Cursor], table: str) -> DatabaseTable | No
 
 
 def describe_columns(connection: Connection[Cursor], table: str) -> dict[str, Column]:
-    """Return the columns of a table as the database has them, by name; generated ones, too.
+    """Return the columns of a table by name, including generated ones.
 
     Args:
         connection: Open connection to the server.

@@ -1,4 +1,4 @@
-"""Numbers out: the state of pipelines as metrics of Prometheus, an optional part (``metrics``)."""
+"""State of pipelines as Prometheus metrics; needs the extra ``metrics``."""
 
 from sources.extensions import Extension
 

@@ -1,4 +1,4 @@
-"""Which metrics there are: their names, what they mean, and where their values come from."""
+"""Catalog of the metrics: names, meanings, and sources of the values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCE_STATES: tuple[str, ...] = get_args(SourceState)
 
 
 class Metric(NamedTuple):
-    """A metric without its prefix, as the exporter describes it.
+    """Metric, named without its prefix, as the exporter describes it.
 
     Attributes:
         name: Its name; that of a counter gets ``_total`` behind it.

@@ -1,4 +1,4 @@
-"""Collector of Prometheus: at each scrape one look at every pipeline, as `hybrid status` does."""
+"""Prometheus collector that reads the status of every pipeline at each scrape."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OF_SOURCE = (*_LABELS, "source")
 
 
 class Sample(NamedTuple):
-    """One value of a metric.
+    """Value of a metric.
 
     Attributes:
         metric: The metric.
@@ -71,7 +71,7 @@ class PipelineCollector(Collector):
             yield family
 
     def describe(self) -> list[Family]:
-        """Return nothing, so that registering does not look at the pipelines."""
+        """Return nothing, so that registration does not read the pipelines' status."""
         return []
 
     def _samples(self, path: Path) -> list[Sample]:

@@ -1,4 +1,4 @@
-"""Retention headroom of live runs: how long what they have not committed yet is safe in Kafka."""
+"""Retention headroom of live runs: how long their unread input is safe in Kafka."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMEOUT_S = 5.0
 
 
 class HeadroomLooks:
-    """Looks at the retention of topics, each at most every 30 seconds; in memory."""
+    """Cache of retention headroom, refreshed at most every 30 seconds for each topic."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str], tuple[float, Headroom | None]] = {}

@@ -1,4 +1,4 @@
-"""The endpoint ``/metrics`` that Prometheus scrapes."""
+"""HTTP endpoint ``/metrics`` for Prometheus."""
 
 from __future__ import annotations
 

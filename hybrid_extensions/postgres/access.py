@@ -1,4 +1,4 @@
-"""Access to PostgreSQL."""
+"""Access to PostgreSQL: its implementation of the database operations."""
 
 from hybrid_extensions.postgres.added_columns import find_added_columns, find_types
 from hybrid_extensions.postgres.mark import mark_log

@@ -1,4 +1,4 @@
-"""What PostgreSQL knows of columns that a table got later: types, and what older rows hold.
+"""Columns that a PostgreSQL table got later: their types, and values in older rows.
 
 PostgreSQL stores the default that rows had when a column was added (``attmissingval``), whatever
 the default is now, until something rewrites the table.
@@ -69,7 +69,7 @@ def _xid(transaction: int | None) -> str | None:
 
 
 def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
-    """Return type of columns that a table got later, and the default that its older rows hold.
+    """Return type and default of columns that a table got later, by name.
 
     The default is exact or refused: it is the one that PostgreSQL stores for rows from before the
     column, or null if no row from before has a value.
@@ -98,7 +98,7 @@ def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
 
 
 def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
-    """Return the Spark SQL types that a table's columns have now, by name.
+    """Return the present Spark SQL types of a table's columns, by name.
 
     Args:
         options: How the database is reached.

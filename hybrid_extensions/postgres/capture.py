@@ -1,4 +1,4 @@
-"""What of a PostgreSQL table can't be captured: told before its snapshot is taken.
+"""Check before a snapshot that PostgreSQL can deliver all changes of a table.
 
 A snapshot reads whatever a SELECT returns. The changes come from the write-ahead log, through a
 publication, and some of what a SELECT returns is never there.
@@ -79,7 +79,7 @@ def require_capturable(
     truncates: bool,
     publication: str | None = None,
 ) -> list[str]:
-    """Refuse a table whose changes, or a part of them, would never arrive.
+    """Refuse a table if some of its changes would never arrive; return warnings.
 
     A table that does not exist, or that no publication includes, is not refused here.
 

@@ -1,4 +1,4 @@
-"""Rows of a PostgreSQL table as COPY writes them, for the comparison with a target."""
+"""Rows of a PostgreSQL table for comparisons, written by COPY."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _SETTINGS = "-c timezone=UTC -c datestyle=ISO -c row_security=off"
 
 
 def quote(name: str) -> str:
-    """Return a name as it is written in the database's SQL."""
+    """Return a name quoted for the database's SQL."""
     return quoted(name)
 
 
 def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
-    """Return the value of a column so many rows further on, as text; None at the table's end.
+    """Return a column's value a number of rows further on, as text; None at the table's end.
 
     Args:
         dsn: Connection string of the database.
@@ -106,14 +106,14 @@ def _reading(dsn: str, table: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def _written(kind: pa.DataType) -> str:
-    """A column in PostgreSQL's SQL as it is written to the CSV file; ``{}`` stands for its name."""
+    """Return SQL for a column in the CSV file; ``{}`` stands for its name."""
     if pa.types.is_list(kind):
         return "array_to_json({})"
     return "encode({}, 'hex')" if pa.types.is_binary(kind) else "{}"
 
 
 def _parsed(name: str, kind: pa.DataType) -> str:
-    """A column of the CSV file in DuckDB's SQL, as a value of its type."""
+    """Return DuckDB's SQL that converts a column of the CSV file to its type."""
     if pa.types.is_list(kind):
         if not pa.types.is_binary(kind.value_type):
             return f"CAST({name}::JSON AS {duckdb_type(kind)})"

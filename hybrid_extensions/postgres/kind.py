@@ -1,4 +1,4 @@
-"""PostgreSQL among the kinds of databases."""
+"""Registration of PostgreSQL as a kind of database."""
 
 from sources.config.database_kind import DatabaseKind
 

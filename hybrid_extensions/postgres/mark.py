@@ -1,4 +1,4 @@
-"""A position in PostgreSQL's log that divides all transactions, and is reached in a quiet database.
+"""Position in PostgreSQL's log that divides all transactions, reached even without changes.
 
 Debezium orders changes by the end of the transaction before theirs (``source.sequence``). So "lower
 than P" holds for the transactions that ended before P *and* for the next one, whenever that comes.

@@ -46,7 +46,7 @@ _BOUNDS = {pa.date32(): (pa.int32(), *DAYS), TIMESTAMP: (pa.int64(), *MICROS)}
 
 
 class Database:
-    """A PostgreSQL database that several threads read; a context manager.
+    """PostgreSQL database for reading from several threads; a context manager.
 
     The driver reads the names of all tables' columns when a database is opened, which takes seconds
     where there are thousands of tables: open it once for all queries.
@@ -110,7 +110,7 @@ class Database:
 
 
 def selected(columns: pa.Schema, types: Mapping[str, str]) -> sql.Composable:
-    """Return the SELECT list (SQL) of a query for :meth:`Database.rows`.
+    """Return the SELECT list of a query for :meth:`Database.rows`.
 
     It asks for a column as text where the driver would change a value.
 
@@ -135,7 +135,7 @@ def _query_errors() -> Iterator[None]:
 
 
 def _expression(column: pa.Field, found: str) -> sql.Composable:
-    """A column in a form that :func:`_typed` converts; it keeps its name."""
+    """Return SQL for a column in a form that :func:`_typed` converts, under the same name."""
     name = sql.Identifier(column.name)
     if pa.types.is_list(column.type):
         return _array_expression(column, found)
@@ -152,7 +152,7 @@ def _expression(column: pa.Field, found: str) -> sql.Composable:
 
 
 def _array_expression(column: pa.Field, found: str) -> sql.Composable:
-    """An array column in a form that :func:`_typed` converts; it keeps its name."""
+    """Return SQL for an array column in a form that :func:`_typed` converts, same name."""
     name, item = sql.Identifier(column.name), column.type.value_type
     found_item = found.removesuffix(_ARRAY)
     if found_item == found or (pa.types.is_binary(item) and found_item != "bytea"):
@@ -174,7 +174,7 @@ def _array_expression(column: pa.Field, found: str) -> sql.Composable:
 
 
 def _typed(column: pa.Field, found: pa.Array) -> pa.Array:
-    """Values as the driver returns them in the column's type."""
+    """Convert values as the driver returns them to the column's type."""
     try:
         typed = found.cast(column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

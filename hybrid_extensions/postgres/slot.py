@@ -1,4 +1,4 @@
-"""Replication slot of a PostgreSQL server: what a connector has not read of its log.
+"""Replication slot of a PostgreSQL server: its state and its lag.
 
 https://www.postgresql.org/docs/current/view-pg-replication-slots.html
 """

@@ -1,4 +1,4 @@
-"""What a starter for tables of PostgreSQL has of its own: connector, checks, parts of changes."""
+"""Starter for PostgreSQL: the connector, checks, and parts of changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Postgres(CapturedKind):
         return {"dsn": options.dsn, "slot": options.name, **options.connector}
 
     def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
-        """Return the tables as they are, and what is not captured."""
+        """Return the tables with columns and keys, and sentences about what is not captured."""
         warnings: list[str] = []
         with connect_to(options.dsn) as connection:
             tables = [describe_table(connection, each) for each in options.tables]
@@ -49,7 +49,7 @@ class Postgres(CapturedKind):
         return tables, warnings
 
     def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
-        """Return what Debezium's connector needs besides the topics."""
+        """Return the connector's settings that are specific to PostgreSQL."""
         where = conninfo_to_dict(options.dsn)
         config = {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",

@@ -1,4 +1,4 @@
-"""A report about one pipeline as a single HTML page, for tickets and for people without access.
+"""Report about one pipeline as a single HTML page, for tickets and for people without access.
 
 What is known is collected (:mod:`~hybrid_extensions.report.collect`) into one model
 (:mod:`~hybrid_extensions.report.model`), which is then rendered

@@ -1,4 +1,4 @@
-"""Collects what a report shows; a section that can't be shown says why, and the others remain."""
+"""Content of a report; a section that fails is replaced by the reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def collect(loaded: LoadedPipeline, *, with_audit: bool = False) -> Report:
-    """Collect what is known about a generation of a pipeline, as of now.
+    """Collect the content of a report about a generation, as of now.
 
     Nothing is changed, except that a new audit is kept. A broker or store that does not answer is
     no error: what it would tell is missing.

@@ -1,4 +1,4 @@
-"""The action REPORT of the control job: the page is written, and linked from the table's page."""
+"""Action REPORT of the control job: write the page, and link it from the table's page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
 
 
 def write_report(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-    """Write the page into the state folder, and show where it is on the table's page.
+    """Write the page into the state folder, and link it from the table's page.
 
     Where Dagster keeps its logs on a disk, a copy is there, too: its web server hands out no other
     files, and a browser follows no link from it to a disk.

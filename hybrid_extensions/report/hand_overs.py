@@ -1,4 +1,4 @@
-"""What a report shows of the hand-overs: the ledger, and how far each partition was read since."""
+"""Hand-overs in a report: the ledger, and each partition's progress since."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.run_state.heartbeat import read_heartbeat
 
 
 def hand_overs(context: PipelineContext) -> list[HandOver]:
-    """Return the hand-over to each Kafka source; what the plan expects of one that is not made."""
+    """Return the hand-over to each Kafka source, or the plan's expectation before it is made."""
     return [_hand_over(context, source) for source in context.pipeline.topics]
 
 

@@ -1,4 +1,4 @@
-"""What a report about a pipeline contains; times are ms since 1970."""
+"""Model of a report about a pipeline; times are ms since 1970."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ReportPart(BaseModel):
 
 
 class Missing(ReportPart):
-    """A section that can't be shown.
+    """Section that is missing, and why.
 
     Attributes:
         missing: Why, and how to get it; sentences.
@@ -29,7 +29,7 @@ class Missing(ReportPart):
 
 
 class SourcePlan(ReportPart):
-    """What is read of one source.
+    """Planned input of one source.
 
     Attributes:
         name: Its name.
@@ -69,7 +69,7 @@ class SourcePlan(ReportPart):
 
 
 class PlanPart(ReportPart):
-    """What is read: the plan and the rounds after it.
+    """Planned input: the plan, and the rounds after it.
 
     Attributes:
         created_ms: When the plan was made.
@@ -144,7 +144,7 @@ class HandOver(ReportPart):
 
 
 class GenerationsPart(ReportPart):
-    """Which generation serves, and which ones there are.
+    """All generations, and which of them serves.
 
     Attributes:
         lines: All generations that are kept, the oldest first.
@@ -164,7 +164,7 @@ class GenerationsPart(ReportPart):
 
 
 class TargetPart(ReportPart):
-    """The table that the generation writes to.
+    """Table that the generation writes to.
 
     Attributes:
         version: Version of the Delta table.
@@ -176,7 +176,7 @@ class TargetPart(ReportPart):
 
 
 class SourcePace(ReportPart):
-    """How fast a source was read.
+    """Speed at which a source was read.
 
     Attributes:
         source: Its name.

@@ -1,4 +1,4 @@
-"""The report as one HTML page, and the file that it is written to."""
+"""HTML page of a report, and the file that it is written to."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def render(
 
 
 def require_file(path: Path) -> Path:
-    """Return the absolute path of a file that a page can be written to.
+    """Return the absolute path for a page; refuse one that can't be written.
 
     Called before the page is made, which may take a while.
     """
@@ -101,7 +101,7 @@ def require_file(path: Path) -> Path:
 
 
 def write(page: str, path: Path) -> None:
-    """Write a page in one atomic step, over an existing file if there is one.
+    """Write a page atomically, replacing an existing file.
 
     Args:
         page: The page.

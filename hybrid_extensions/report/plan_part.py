@@ -1,4 +1,4 @@
-"""What a report shows of a plan: sources, files, rows, bytes and event times."""
+"""Plan in a report: sources, files, rows, bytes and event times."""
 
 from __future__ import annotations
 

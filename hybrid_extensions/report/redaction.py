@@ -1,4 +1,4 @@
-"""Removal of credentials from texts, whatever error or path brought them along."""
+"""Removal of credentials from texts of any origin."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Redaction:
         self._values = sorted((v for v in values if len(v) >= _SHORTEST), key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
-        """Return a text without logins in URLs, queries of URLs, and known secrets."""
+        """Return a text without logins and queries in URLs, and without known secrets."""
         for value in self._values:
             text = text.replace(value, HIDDEN)
         text = _QUERY.sub(rf"\1?{HIDDEN}", _LOGIN.sub("", text))

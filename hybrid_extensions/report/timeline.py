@@ -1,4 +1,4 @@
-"""The seam as a picture: sources on one scale of event time, partitions on scales of offsets.
+"""Picture of the seam: sources on a scale of event time, partitions on scales of offsets.
 
 Positions are percentages of the picture's width, so that it fits any screen.
 """
@@ -20,7 +20,7 @@ Kind = Literal["history", "overlap", "topic", "skipped"]
 
 
 class Bar(NamedTuple):
-    """A bar of a lane: kind, left edge and width in percent."""
+    """Bar in a lane: kind, left edge and width in percent."""
 
     kind: Kind
     left: float
@@ -28,7 +28,7 @@ class Bar(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """One source or partition.
+    """Lane for one source or partition.
 
     Attributes:
         name: What is drawn.
@@ -72,7 +72,7 @@ class _Reach(NamedTuple):
 def timelines(
     plan: PlanPart, hand_overs: Sequence[HandOver], newest_ms: int | None
 ) -> list[Timeline]:
-    """Return the picture of all sources by event time; with a narrow seam, also one of the seam.
+    """Return a picture of all sources by event time; if the seam is narrow, one of the seam, too.
 
     Args:
         plan: What is read.

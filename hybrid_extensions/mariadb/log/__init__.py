@@ -1,1 +1,1 @@
-"""The binary log of MariaDB and MySQL: positions, statements, what a connector has read."""
+"""Binary log of MariaDB and MySQL: positions, statements, progress of a connector."""

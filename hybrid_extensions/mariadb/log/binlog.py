@@ -1,4 +1,4 @@
-"""How much of MariaDB's binary log a connector has not read, and whether the server still has it.
+"""Lag of a connector in MariaDB's binary log, and whether the server still has the rest.
 
 https://mariadb.com/kb/en/show-binlog-events/, https://mariadb.com/kb/en/binlog_gtid_pos/
 """
@@ -90,7 +90,7 @@ def _log_of(options: SnapshotOptions, config: Mapping[str, Any]) -> Connection[C
 
 
 def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
-    """Return whether MariaDB's binary log still has what comes after a position.
+    """Return the state of MariaDB's binary log after a position, or why it is unknown.
 
     Args:
         connection: Open connection to the server.

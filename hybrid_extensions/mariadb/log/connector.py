@@ -1,4 +1,4 @@
-"""What a connector has read of a binary log, as Kafka Connect's REST interface reports it.
+"""Progress of a connector in a binary log, as Kafka Connect reports it.
 
 https://kafka.apache.org/documentation/#connect_rest (``/offsets`` since version 3.6)
 """
@@ -29,7 +29,7 @@ _AGAIN = "then take the snapshot again: `hybrid snapshot P`."
 
 
 class ReadUpTo(NamedTuple):
-    """Position up to which a connector has read a binary log.
+    """Position in a binary log that a connector has reached.
 
     Attributes:
         is_running: Whether the connector and its task run.
@@ -96,7 +96,7 @@ def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None
 
 
 def ask_connector(url: str) -> ReadUpTo | str:
-    """Ask Kafka Connect up to where a connector has read. Raises no error.
+    """Ask Kafka Connect for a connector's position in the log. Raises no error.
 
     Args:
         url: URL of the connector, ``http://host:8083/connectors/<name>``.
@@ -130,7 +130,7 @@ def ask_connector(url: str) -> ReadUpTo | str:
 
 
 def require_heartbeats(url: str) -> None:
-    """Refuse a connector that reports how far it is only when a captured table changes.
+    """Refuse a connector without heartbeats: it reports its position only with changes.
 
     Args:
         url: URL of the connector, ``http://host:8083/connectors/<name>``.
@@ -149,6 +149,6 @@ def require_heartbeats(url: str) -> None:
 
 
 def has_heartbeats(config: Mapping[str, Any]) -> bool:
-    """Return whether a connector reports how far it is while no captured table changes, too."""
+    """Return whether a connector reports its position while no captured table changes."""
     found = str(config.get(_HEARTBEAT) or "").strip()
     return found.isdigit() and int(found) > 0

@@ -1,4 +1,4 @@
-"""Numbers that MariaDB gives to transactions (GTID): domain, server and sequence number.
+"""MariaDB's global transaction ids (GTID): domain, server and sequence number.
 
 https://mariadb.com/kb/en/gtid/
 """
@@ -18,7 +18,7 @@ ONE_DOMAIN = (
 
 
 class Gtid(NamedTuple):
-    """Number of a transaction.
+    """Global transaction id of MariaDB.
 
     Attributes:
         domain: Within a domain, transactions have the order of their sequence numbers.
@@ -31,18 +31,18 @@ class Gtid(NamedTuple):
     sequence: int
 
     def __str__(self) -> str:
-        """Return the number as MariaDB writes it."""
+        """Return the GTID as MariaDB writes it."""
         return f"{self.domain}-{self.server or 0}-{self.sequence}"
 
 
 def parse_gtids(text: str) -> list[Gtid]:
-    """Return the GTIDs of a list of MariaDB's, such as ``0-1-129``; empty for one of MySQL's."""
+    """Return the GTIDs in MariaDB's list, such as ``0-1-129``; empty for MySQL's."""
     parts = [each.strip().split("-") for each in text.split(",") if ":" not in each]
     return [Gtid(*map(int, each)) for each in parts if len(each) == 3]
 
 
 def only_gtid(text: str, variables: Mapping[str, str]) -> Gtid:
-    """Return the last GTID of a binary log, whose transactions are all of one domain.
+    """Return the last GTID of a binary log; refuse a log with several domains.
 
     Args:
         text: The log's last GTID of each domain, such as ``gtid_binlog_pos``.

@@ -1,4 +1,4 @@
-"""A position in a binary log that divides all transactions: MariaDB's last GTID, or MySQL's end.
+"""Position in a binary log that divides all transactions: MariaDB's last GTID, MySQL's end.
 
 Nothing is written. The binary log has transactions in the order of their commits, and numbers them
 without gaps that others could fall into: a transaction whose number is not above the last one is in

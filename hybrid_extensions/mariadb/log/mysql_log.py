@@ -1,4 +1,4 @@
-"""How much of MySQL's binary log a connector has not read, and whether the server still has it.
+"""Lag of a connector in MySQL's binary log, and whether the server still has the rest.
 
 Positions are those of one server: another one that took its place has other files.
 """
@@ -21,7 +21,7 @@ _FILE_BYTES = 1 << 40
 
 
 def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
-    """Return whether MySQL's binary log still has what comes after a position, and how much.
+    """Return the state of MySQL's binary log after a position, or why it is unknown.
 
     Args:
         connection: Open connection to the server.
@@ -63,5 +63,5 @@ def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
 
 
 def mysql_place(file: int, offset: int) -> int:
-    """Return one number for a position in MySQL's binary log; a later one has a higher number."""
+    """Return a position in MySQL's binary log as one number; later positions are higher."""
     return file * _FILE_BYTES + offset

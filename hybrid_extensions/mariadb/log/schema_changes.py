@@ -1,4 +1,4 @@
-"""Statements that changed a table's definition, as the connector reports them in their own topic.
+"""DDL statements on a table, as the connector reports them in a topic of their own.
 
 Debezium writes each to the topic that has the name of ``topic.prefix``, before the first change of
 a row that has the new definition.
@@ -24,7 +24,7 @@ from sources.kafka.client.look_ups import KafkaLog
 
 
 class SchemaChange(NamedTuple):
-    """A statement, and the definition that a table has after it.
+    """DDL statement, and the table's definition after it.
 
     Attributes:
         statement: The statement, as it is in the binary log.
@@ -54,7 +54,7 @@ class SchemaChange(NamedTuple):
     at_ms: int = 0
 
     def is_in(self, snapshot: BinlogSnapshot) -> bool:
-        """Return whether a snapshot was taken after it.
+        """Return whether a snapshot was taken after the statement.
 
         Raises:
             UnknownDefault: The order is not known.
@@ -76,7 +76,7 @@ class SchemaChange(NamedTuple):
 
 
 class Statements(NamedTuple):
-    """What the topic of statements has.
+    """Content of the topic of statements.
 
     Attributes:
         changes: The statements, in order.
@@ -90,7 +90,7 @@ class Statements(NamedTuple):
 
 
 def read_schema_changes(source: KafkaSource, connector: str) -> list[SchemaChange]:
-    """Return the definitions that a table had, and the statements that changed it, in order.
+    """Return a table's DDL statements with the definitions after them, in order.
 
     Args:
         source: The topic of the table's changes; its broker and encoding are those of the topic

@@ -1,4 +1,4 @@
-"""What statements do to a table of MariaDB or MySQL that no change of a row reports.
+"""Effects of statements on a MariaDB or MySQL table that no change of a row reports.
 
 Told by the text of a statement: a connector reports definitions of tables, and not what became of
 the rows. Names are compared without regard to case, as some servers do.
@@ -63,7 +63,7 @@ _TABLESPACE = re.compile(r"\b(DISCARD|IMPORT)\s+TABLESPACE\b", re.IGNORECASE)
 
 
 def effect_on(table: str, statement: str, database: str) -> str | None:
-    """Return what a statement did to a table that no change reports, as a predicate; or None.
+    """Return a statement's unreported effect on a table, as a predicate; None if it has none.
 
     That a table was dropped or created is not told: the connector reports that.
 
@@ -101,7 +101,7 @@ def effect_on(table: str, statement: str, database: str) -> str | None:
 
 
 def reused_names(statement: str) -> set[str]:
-    """Return names of columns that a statement gives to others, or drops, in lower case.
+    """Return the column names that a statement drops, or renames columns to, in lower case.
 
     One of these that the table has afterwards is the name of another column than before.
 
@@ -116,7 +116,7 @@ def reused_names(statement: str) -> set[str]:
 
 
 def formulas(statement: str) -> set[str]:
-    """Return names of columns to which a statement gives a formula, in lower case.
+    """Return the columns that a statement makes generated, in lower case.
 
     Args:
         statement: An ALTER TABLE, as it is in the binary log.

@@ -1,4 +1,4 @@
-"""What an ALTER TABLE of MariaDB or MySQL does to columns, and what older rows get from it.
+"""ALTER TABLE statements: changes of columns, and the values that older rows get.
 
 Debezium's own reading of the statement is not used: it reports 1970 for ``CURRENT_TIMESTAMP`` and
 nothing for ``DEFAULT (uuid())``.
@@ -39,7 +39,7 @@ _SILENT = (
 
 
 class Alteration:
-    """A statement that changed a table.
+    """Parsed ALTER TABLE statement.
 
     Args:
         statement: The statement, as it is in the binary log.
@@ -60,11 +60,11 @@ class Alteration:
 
     @property
     def may_rename(self) -> bool:
-        """Whether it was not understood, and may give a column another one's name."""
+        """Whether the statement was not understood and may rename a column."""
         return not self.is_known and _RENAMES.search(self._statement) is not None
 
     def renamed_to(self) -> set[str]:
-        """Return the new names of columns that it renames, in lower case."""
+        """Return the new names of renamed columns, in lower case."""
         found = set()
         for action in self._actions:
             if isinstance(action, exp.RenameColumn):
@@ -75,13 +75,13 @@ class Alteration:
         return found
 
     def added(self) -> dict[str, exp.ColumnDef]:
-        """Return the definitions of columns that it adds, by name in lower case."""
+        """Return the definitions of added columns, by name in lower case."""
         return {
             each.name.lower(): each for each in self._actions if isinstance(each, exp.ColumnDef)
         }
 
     def value_of(self, column: Column) -> Value | None:
-        """Return what the rows that a table has get in a column that the statement adds.
+        """Return the value that existing rows get in an added column; None if unknown.
 
         Args:
             column: The column, as the database has it.

@@ -1,4 +1,4 @@
-"""Transactions of MariaDB and MySQL that see the database as of a known position of its log."""
+"""Transactions of MariaDB and MySQL that see the database at a known log position."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def begin(
     opened: ExitStack,
     count: int,
 ) -> list[Begun]:
-    """Begin as many snapshots, if possible all at one position of the binary log.
+    """Begin a number of snapshots, all at one position of the binary log if possible.
 
     MariaDB reports each snapshot's own position, so nothing is locked, and others may commit in
     between. MySQL reports none: commits are locked while all begin, for some milliseconds.
@@ -55,7 +55,7 @@ def begin(
 
 
 def at_first_position(begun: Sequence[Begun]) -> list[Begun]:
-    """Return the snapshots whose position is that of the first one, which sees least.
+    """Return the snapshots at the earliest position, which is that of the first one.
 
     Args:
         begun: Those of :func:`begin`.

@@ -1,4 +1,4 @@
-"""Checks of a MariaDB or MySQL server and table before a snapshot: each change is in the log."""
+"""Checks before a snapshot that the server's log will contain every change of the table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NO_ZEROS = ("NO_ZERO_IN_DATE", "NO_ZERO_DATE")
 
 
 def server_variables(connection: Connection[Cursor]) -> dict[str, str]:
-    """Return the server's variables that decide about its binary log; none that it lacks.
+    """Return the server variables that affect its binary log; unsupported ones are missing.
 
     Args:
         connection: Open connection to the database.
@@ -67,7 +67,7 @@ def is_mariadb(variables: Mapping[str, str]) -> bool:
 def check_log(
     connection: Connection[Cursor], table: CapturedTable, variables: Mapping[str, str]
 ) -> None:
-    """Refuse a server whose binary log does not contain each change of a table as rows.
+    """Refuse a server whose binary log does not contain every change of a table as rows.
 
     Args:
         connection: Open connection to the database.
@@ -125,7 +125,7 @@ def check_settings(
 def check_table(
     connection: Connection[Cursor], table: CapturedTable, variables: Mapping[str, str]
 ) -> list[str]:
-    """Refuse a table that is none, that no snapshot contains, or whose log lacks changes.
+    """Refuse a missing table, one that no snapshot contains, or whose log lacks changes.
 
     Args:
         connection: Open connection to the database.
@@ -237,7 +237,7 @@ def _warn_of_zeros(
 
 
 def column_of(row: Sequence[Any]) -> Column:
-    """Return a column from what ``information_schema.columns`` says of it.
+    """Return a column from its row in ``information_schema.columns``.
 
     Args:
         row: Its name, type without and with parameters, whether it may be null, default and

@@ -1,4 +1,4 @@
-"""Columns of a MariaDB or MySQL table: how each is read, so that it equals what Debezium reports.
+"""Columns of a MariaDB or MySQL table, read with the same values that Debezium reports.
 
 The connector's documentation defines the values:
 https://debezium.io/documentation/reference/stable/connectors/mariadb.html#mariadb-data-types
@@ -71,7 +71,7 @@ class Column(NamedTuple):
 
     @property
     def is_boolean(self) -> bool:
-        """Whether it is ``tinyint(1)``, which ``boolean`` is another name of, or one bit."""
+        """Whether the type is ``tinyint(1)``, MySQL's ``boolean``, or a single bit."""
         return self.full.startswith("tinyint(1)") or self.full == "bit(1)"
 
 
@@ -106,7 +106,7 @@ def require_type(column: Column, declared: pa.DataType) -> None:
 
 
 def declared_type(column: Column) -> str | None:
-    """Return the Spark SQL type that takes each value of a column; None if there is none.
+    """Return the Spark SQL type that holds every value of a column; None if there is none.
 
     It is one of those that :func:`require_type` takes. ``tinyint(1)`` is a number, as it may hold
     more than 0 and 1.
@@ -128,7 +128,7 @@ def declared_type(column: Column) -> str | None:
 
 
 def expression(column: Column) -> str:
-    """Return the SQL whose text :func:`typed` converts to the declared type.
+    """Return SQL for a column, as text that :func:`typed` converts to the declared type.
 
     Args:
         column: A column whose type :func:`require_type` has not refused.
@@ -148,7 +148,7 @@ def expression(column: Column) -> str:
 
 
 def typed(column: Column, declared: pa.Field, values: pa.Array) -> pa.Array:
-    """Return values as the server sends them in the declared type.
+    """Convert values as the server sends them to the declared type.
 
     Args:
         column: The column in the database.
@@ -188,7 +188,7 @@ def typed(column: Column, declared: pa.Field, values: pa.Array) -> pa.Array:
 
 
 def _fitting(column: Column) -> list[str]:
-    """Types that may be declared for a column; empty if its changes can't be read."""
+    """Return the types that may be declared for a column; empty if it can't be captured."""
     if column.kind not in _KNOWN:
         return []
     if _is_big(column):
@@ -224,7 +224,7 @@ def _is_escaped(column: Column) -> bool:
 
 
 def _options(column: Column) -> list[str]:
-    """Names of an enumeration."""
+    """Return the names of an enumeration."""
     return re.findall(r"'((?:[^']|'')*)'", column.full)
 
 

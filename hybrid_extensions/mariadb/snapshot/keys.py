@@ -1,4 +1,4 @@
-"""Keys of tables: the columns that identify a row in Debezium's events."""
+"""Keys of tables, by which Debezium identifies rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AGAIN = "then take the snapshot again: `hybrid snapshot P`."
 
 
 def key_of(connection: Connection[Cursor], table: str) -> list[str]:
-    """Return the columns by which Debezium identifies rows of a table; empty without any.
+    """Return the columns by which Debezium identifies rows of a table; empty if there are none.
 
     They are those of the primary key; without one, of the first unique key, in the order of the
     table's definition, whose columns are never null.

@@ -1,4 +1,4 @@
-"""The lock by which nobody commits while snapshots of a MySQL begin; it never waits for long.
+"""Lock that stops commits while snapshots of MySQL begin, held only briefly.
 
 FLUSH TABLES WITH READ LOCK waits until statements that read or write a table have ended, and all
 who write wait behind it. So it gives up after a second, lets them write, and tries again.
@@ -39,7 +39,7 @@ _RUNNING = (
 
 @contextmanager
 def read_lock(table: CapturedTable, address: Address) -> Iterator[Connection[Cursor]]:
-    """Hold the lock as long as the context: all tables are read only, and nothing commits.
+    """Hold a global read lock in ``with``: tables are read-only, and nothing commits.
 
     Others wait a second at most for each attempt to get it, and as long as it is held.
 
@@ -69,7 +69,7 @@ def read_lock(table: CapturedTable, address: Address) -> Iterator[Connection[Cur
 
 
 def without_values(statement: str) -> str:
-    """Return a statement without its texts, as values and passwords of others are theirs."""
+    """Return a statement without literals, which may be values or passwords."""
     return _LITERAL.sub("'…'", statement)
 
 

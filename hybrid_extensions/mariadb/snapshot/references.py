@@ -1,4 +1,4 @@
-"""Foreign keys that change rows of their own table, and servers whose log has these changes."""
+"""Foreign keys that change rows of their own table without entries in the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFERENTIAL = "('CASCADE', 'SET NULL', 'SET DEFAULT')"
 def check_references(
     connection: Connection[Cursor], table: CapturedTable, variables: Mapping[str, str]
 ) -> None:
-    """Refuse a table whose foreign keys change rows without the binary log.
+    """Refuse a table whose foreign keys change rows without entries in the binary log.
 
     MariaDB, and MySQL up to 9.5, change them in the storage engine, which does not write this log.
 

@@ -1,4 +1,4 @@
-"""Replicas: whether a server's own binary log has what it replicates."""
+"""Check that a replica writes the changes that it replicates to its own binary log."""
 
 from __future__ import annotations
 

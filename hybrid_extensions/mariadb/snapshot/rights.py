@@ -1,4 +1,4 @@
-"""Statements that need a right on the whole server, and the right to grant where it is missing."""
+"""Statements that need a global privilege, and the GRANT for a user without it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _DENIED = {
 
 
 class MissingRight(InputError):  # noqa: N818 - a verdict on the user, not on a table
-    """Error of a user who may not ask for something: nothing is known of it."""
+    """Error: the user lacks a privilege, so that something stays unknown."""
 
 
 def ask_with_right(
     connection: Connection[Cursor], statement: str, table: CapturedTable, right: str
 ) -> list[Any]:
-    """Return all rows of a statement that needs a right on the whole server.
+    """Return all rows of a statement that needs a global privilege.
 
     Args:
         connection: Open connection to the database.

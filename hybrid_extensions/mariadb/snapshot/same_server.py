@@ -1,4 +1,4 @@
-"""Whether a snapshot of MySQL is taken in the server whose log the connector reads."""
+"""Check that a MySQL snapshot is taken on the server whose log the connector reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
 
 
 def log_address(address: Address, config: Mapping[str, Any]) -> Address | None:
-    """Return the server whose log a connector reads, if it has another address than the declared.
+    """Return the address of the connector's server if it differs from the declared one.
 
     Args:
         address: The database that is declared.
@@ -34,7 +34,7 @@ def log_address(address: Address, config: Mapping[str, Any]) -> Address | None:
 def require_same_server(
     connection: Connection[Cursor], table: CapturedTable, variables: Mapping[str, str]
 ) -> None:
-    """Refuse a snapshot in another MySQL server than that whose log the declared connector reads.
+    """Refuse a MySQL snapshot on another server than the declared connector's.
 
     Files and positions mean something in one server only, so changes could not be told from those
     that the snapshot contains. Passes for MariaDB, whose GTIDs a replica keeps, and if the

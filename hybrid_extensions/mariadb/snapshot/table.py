@@ -1,4 +1,4 @@
-"""A MariaDB or MySQL table that is read under snapshots whose positions in the log are known."""
+"""MariaDB or MySQL table, read under snapshots with known log positions."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def export(table: CapturedTable) -> Iterator[Exported]:
 
 
 class Inspected(NamedTuple):
-    """What the database says of a table and of its log.
+    """Results of checking a table and its log.
 
     Attributes:
         variables: The server's variables.
@@ -149,7 +149,7 @@ class MariaDbTable:
         self._readers: Sequence[MariaDbReader] = []
 
     def readers(self, count: int) -> Sequence[MariaDbReader]:
-        """Begin as many snapshots, if possible all at one position of the binary log.
+        """Begin a number of snapshots, all at one position of the binary log if possible.
 
         If others commit in between, later readers contain changes that are merged a second time.
         In a pipeline that keeps every change, and under a snapshot that tables share, only readers

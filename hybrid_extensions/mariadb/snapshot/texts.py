@@ -1,4 +1,4 @@
-"""Texts of MariaDB and MySQL that Debezium would write in another way: JSON, and names of types."""
+"""Texts that Debezium writes differently from the server: JSON, and names of enumerations."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _OF_FOUR_BYTES = r"[\x{10000}-\x{10FFFF}]"
 
 
 def quoted(name: str) -> str:
-    """Return a name as it is written in the database's SQL."""
+    """Return a name quoted for the database's SQL."""
     return f"`{name.replace('`', '``')}`"
 
 
 def json_expression(name: str) -> str:
-    """Return the SQL of a JSON column of MySQL, whose text :func:`canonical_texts` converts."""
+    """Return SQL for a JSON column of MySQL, as text that :func:`canonical_texts` converts."""
     text = f"CAST({quoted(name)} AS CHAR CHARACTER SET utf8mb4)"
     # Dates, times, bytes and long decimals do not come back from a text.
     return f"IF({quoted(name)} = CAST({text} AS JSON), {text}, CONCAT('{_MARK}', {text}))"
 
 
 def canonical_texts(name: str, texts: pa.Array) -> pa.Array:
-    """Return MySQL's JSON documents as texts that their changes have, too.
+    """Return MySQL's JSON documents in canonical form, as in their changes.
 
     Args:
         name: Name of the column.

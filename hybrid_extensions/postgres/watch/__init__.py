@@ -1,1 +1,1 @@
-"""What a look at a captured table sees: its definition, its publication, and what was altered."""
+"""Inspection of a captured PostgreSQL table: definition, publication, alterations."""

@@ -1,4 +1,4 @@
-"""What was done to a PostgreSQL table that no change reports, by two looks at its catalog.
+"""Alterations of a PostgreSQL table that no change reports, from two catalog entries.
 
 PostgreSQL decodes changes of rows only: what an ALTER TABLE does to the rows that are there, and
 what becomes of a table whose name another one gets, is in no change.
@@ -31,7 +31,7 @@ def find_alteration(
     names: Mapping[str, str],
     rows: Rows,
 ) -> str | None:
-    """Return what was done to a table that no change reports, as a predicate; None if nothing.
+    """Return an alteration that no change reports, as a predicate; None if there is none.
 
     Columns that were added, dropped or renamed are not looked at: the changes show these.
 
@@ -148,7 +148,7 @@ def _partitions(
 
 
 def keeps_values(old: str, new: str) -> bool:
-    """Return whether each value of a type is the same in another one.
+    """Return whether every value of a type is the same in another type.
 
     Args:
         old: The type as PostgreSQL prints it, such as ``numeric(12,4)``.

@@ -1,4 +1,4 @@
-"""A table in PostgreSQL's catalog, and questions about when its rows were written."""
+"""Definition of a table in PostgreSQL's catalog, and the age of its rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _IS_OF = "x::text = {transaction} AND ended = '0'"
 
 
 def read_definition(connection: psycopg.Connection[Any], table: str) -> PostgresDefinition | None:
-    """Return what the catalog says of a table, as the connection's transaction sees it.
+    """Return a table's definition in the catalog; None if the table does not exist.
 
     Args:
         connection: Open connection to the database.
@@ -112,7 +112,7 @@ def read_definition(connection: psycopg.Connection[Any], table: str) -> Postgres
 
 
 class Rows(Protocol):
-    """Questions about the rows of a table or partition, by its id in the catalog.
+    """Interface for questions about the age of a table's rows, by the table's oid.
 
     Transactions are ids of 32 bits.
     """
@@ -139,7 +139,7 @@ class Rows(Protocol):
 
 
 class RowsOf:
-    """Questions that a database answers by the first 100,000 rows, which are the oldest.
+    """Age of a table's rows, from its first 100,000 rows, which are the oldest.
 
     Its methods raise ``psycopg.Error`` if the server does not answer, or refuses.
 

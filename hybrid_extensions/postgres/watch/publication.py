@@ -1,4 +1,4 @@
-"""The publication by which a connector reads the log of a PostgreSQL database."""
+"""Publication through which a connector reads the log of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = re.compile(r"\"?publication_names\"?\s+'((?:[^']|'')+)'", re.IGNORECASE
 
 
 def read_publication(connection: psycopg.Connection[Any], slot: str) -> str | None:
-    """Return the publication that a slot is read by now, as the command of its reader says.
+    """Return the publication of a slot's present reader, by its command; None if unknown.
 
     Returns:
         None if nobody reads the slot, its reader names several or none, or the role may not see its

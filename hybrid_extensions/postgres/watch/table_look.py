@@ -1,4 +1,4 @@
-"""A look at a captured PostgreSQL table: whether its changes still show all that becomes of it."""
+"""Inspection of a captured PostgreSQL table for alterations that no change reports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SETTINGS = (
 def look_at_table(
     table: CapturedTable, topic: KafkaSource, names: Names, before: TableWatch
 ) -> TableWatch:
-    """Return what a look at a table sees. Raises no error of the database.
+    """Inspect a table's catalog entry and its publication. Raises no error of the database.
 
     Args:
         table: The table.

@@ -18,6 +18,7 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import ask_slot
 from sources.databases.slot import Slot
 from sources.errors import RunError, UnavailableError
+from tests.extensions import skip_without
 from tests.services.processes import wait_for
 
 pytestmark = pytest.mark.slow
@@ -35,6 +36,7 @@ def server() -> Iterator[LocalPostgres]:
 
 @pytest.fixture
 def options(server: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> SnapshotOptions:
+    skip_without("postgres")
     monkeypatch.setenv("PGPASSWORD", server.password)
     return SnapshotOptions(dsn=server.dsn, slot="shop")
 
@@ -140,7 +142,7 @@ def test_a_connector_of_mariadb_that_confirms_nothing_more_ends_the_wait(
     slot = Slot("active", 58_000, unread_bytes=58_000, log_end=70, confirmed=60)
     monkeypatch.setattr(database_log, "ask_slot", lambda _: slot)
     url = "http://connect:8083/connectors/shop"
-    log = DatabaseLog(SnapshotOptions(dsn="mariadb://reader@db/shop", connector=url))
+    log = DatabaseLog(SnapshotOptions(dsn="logged://reader@db/shop", connector=url))
     assert log.unread() == 58_000
     monkeypatch.setattr(database_log, "KEPT_S", 0)
     slot = slot._replace(confirmed=69)
@@ -155,4 +157,4 @@ def test_a_connector_of_mariadb_that_confirms_nothing_more_ends_the_wait(
     assert log.is_confirmed
     # Without heartbeats it could not confirm the end of the log.
     slot = slot._replace(log_end=0, unread_bytes=None)
-    assert DatabaseLog(SnapshotOptions(dsn="mariadb://reader@db/shop", connector=url)).unread() == 0
+    assert DatabaseLog(SnapshotOptions(dsn="logged://reader@db/shop", connector=url)).unread() == 0

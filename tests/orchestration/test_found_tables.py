@@ -31,7 +31,7 @@ def template(folder: Path, **overrides: Any) -> Template:
     path = folder / "shop.yaml"
     document = {
         "name": "shop",
-        "database": {"dsn": "mysql://reader@db/shop"},
+        "database": {"dsn": "logged://reader@db/shop"},
         "tables": {"include": ["shop.*"], "overrides": overrides},
         "topic": "shop.{schema}.{table}",
         "changes": {"bootstrap_servers": "broker:9092"},

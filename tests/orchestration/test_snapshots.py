@@ -19,7 +19,7 @@ from tests.e2e.changes.cdc_case import INCLUDE
 from tests.minimal import minimal_declaration
 from tests.orchestration.generations.generation_case import GenerationCase
 
-NOBODY = {"dsn": "host=localhost port=1 dbname=shop user=reader", "slot": "shop"}
+NOBODY = {"dsn": "slotted://reader@localhost:1/shop", "slot": "shop"}
 SEEN = PostgresSnapshot(lsn=77, xmin=5, xmax=9, in_progress=[6], taken_ms=1_700_000_000_000)
 
 

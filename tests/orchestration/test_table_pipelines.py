@@ -22,6 +22,7 @@ from sources.config.table_names import topic_part
 from sources.config.table_template import Template
 from sources.errors import HybridError
 from tests.command_line import invoke
+from tests.extensions import skip_without
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 MONEY = 1000
@@ -83,6 +84,7 @@ class Shop:
 def shop(
     tmp_path: Path, postgres: LocalPostgres, servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Shop]:
+    skip_without("postgres")
     monkeypatch.setenv("PGPASSWORD", postgres.password)
     made = Shop(tmp_path, postgres, servers)
     yield made

@@ -26,12 +26,12 @@ def without_password(dsn: str) -> str:
 
     Raises:
         ValueError: It contains one.
+        InputError: No extension that is installed captures such databases.
     """
     if _SECRET.search(dsn):
         message = (
             "`dsn` contains a password, which must not be in the file. Remove the password from "
-            "`dsn`, and set the environment variable PGPASSWORD (PostgreSQL; or use libpq's "
-            "password file) or MYSQL_PWD (MariaDB and MySQL)."
+            f"`dsn`, and set the environment variable {kind_of(dsn).password}."
         )
         raise ValueError(message)
     return dsn
@@ -88,8 +88,8 @@ class SnapshotOptions(Declared):
     def _fields_match_the_kind(self) -> SnapshotOptions:
         if self.kind.has_slots and not self.slot:
             message = (
-                "`snapshot` of PostgreSQL needs `slot`, the name of the connector's replication "
-                "slot. Add it; for MariaDB or MySQL write `dsn: mariadb://user@host:3306/database`."
+                f"`snapshot` of {self.kind.title} needs `slot`, the name of the connector's "
+                "replication slot. Add it, or correct `dsn` if the database is of another kind."
             )
             raise ValueError(message)
         if self.restart_connector and self.connector is None:
@@ -100,7 +100,7 @@ class SnapshotOptions(Declared):
             raise ValueError(message)
         if self.slot and not self.kind.has_slots:
             message = (
-                "`slot` has no meaning with MariaDB and MySQL, which have no replication slots. "
+                f"`slot` has no meaning with {self.kind.title}, which has no replication slots. "
                 "Remove it; `connector` names the connector."
             )
             raise ValueError(message)

@@ -12,7 +12,7 @@ from hybrid_extensions.cuts.members import load_group
 from sources.config.loader import declare
 from sources.errors import InputError
 
-POSTGRES = {"dsn": "host=db dbname=shop", "slot": "shop"}
+SLOTTED = {"dsn": "slotted://db/shop", "slot": "shop"}
 
 
 def document(name: str, **more: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def document(name: str, **more: Any) -> dict[str, Any]:
                 "type": "files",
                 "path": f"snapshot/{name}/*.parquet",
                 "format": "parquet",
-                "snapshot": POSTGRES,
+                "snapshot": SLOTTED,
             },
             {
                 "name": "changes",
@@ -98,7 +98,7 @@ def test_a_table_without_a_place_in_the_log_is_refused(tmp_path: Path) -> None:
 
 def test_cuts_of_mariadb_need_the_connectors_url(tmp_path: Path) -> None:
     made = document("orders")
-    snapshot = {"dsn": "mariadb://reader@db/shop"}
+    snapshot = {"dsn": "logged://reader@db/shop"}
     made["sources"][0]["snapshot"] = snapshot
     for part in ("_lsn", "_transaction"):
         del made["sources"][1]["include"][part]
@@ -127,7 +127,7 @@ def test_tables_of_different_databases_or_cuts_are_no_group(tmp_path: Path) -> N
     with pytest.raises(InputError, match=r"Pipeline `plain` declares no `cuts`.*Add `cuts"):
         load_group([without])
     made = document("lines")
-    made["sources"][0]["snapshot"] = {**POSTGRES, "slot": "other"}
+    made["sources"][0]["snapshot"] = {**SLOTTED, "slot": "other"}
     with pytest.raises(InputError, match=r"`snapshot\.slot` of pipeline `lines` is `other`, and"):
         load_group([orders, declare(tmp_path / "lines.yaml", made).path])
 

@@ -15,7 +15,7 @@ from hybrid_extensions.mariadb.server import ask, connect, parse_address
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.slot import Slot
-from tests.hybrid_extensions.mariadb.test_connector import RUNNING, worker
+from tests.services.connect_worker import RUNNING, worker
 from tests.services.mariadb_pair import last_gtid, mariadb_pair, promote
 from tests.services.processes import wait_for
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,11 +13,10 @@ from hybrid_extensions.mariadb.log import connector
 from hybrid_extensions.mariadb.log.connector import ReadUpTo, ask_connector
 from hybrid_extensions.mariadb.log.gtid import Gtid
 from sources.errors import InputError
+from tests.services.connect_worker import FAILED, RUNNING, worker
 
 NOWHERE: Any = None
 """No connection to a database: Kafka Connect is asked."""
-RUNNING = {"connector": {"state": "RUNNING"}, "tasks": [{"state": "RUNNING"}]}
-FAILED = {"connector": {"state": "RUNNING"}, "tasks": [{"state": "FAILED"}]}
 # As Debezium's MariaDB connector 3.5.0 and Kafka Connect 4.3.1 answer.
 OFFSETS = {
     "offsets": [
@@ -40,40 +35,6 @@ OFFSETS = {
 GTID_SET = "0a7f6a3c-8f0e-11f0-9a3e-0242ac110002:1-23"
 MYSQL = {"offsets": [{"partition": {}, "offset": {"file": "mysql-bin.000007", "pos": 4}}]}
 MYSQL_GTIDS = {"offsets": [{"offset": {"file": "mysql-bin.000007", "pos": 4, "gtids": GTID_SET}}]}
-
-
-@contextmanager
-def worker(answers: dict[str, Any], posted: list[str] | None = None) -> Iterator[str]:
-    """A server that answers as Kafka Connect does; yields the URL of a connector.
-
-    Paths that something is posted to are added to ``posted``.
-    """
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            answer = answers.get(self.path)
-            self.send_response(404 if answer is None else 200)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
-
-        def do_POST(self) -> None:
-            assert posted is not None
-            posted.append(self.path)
-            self.send_response(202)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/connectors/shop"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.mark.parametrize(

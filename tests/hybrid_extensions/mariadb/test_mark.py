@@ -21,8 +21,8 @@ from sources.databases.captured_table import Misfit
 from sources.databases.replication_slot import ask_slot
 from sources.databases.slot import Slot
 from sources.errors import InputError, UnavailableError
-from tests.hybrid_extensions.mariadb.test_connector import RUNNING, worker
 from tests.services.binlog_reader import log_status
+from tests.services.connect_worker import RUNNING, worker
 
 pytestmark = pytest.mark.slow
 CONFIG = {"heartbeat.interval.ms": "1000"}

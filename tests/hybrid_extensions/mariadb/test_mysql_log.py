@@ -21,8 +21,8 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import gone_state
 from sources.databases.slot import Slot
 from sources.errors import RunError
-from tests.hybrid_extensions.mariadb.test_connector import FAILED, RUNNING, worker
 from tests.services.binlog_reader import log_status
+from tests.services.connect_worker import FAILED, RUNNING, worker
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,8 @@ from hybrid_extensions.servers.databases.mysql import LocalMySql
 from sources.databases.captured_table import Misfit
 from sources.errors import InputError
 from tests.hybrid_extensions.mariadb.table_case import COLUMNS, Case, read
-from tests.hybrid_extensions.mariadb.test_connector import MYSQL, RUNNING, worker
+from tests.hybrid_extensions.mariadb.test_connector import MYSQL
+from tests.services.connect_worker import RUNNING, worker
 
 pytestmark = pytest.mark.slow
 

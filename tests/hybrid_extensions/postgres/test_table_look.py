@@ -21,7 +21,7 @@ from sources.config.table.sink import Sink
 from sources.databases.altered_table import Names, TableWatch
 from sources.databases.captured_table import CapturedTable
 from sources.decoding.changes.declared_table import DeclaredTable
-from tests.hybrid_extensions.mariadb.test_connector import worker
+from tests.services.connect_worker import worker
 from tests.services.processes import wait_for
 
 pytestmark = pytest.mark.slow

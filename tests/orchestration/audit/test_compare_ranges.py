@@ -30,6 +30,7 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.planning.context import PipelineContext
 from tests.command_line import invoke
+from tests.extensions import skip_without
 
 pytestmark = pytest.mark.slow
 Execute = Callable[..., None]
@@ -42,6 +43,7 @@ def database(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[dict[str, str], str, Execute]]:
     """How a table of 5,000 rows is reached, its name, and a function that executes SQL."""
+    skip_without("postgres" if request.param == "postgres" else "mariadb")
     name = f"t_{uuid.uuid4().hex[:8]}"
     if request.param == "postgres":
         server: LocalPostgres = request.getfixturevalue("postgres")

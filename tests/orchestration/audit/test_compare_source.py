@@ -16,6 +16,7 @@ from orchestration.audit.database.compare_source import SourceComparison, compar
 from orchestration.audit.database.compared_sides import ComparedTable
 from sources.common.schema import parse_schema
 from sources.storage.folder import Folder
+from tests.extensions import skip_without
 from tests.services.captured_database import own_database
 
 pytestmark = pytest.mark.slow
@@ -37,6 +38,7 @@ VALUES: list[tuple[Any, ...]] = [
 
 @pytest.fixture
 def dsn(postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    skip_without("postgres")
     monkeypatch.setenv("PGPASSWORD", postgres.password)
     with own_database(postgres) as made:
         yield made

@@ -17,8 +17,8 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.config.supervision import Restarts
 from sources.databases.slot import Slot
 from sources.state.action_log import read_actions
-from tests.hybrid_extensions.mariadb.test_connector import worker
 from tests.orchestration.supervision.live_case import LiveCase
+from tests.services.connect_worker import worker
 
 S = 1000
 RESTARTS = Restarts.model_validate({"limit": 2, "within": "10 min", "backoff": "10 s", "growth": 2})
@@ -52,7 +52,7 @@ def test_a_look_of_the_supervision_starts_it_and_the_log_of_actions_has_it(
     asked: list[str] = []
     with worker({}, asked) as url:
         options = SnapshotOptions(
-            dsn="mysql://me@db/shop", connector=url, restart_connector=is_declared
+            dsn="logged://me@db/shop", connector=url, restart_connector=is_declared
         )
         monkeypatch.setattr(slot_watch, "watched_slot", lambda _: options)
         monkeypatch.setattr(slot_watch, "ask_slot", lambda _: FAILED)

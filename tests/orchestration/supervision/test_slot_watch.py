@@ -41,7 +41,7 @@ def look(tmp_path: Path, generation: Generation, monkeypatch: pytest.MonkeyPatch
         "type": "files",
         "path": "snapshot/*.parquet",
         "format": "parquet",
-        "snapshot": {"dsn": "host=db", "slot": "shop"},
+        "snapshot": {"dsn": "slotted://db", "slot": "shop"},
     }
     changes = {name: value for name, value in CHANGES.items() if name != "start"}
     include = {**CHANGES["include"], "lsn": "lsn", "tx": "transaction"}
@@ -139,7 +139,7 @@ def test_status_alone_finds_out_that_nobody_reads_the_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = LiveCase(tmp_path, {"freshness": "5 min"})
-    options = SnapshotOptions(dsn="host=db", slot="shop")
+    options = SnapshotOptions(dsn="slotted://db", slot="shop")
     monkeypatch.setattr(slot_watch, "watched_slot", lambda _: options)
     monkeypatch.setattr(slot_watch, "ask_slot", lambda _: IDLE)
     case.ask_for_it()

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hybrid_extensions.mariadb.server import connect, parse_address
 from sources.common.environment import is_set, variable
 from sources.config.loader import load_pipeline, variables_used
 from sources.errors import InputError
@@ -83,10 +82,3 @@ def test_a_pipeline_reads_its_secrets_anew_from_the_file(tmp_path: Path) -> None
     file.unlink()
     with pytest.raises(InputError, match="TOPIC_FILE names, can't be read"):
         load_pipeline(path, named)
-
-
-def test_the_password_of_a_database_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MYSQL_PWD", raising=False)
-    monkeypatch.setenv("MYSQL_PWD_FILE", "/gone")
-    with pytest.raises(InputError, match="MYSQL_PWD_FILE names, can't be read"):
-        connect(parse_address("mariadb://reader@127.0.0.1:1/shop"), "history")

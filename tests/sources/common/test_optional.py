@@ -23,6 +23,7 @@ from sources.config.requirements import require_extras
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import ask_slot
 from sources.errors import InputError
+from tests.extensions import needs
 from tests.minimal import minimal_declaration
 
 ROOT = Path(__file__).parents[3]
@@ -77,7 +78,12 @@ TAKEN_OVER = {**FILES, "snapshot": SNAPSHOT}
         ("avro", [FILES, AVRO_TOPIC], "Source `live`: `format: avro`"),
         ("registry", [FILES, AVRO_TOPIC], "Source `live`: `registry`"),
         ("hdfs", [{**FILES, "path": "hdfs://nn/in/*.parquet"}, TOPIC], "an `hdfs://` path"),
-        ("postgres", [TAKEN_OVER, CHANGES], "Source `history`: `snapshot`"),
+        pytest.param(
+            "postgres",
+            [TAKEN_OVER, CHANGES],
+            "Source `history`: `snapshot`",
+            marks=needs("postgres"),
+        ),
         ("avro", [FILES, {**CHANGES, "registry": REGISTRY}], "Source `live`: `registry`"),
         ("registry", [FILES, {**CHANGES, "registry": REGISTRY}], "Source `live`: `registry`"),
     ],
@@ -114,6 +120,7 @@ def test_an_import_that_works_is_left_alone() -> None:
     require_extra("plots", "A picture")
 
 
+@needs("postgres")
 def test_a_slot_that_can_not_be_asked_for_says_which_package_it_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,7 +16,7 @@ SNAPSHOT = {
     "type": "files",
     "path": "snapshot/*.parquet",
     "format": "parquet",
-    "snapshot": {"dsn": "host=db dbname=shop", "slot": "shop"},
+    "snapshot": {"dsn": "slotted://db/shop", "slot": "shop"},
 }
 CHANGES: dict[str, Any] = {
     "name": "changes",

@@ -14,7 +14,7 @@ from sources.errors import InputError
 
 SHOP: dict[str, Any] = {
     "name": "shop",
-    "database": {"dsn": "host=db dbname=shop", "slot": "shop"},
+    "database": {"dsn": "slotted://db/shop", "slot": "shop"},
     "tables": {"include": ["public.*"], "exclude": ["public.audit_*"]},
     "topic": "shop.{schema}.{table}",
     "changes": {"bootstrap_servers": "broker:9092"},
@@ -49,8 +49,8 @@ def test_a_table_becomes_a_pipeline_in_a_file_of_its_own(tmp_path: Path) -> None
     assert is_template(tmp_path / "shop.yaml")
 
 
-def test_tables_of_mariadb_are_ordered_by_the_binary_log(tmp_path: Path) -> None:
-    made = template(tmp_path, database={"dsn": "mariadb://u@db/shop"}, topic="s.{schema}.{table}")
+def test_tables_of_a_kind_without_slots_are_ordered_by_the_position(tmp_path: Path) -> None:
+    made = template(tmp_path, database={"dsn": "logged://u@db/shop"}, topic="s.{schema}.{table}")
     pipeline = made.write(FoundTable("shop.orders", {"id": "bigint"}, ["id"], [])).pipeline
     captured = pipeline.topics[0].changes
     assert captured is not None
@@ -113,7 +113,7 @@ def test_tables_are_chosen_by_pattern(tmp_path: Path) -> None:
         ({"sink": {"path": "lake"}}, "`sink.path: lake` would be that of all tables"),
         ({"topic": "shop"}, "`topic: shop` would be that of all tables"),
         ({"colour": "red"}, "`colour` is no field of a pipeline"),
-        ({"database": {"dsn": "host=db password=x", "slot": "s"}}, "contains a password"),
+        ({"database": {"dsn": "slotted://db?password=x", "slot": "s"}}, "contains a password"),
         (
             {"tables": {"include": ["a.*"], "overrides": {"a.b": {"name": "x"}}}},
             "`tables.overrides` can't change `name`",

@@ -10,7 +10,7 @@ from sources.config.loader import LoadedPipeline
 from tests.minimal import minimal_pipeline
 from tests.sources.config.test_unchanged import CHANGES, MERGE
 
-NO_SERVER = {"dsn": "mariadb://reader@localhost:1/shop"}
+NO_SERVER = {"dsn": "logged://reader@localhost:1/shop"}
 
 
 def captured_table(

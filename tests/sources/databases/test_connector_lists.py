@@ -6,18 +6,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from own_kinds.kinds import LOGGED, SLOTTED
 
-from hybrid_extensions.mariadb.kind import BINLOG
-from hybrid_extensions.postgres.kind import POSTGRES
 from sources.config.database_kind import DatabaseKind
 from sources.databases.connector_lists import Capture, find_capture, publication_of
 from sources.databases.name_patterns import is_listed
-from tests.hybrid_extensions.mariadb.test_connector import worker
+from tests.services.connect_worker import worker
 
 ROUTED: Any = SimpleNamespace(topic="routed")
 
 
-def table_of(connector: str | None, kind: DatabaseKind = BINLOG) -> Any:
+def table_of(connector: str | None, kind: DatabaseKind = LOGGED) -> Any:
     return SimpleNamespace(
         options=SimpleNamespace(connector=connector, kind=kind),
         name="shop.t",
@@ -55,7 +54,7 @@ def test_a_connector_that_no_longer_captures_a_table_is_named(
 def test_schemas_are_those_of_postgresql_and_so_is_the_publication() -> None:
     answers: dict[str, Any] = {"/connectors/shop/config": {"topic.prefix": "shop"}}
     with worker(answers) as url:
-        table = table_of(url, POSTGRES)
+        table = table_of(url, SLOTTED)
         assert find_capture(table, ROUTED) == Capture(
             "shop", is_told=True, publication="dbz_publication"
         )

@@ -11,7 +11,7 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.connector_settings import find_misset, require_settings, settings_problem
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.errors import InputError, UnavailableError
-from tests.hybrid_extensions.mariadb.test_connector import worker
+from tests.services.connect_worker import worker
 
 FITS = {
     "enable.time.adjuster": "false",
@@ -108,7 +108,7 @@ def test_a_snapshot_is_refused_and_a_live_run_says_it() -> None:
     )
     answers: dict[str, Any] = {"/connectors/shop/config": {**FITS, "skipped.operations": "u"}}
     with worker(answers) as url:
-        options = SnapshotOptions(dsn="mysql://me@db/shop", connector=url)
+        options = SnapshotOptions(dsn="logged://me@db/shop", connector=url)
         with pytest.raises(InputError, match=r"Set `skipped.operations=none` in .*snapshot again"):
             require_settings(options, topic)
         answers["/connectors/shop/config"] = {**FITS, "binary.handling.mode": "hex"}
@@ -122,6 +122,6 @@ def test_a_snapshot_is_refused_and_a_live_run_says_it() -> None:
     with pytest.raises(UnavailableError, match="does not answer"):
         require_settings(options, topic)
     assert settings_problem(options, topic) == ""
-    without = SnapshotOptions(dsn="mysql://me@db/shop")
+    without = SnapshotOptions(dsn="logged://me@db/shop")
     require_settings(without, topic)
     assert settings_problem(without, topic) == settings_problem(options, None) == ""

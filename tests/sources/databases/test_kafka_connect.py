@@ -12,7 +12,7 @@ from sources.databases.kafka_connect import (
     restart_command,
     restart_failed,
 )
-from tests.hybrid_extensions.mariadb.test_connector import RUNNING, worker
+from tests.services.connect_worker import RUNNING, worker
 
 # As Kafka Connect 4.3 answers after MySQL was started again, shortened.
 TRACE = (

@@ -14,7 +14,8 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.replication_slot import ask_slot, keep_gone, slot_gone
 from sources.databases.slot import Slot
 from sources.storage.folder import Folder
-from tests.hybrid_extensions.mariadb.test_connector import FAILED, RUNNING, worker
+from tests.extensions import skip_without
+from tests.services.connect_worker import FAILED, RUNNING, worker
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,7 @@ def server() -> Iterator[LocalPostgres]:
 
 @pytest.fixture
 def options(server: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> SnapshotOptions:
+    skip_without("postgres")
     monkeypatch.setenv("PGPASSWORD", server.password)
     return SnapshotOptions(dsn=server.dsn, slot="shop")
 

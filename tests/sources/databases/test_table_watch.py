@@ -13,10 +13,11 @@ from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.positions import EndPosition
 from sources.databases.altered_table import RequiredColumn, TableWatch, keep_table_watch
 from sources.databases.table_watch import observe_table
+from tests.extensions import needs
 from tests.sources.config.test_unchanged import CHANGES
 from tests.sources.databases.captured_table import captured_table
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs("postgres")]
 
 
 def test_a_target_that_can_not_be_read_is_no_traceback(

@@ -17,7 +17,7 @@ from sqlglot import exp
 from sources.common.expressions.engine import SETTINGS
 from sources.common.expressions.translation import Proven, Unproven, translate, undecided_value
 from sources.common.field_ids import field_id
-from sources.common.schema import TIMESTAMP, parse_type
+from sources.common.schema import TIMESTAMP, parse_type, type_name
 from sources.common.sql.row_sql import (
     is_plain,
     parse_expression,
@@ -240,5 +240,12 @@ class Selection:
         if isinstance(tree, exp.Cast):
             return parse_type(tree.to.sql("spark"))
         message = f"{where} has no declared type; the type must be known before Spark runs."
-        hint = f"Write CAST(… AS <type>) around it: CAST({self.expressions[name]} AS string)."
+        known = self.translation(name, read)
+        if isinstance(known, Proven):
+            hint = f"Write CAST({self.expressions[name]} AS {type_name(known.type)})."
+        else:
+            hint = (
+                f"Write its type in place of `<type>`: CAST({self.expressions[name]} AS <type>), "
+                "such as timestamp for an event time."
+            )
         raise InputError(message, hint, **fields)

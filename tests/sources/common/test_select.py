@@ -77,6 +77,27 @@ def test_what_can_not_be_planned_is_refused(expression: str, reason: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("coalesce(at, timestamp_millis(ts))", "timestamp"),
+        ("ts + 1", "bigint"),
+        ("upper(name)", "string"),
+        ("array(ts)", "<type>"),
+        ("from_utc_timestamp(at, 'Europe/Berlin')", "<type>"),
+    ],
+)
+def test_an_expression_without_a_type_is_accepted_as_the_hint_has_it(
+    expression: str, kind: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        columns(x=expression)
+    typed = f"CAST({expression} AS {kind})"
+    assert typed in caught.value.hint
+    if kind != "<type>":
+        assert columns(x=typed) == {"x": kind}
+
+
+@pytest.mark.parametrize(
     ("expression", "expected"),
     [
         ("at", EventColumn("at", None)),

@@ -7,6 +7,7 @@ import json
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError as NotAField
+from pyiceberg.exceptions import ValidationError as NotAType
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import NestedField
 
@@ -59,7 +60,7 @@ def read_metadata(place: str, files: StoredFiles) -> Metadata:
 def _is_known(field: dict[str, Any]) -> bool:
     try:
         NestedField.model_validate(field)
-    except (NotAField, ValueError, TypeError):
+    except (NotAField, NotAType, ValueError, TypeError):
         return False
     return True
 

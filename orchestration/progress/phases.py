@@ -117,6 +117,11 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
                 "counted by day."
             )
         return RowsByDay(column, _count(target, column))
+    except OverflowError:
+        return (
+            f"Column `{column}` of the target table has dates outside of the years 1 to 9999, so "
+            "its rows are not counted by day."
+        )
     except (DeltaError, OSError) as error:
         message = f"The target table {path} can't be read, so its rows are not counted: {error}"
         hint = (

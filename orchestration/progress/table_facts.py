@@ -78,6 +78,9 @@ def table_facts(loaded: LoadedPipeline) -> TableFacts | None:
     )
 
 
+_FAR = "with dates outside of the years 1 to 9999"
+
+
 def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str, str]]:
     """Return up to ten rows of the table that readers see, with values as text.
 
@@ -92,12 +95,22 @@ def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str,
     names = ", ".join(map(quoted, columns))
     try:
         found = query_rows(delta_table(folder), f"SELECT {names} FROM target LIMIT {_ROWS}")
-        rows = found.read_all().to_pylist()
+        rows = found.read_all()
     except Exception as error:  # delta-rs has no type of its own for what a query meets
         message = f"The table {folder.url} can't be read: {error}"
         hint = "Restore its files and its `_delta_log` from a backup; then look again."
         raise InputError(message, hint, table=folder.url) from None
-    return [{name: _text(value) for name, value in row.items()} for row in rows]
+    texts = {name: _texts(column) for name, column in zip(rows.column_names, rows, strict=True)}
+    return [{name: texts[name][at] for name in texts} for at in range(rows.num_rows)]
+
+
+def _texts(values: pa.ChunkedArray) -> list[str]:
+    try:
+        return [_text(value) for value in values.to_pylist()]
+    except (OverflowError, ValueError):
+        # Python has no dates before the year 1 and after the year 9999.
+        of_arrow = not pa.types.is_nested(values.type)
+        return values.cast(pa.string()).to_pylist() if of_arrow else [_FAR] * len(values)
 
 
 def _text(value: Any) -> str:

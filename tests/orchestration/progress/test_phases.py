@@ -111,6 +111,16 @@ def test_rows_are_counted_by_day_without_those_that_have_none(tmp_path: Path) ->
     assert progress.rows_by_day(case.loaded) == progress.RowsByDay("at", days)
 
 
+def test_rows_of_days_that_python_does_not_have_are_not_counted(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    times = pa.array([253_402_300_800_000_000]).cast(pa.timestamp("us", "UTC"))
+    deltalake.write_deltalake(case.loaded.locate("out"), pa.table({"at": times, "id": [1]}))
+    assert progress.rows_by_day(case.loaded) == (
+        "Column `at` of the target table has dates outside of the years 1 to 9999, so its rows are "
+        "not counted by day."
+    )
+
+
 def test_another_time_of_the_target_stands_in_for_an_event_time_that_it_lacks(
     tmp_path: Path,
 ) -> None:

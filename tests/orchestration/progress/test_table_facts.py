@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from orchestration.progress.table_facts import TableFacts, table_facts
+from orchestration.progress.table_facts import TableFacts, first_rows, table_facts
 from tests.orchestration.supervision.live_case import LiveCase
 
 AT = pa.timestamp("us", "UTC")
@@ -48,3 +48,16 @@ def test_a_table_without_the_event_time_says_nothing_of_its_newest_row(tmp_path:
     case = LiveCase(tmp_path)
     write_deltalake(case.loaded.target.url, rows(1).drop_columns(["at"]))
     assert facts_of(case).newest_ms is None
+
+
+def test_rows_are_shown_whose_dates_python_does_not_have(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    times = pa.array([-62_135_596_800_000_001, 253_402_300_800_000_000]).cast(AT)
+    nested = pa.StructArray.from_arrays([times], ["t"])
+    table = pa.table({"id": [1, 2], "at": times, "of": nested, "day": times.cast(pa.date32())})
+    write_deltalake(case.loaded.target.url, table)
+    far = "with dates outside of the years 1 to 9999"
+    assert first_rows(case.loaded, table.column_names) == [
+        {"id": "1", "at": "0000-12-31 23:59:59.999999Z", "of": far, "day": "0000-12-31"},
+        {"id": "2", "at": "10000-01-01 00:00:00.000000Z", "of": far, "day": "10000-01-01"},
+    ]

@@ -7,7 +7,9 @@ Files, rows and ranges come from the table's log; only files without statistics 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -37,7 +39,11 @@ _HARMLESS = {
     *("timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),
     # Spark's reader widens the values of older files.
     *("typeWidening", "typeWidening-preview"),
+    # Their columns are refused by name.
+    *("variantType", "variantType-preview", "variantShredding", "variantShredding-preview"),
 }
+# How delta-rs refuses a feature of a table that it does not know, or names otherwise.
+_UNKNOWN = re.compile(r"Feature '([^']+)' is not supported|catalog-managed table")
 # Schemes of Hadoop that the project's storages name otherwise.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _VECTORS, _MAPPING = "deletionVectors", "columnMapping"
@@ -65,6 +71,8 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
         stores.require_answer(path)
         version = "newest version" if source.version is None else f"version {source.version}"
         reason = str(error).strip().removesuffix(".")
+        if (unknown := _UNKNOWN.search(reason)) is not None:
+            raise _has_features(source, [unknown[1] or "catalogManaged"]) from None
         message = (
             f"Source `{source.name}`: {path} can't be read as a Delta table ({version}): {reason}."
         )
@@ -107,30 +115,62 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
 def _require_readable(source: FileSource, table: DeltaTable) -> None:
     features = set(table.protocol().reader_features or ()) - _HARMLESS - {_VECTORS, _MAPPING}
     if features:
-        message = (
-            f"Source `{source.name}`: the files of its Delta table can't be read, as the table "
-            f"uses {', '.join(sorted(features))}."
-        )
-        hint = (
-            "Drop the feature from the table (ALTER TABLE … DROP FEATURE), or copy the rows to a "
-            "table without it and name that one under `path`."
-        )
-        raise InputError(message, hint, source=source.name, field="path")
+        raise _has_features(source, features)
     for field in json.loads(table.schema().to_json())["fields"]:
         if source.columns and field["name"] not in source.columns:
             continue
-        changes = field["metadata"].get("delta.typeChanges", [])
+        if _is_variant(field["type"]):
+            message = (
+                f"Source `{source.name}`: column `{field['name']}` of its Delta table has the type "
+                "variant."
+            )
+            hint = (
+                "Declare `schema` with the other columns alone, or copy the table with the column "
+                "as a string: `to_json(…)` in Spark."
+            )
+            raise InputError(message, hint, source=source.name, column=field["name"])
         # Timestamps without a time zone are read as UTC, and Spark reads no date as such a one.
-        if any(change["toType"] == "timestamp_ntz" for change in changes):
+        if any(change["toType"] == "timestamp_ntz" for change in _type_changes(field)):
             message = (
                 f"Source `{source.name}`: column `{field['name']}` of its Delta table was of the "
-                "type date before it became timestamp_ntz, and older files still hold dates."
+                "type date before it became timestamp_ntz, or has such a part, and older files "
+                "still hold dates."
             )
             hint = (
                 "Rewrite the files (`ALTER TABLE … DROP FEATURE 'typeWidening'` in Spark does), or "
                 "declare `schema` with the other columns alone."
             )
             raise InputError(message, hint, source=source.name, column=field["name"])
+
+
+def _has_features(source: FileSource, features: Iterable[str]) -> InputError:
+    message = (
+        f"Source `{source.name}`: the files of its Delta table can't be read, as the table uses "
+        f"{', '.join(sorted(features))}."
+    )
+    hint = (
+        "Drop the feature from the table (ALTER TABLE … DROP FEATURE), or copy the rows to a table "
+        "without it and name that one under `path`."
+    )
+    return InputError(message, hint, source=source.name, field="path")
+
+
+def _is_variant(kind: Any) -> bool:
+    if isinstance(kind, str):
+        return kind == "variant"
+    inside = [kind.get(name) for name in ("elementType", "keyType", "valueType")]
+    inside += [field["type"] for field in kind.get("fields", [])]
+    return any(_is_variant(each) for each in inside if each is not None)
+
+
+def _type_changes(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield the changes of type of a column and of all fields inside it, as the log has them."""
+    if isinstance(part, dict):
+        yield from part.get("metadata", {}).get("delta.typeChanges", [])
+        for inside in (part.get(name) for name in ("type", "elementType", "keyType", "valueType")):
+            yield from _type_changes(inside)
+        for field in part.get("fields", []):
+            yield from _type_changes(field)
 
 
 def _mapping(table: DeltaTable) -> MappedColumns | None:

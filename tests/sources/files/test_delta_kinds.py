@@ -159,6 +159,64 @@ def test_widened_columns_are_read_but_for_dates_that_became_times(
         assert len(other.splits) == 1
 
 
+@pytest.mark.parametrize("is_in_list", [True, False])
+def test_dates_inside_of_a_column_that_became_times_are_refused_too(
+    tmp_path: Path, is_in_list: bool
+) -> None:
+    write_deltalake(tmp_path / "t", rows([1]))
+    change = {"fromType": "date", "toType": "timestamp_ntz"}
+    inside = {"name": "x", "type": "timestamp_ntz", "nullable": True, "metadata": {}}
+
+    def widen(action: dict[str, Any]) -> None:
+        with_features(action, ["typeWidening", "timestampNtz"])
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            field = dict(inside, name="of")
+            if is_in_list:
+                changes = {"delta.typeChanges": [{**change, "fieldPath": "element"}]}
+                kind = {"type": "array", "elementType": inside["type"], "containsNull": True}
+            else:
+                changes = {}
+                of_x = {"delta.typeChanges": [change]}
+                kind = {"type": "struct", "fields": [{**inside, "metadata": of_x}]}
+            schema["fields"].append({**field, "type": kind, "metadata": changes})
+            action["metaData"]["schemaString"] = json.dumps(schema)
+
+    rewritten(tmp_path / "t", widen)
+    assert "column `of` of its Delta table was of the type date before" in refusal(tmp_path)
+    other = listed(tmp_path, schema={"day": "string", "at": "timestamp"})
+    assert len(other.splits) == 1
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "variant",
+        {"type": "array", "elementType": "variant", "containsNull": True},
+        {
+            "type": "struct",
+            "fields": [{"name": "x", "type": "variant", "nullable": True, "metadata": {}}],
+        },
+    ],
+)
+def test_a_variant_is_refused_by_name_and_the_other_columns_are_read(
+    tmp_path: Path, kind: str | dict[str, Any]
+) -> None:
+    write_deltalake(tmp_path / "t", rows([1]))
+
+    def add(action: dict[str, Any]) -> None:
+        with_features(action, ["variantType"])
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            schema["fields"].append({"name": "v", "type": kind, "nullable": True, "metadata": {}})
+            action["metaData"]["schemaString"] = json.dumps(schema)
+
+    rewritten(tmp_path / "t", add)
+    assert "column `v` of its Delta table has the type variant" in refusal(tmp_path)
+    other = listed(tmp_path, schema={"day": "string", "at": "timestamp"})
+    assert len(other.splits) == 1
+
+
 def test_the_far_future_is_a_time(tmp_path: Path) -> None:
     far = datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
     times = pa.array([BEGIN, far], pa.timestamp("us", "UTC"))

@@ -235,11 +235,13 @@ def test_offsets_in_files_with_deleted_rows_are_refused(tmp_path: Path) -> None:
     assert "offsets can't be read from the files" in refusal(tmp_path, offsets=offsets)
 
 
-def test_files_that_can_not_be_read_as_they_are_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("feature", ["ofTheFuture", "catalogManaged"])
+def test_files_that_can_not_be_read_as_they_are_are_refused(tmp_path: Path, feature: str) -> None:
     write_deltalake(tmp_path / "t", rows([1]))
-    rewritten(tmp_path / "t", lambda action: with_features(action, ["variantType"]))
-    assert DeltaTable(tmp_path / "t").protocol().reader_features == ["variantType"]
-    assert "can't be read, as the table uses variantType" in refusal(tmp_path)
+    rewritten(tmp_path / "t", lambda action: with_features(action, [feature]))
+    told = refusal(tmp_path)
+    assert f"can't be read, as the table uses {feature}" in told
+    assert "DROP FEATURE" in told
 
 
 def test_a_declared_type_is_that_of_the_table_and_its_way_out_works(tmp_path: Path) -> None:

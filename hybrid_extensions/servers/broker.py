@@ -294,6 +294,16 @@ def create_topic(
         raise RunError(message, hint, topic=name, server=bootstrap_servers) from None
 
 
+def topics_of(bootstrap_servers: str) -> set[str]:
+    """Return the names of a broker's topics.
+
+    Args:
+        bootstrap_servers: Address of a broker that answers.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=QUIET)
+    return set(admin.list_topics(timeout=_ADMIN_TIMEOUT_S).topics)
+
+
 def _partitions(admin: AdminClient, topic: str) -> list[int]:
     found = admin.list_topics(topic, timeout=_ADMIN_TIMEOUT_S).topics[topic]
     return [number for number, partition in found.partitions.items() if partition.leader >= 0]

@@ -16,6 +16,10 @@ app = typer.Typer()
 @app.command()
 def broker(
     data: Annotated[Path | None, typer.Option(help="Folder that keeps the records.")] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="Topic to create, if it is not there; may be repeated."),
+    ] = None,
 ) -> None:
     """Run a Kafka broker on this machine until Ctrl-C.
 
@@ -23,7 +27,7 @@ def broker(
     shared or ended, never replaced.
     """
     with answer(as_json=False):
-        from hybrid_extensions.servers.broker import LocalBroker
+        from hybrid_extensions.servers.broker import LocalBroker, create_topic, topics_of
         from sources.common.cache import cache_folder
         from sources.kafka.client.address import local_address_file
 
@@ -31,5 +35,8 @@ def broker(
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         folder = data or cache_folder() / "broker"
         with LocalBroker(folder, address_file=local_address_file()) as running:
-            typer.echo(f"Kafka listens at {running.bootstrap_servers}; Ctrl-C ends it.")
+            servers = running.bootstrap_servers
+            for topic in sorted({*(topics or [])} - topics_of(servers)):
+                create_topic(servers, topic)
+            typer.echo(f"Kafka listens at {servers}; Ctrl-C ends it.")
             running.wait()

@@ -15,6 +15,7 @@ from sources.config.supervision import Supervision
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
 
+_NEW = "`hybrid generation new P`"
 _WORKING = ("healthy", "catching-up", "late")
 _LAUNCH_MS = 40_000  # from the request to a process; short, as nothing is red until then
 
@@ -233,9 +234,11 @@ def _failed(what: str, failure: ErrorReport) -> _Process:
     """Judge by the error's own word: only a transient one is worth a restart."""
     if failure.transient:
         return _Process("dead", f"{what}: {failure}", "dead", failure)
+    # The run of a new generation is another one.
+    done = "After another correction" if _NEW in failure.hint else "Once that is done"
     reason = (
-        f"{what}, and is not restarted, since a restart would fail again: {failure} Once that is "
-        "done, start the run with `hybrid resume P`."
+        f"{what}, and is not restarted, since a restart would fail again: {failure} {done}, start "
+        "the run with `hybrid resume P`."
     )
     return _Process("failed", reason, failure=failure)
 

@@ -20,7 +20,7 @@ from sources.common.positions import Offsets, TopicPartition
 from sources.common.topic_log import LogRecord
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, InputError, UnavailableError
-from sources.kafka.client.address import resolve_bootstrap
+from sources.kafka.client.address import LOCAL, resolve_bootstrap
 from sources.kafka.client.consumer import QUIET, scan
 from sources.kafka.client.failures import describe, is_electing, request_failed
 from sources.kafka.client.headers import headers_of
@@ -309,9 +309,11 @@ class KafkaLog:
             if topic not in known:
                 message = f"There is no topic `{topic}` on {self.servers}."
                 name = self._source.name
+                is_local = self._source.bootstrap_servers == LOCAL
+                how = f" (end `hybrid broker`, start it with `--topic {topic}`)" if is_local else ""
                 hint = (
-                    f"Create the topic, or correct `topic` of source `{name}`. Kafka hides a topic "
-                    "without the permission `Describe`."
+                    f"Create the topic{how}, or correct `topic` of source `{name}`. Kafka hides a "
+                    "topic without the permission `Describe`."
                 )
                 raise InputError(message, hint, source=name, topic=topic, server=self.servers)
         return self._source.topics

@@ -135,6 +135,14 @@ def slot(**seen: Any) -> Seen:
             "would fail again: Records are missing. Accept the gap. Once that is done, start the "
             "run with `hybrid resume P`.",
         ),
+        (
+            replace(
+                DEAD,
+                refused=GAP.model_copy(update={"hint": "Begin `hybrid generation new P`."}),
+            ),
+            "failed",
+            "Begin `hybrid generation new P`. After another correction, start the run with",
+        ),
         (replace(DEAD, refused=GAP), "failed", "could not be started again, and is not restarted"),
         (replace(DEAD, refused=DISK_FULL), "dead", "could not be started again: Disk full."),
         (replace(DEAD, refused=GAP, restarts=3), "failed", "Accept the gap."),

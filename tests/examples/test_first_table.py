@@ -46,8 +46,9 @@ def shell(folder: Path, command: str) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate()
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.communicate()
 
 
 def run(folder: Path, command: str) -> str:
@@ -61,7 +62,8 @@ def test_an_empty_folder_becomes_a_proved_table_by_the_commands_of_the_page(tmp_
     text = PAGE.read_text()
     [program] = re.findall(r"```python\n(.+?)```", text, re.DOTALL)
     (tmp_path / "orders.py").write_text(re.sub(r"^ {3}", "", program, flags=re.MULTILINE))
-    broker, produce, *commands = re.findall(r"^ {7}(\S.*)$", text, re.MULTILINE)
+    rest = text.replace(program, "")
+    broker, produce, *commands = re.findall(r"^ {7}(\S.*)$", rest, re.MULTILINE)
     with shell(tmp_path, f"{broker} --data broker") as running:
         assert running.stdout is not None
         [address] = re.findall(r"listens at (\S+);", running.stdout.readline())

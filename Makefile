@@ -131,6 +131,19 @@ security: install
 	  --output-file $(AUDIT)/sbom.cdx.json $(BIN)/python
 	$(AUDIT)/venv/bin/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
 
+# The wheel in build/wheel/dist, as people install it: checked, and its demo proved right in an empty environment.
+WHEEL := build/wheel
+.PHONY: wheel
+wheel:
+	rm -rf build/lib $(WHEEL)
+	$(PYTHON) -m venv $(WHEEL)/tools
+	$(WHEEL)/tools/bin/python -m pip install --quiet 'build>=1.3,<2' 'twine>=6,<7'
+	$(WHEEL)/tools/bin/python -m build --wheel --outdir $(WHEEL)/dist
+	$(WHEEL)/tools/bin/twine check --strict $(WHEEL)/dist/*.whl
+	$(PYTHON) -m venv $(WHEEL)/empty
+	$(WHEEL)/empty/bin/python -m pip install --quiet "$$(echo $(WHEEL)/dist/*.whl)[demo]"
+	cd $(WHEEL) && empty/bin/hybrid demo --no-ui --reset
+
 # Kills at random instants; the tests do a few of them. `make crash KILLS=1000 SEED=8 STORE=s3`;
 # `versitygw` is an S3 store that serves many requests at once.
 KILLS ?= 100

@@ -45,14 +45,16 @@ NAMED_ARTIFACTS = (
 )
 
 
-def workflow() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+def workflow(name: str = "ci") -> dict[str, Any]:
+    text = (ROOT / f".github/workflows/{name}.yml").read_text()
+    loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
 
 
 def steps() -> Iterator[dict[str, Any]]:
-    for job in workflow()["jobs"].values():
-        yield from job["steps"]
+    for name in ("ci", "release"):
+        for job in workflow(name)["jobs"].values():
+            yield from job["steps"]
 
 
 def targets() -> set[str]:
@@ -116,6 +118,16 @@ class TestWorkflow:
         ]
         assert demos
         assert demos - set().union(*map(made, nightly)) == set()
+
+    def test_of_a_tag_the_wheel_is_made_tried_and_kept_and_nothing_is_published(self) -> None:
+        found = workflow("release")
+        assert found["permissions"] == {"contents": "read"}
+        assert made(found["jobs"]["wheel"]) == {"wheel"} <= targets()
+        [kept] = [
+            step["with"]["path"] for step in steps() if step.get("with", {}).get("name") == "wheel"
+        ]
+        assert "--outdir $(WHEEL)/dist" in (ROOT / "Makefile").read_text()
+        assert kept == "build/wheel/dist"
 
     def test_every_action_is_pinned_to_a_commit(self) -> None:
         found = [step["uses"] for step in steps() if "uses" in step]

@@ -150,6 +150,13 @@ def test_what_is_probably_in_both_is_told_alone() -> None:
     assert f"{CONTINUES}{both}, duplicates are removed by key. Writes" in text
 
 
+def test_timestamps_by_which_nothing_is_in_both_say_nothing() -> None:
+    # As of records that were all appended today, with the event times of days that files hold.
+    assert f"{CONTINUES}{BOTH}, duplicates" in told(
+        pipeline(), plan(files(), topic(likely_overlap=0))
+    )
+
+
 def test_offsets_known_from_history_are_exact() -> None:
     made = plan(files(until=end(offsets=held())), topic("none", "offsets", None))
     assert "Kafka continues after the last of its records in `history`; no record" in told(

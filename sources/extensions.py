@@ -157,7 +157,9 @@ def _loaded(point: EntryPoint) -> Extension:
         hint = f"Correct or uninstall {_distribution(point)}, which names it in `{GROUP}`."
         raise InputError(message, hint) from error
     if not isinstance(found, Extension):
-        message = f"Extension `{point.name}`: {point.value} is no `sources.extensions.Extension`."
+        message = (
+            f"Extension `{point.name}`: {point.value} is not a `sources.extensions.Extension`."
+        )
         hint = f"Correct or uninstall {_distribution(point)}, which names it in `{GROUP}`."
         raise InputError(message, hint)
     return found

@@ -148,8 +148,8 @@ def kept_declaration(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
         if kept.exists(name):
             continue
         message = (
-            f"State file {kept.location(name)} is missing: by it the runs of generation "
-            f"{generation} of pipeline `{loaded.pipeline.name}` go."
+            f"State file {kept.location(name)} is missing. It contains the definition that runs "
+            f"of generation {generation} of pipeline `{loaded.pipeline.name}` follow."
         )
         made = KeptDefinition(generation=generation, home=str(loaded.folder))
         hint = f"Restore the file from a backup, or write it: `{made.model_dump_json()}`."

@@ -68,7 +68,7 @@ def database_of(options: SnapshotOptions, server: str = "") -> Database:
             return slot
         if (state := gone_state(slot, server)) is not None:
             gone = SlotGone(slot=options.log_reader, at_ms=now_ms(), state=state)
-            message = f"No cut can be published any more: {gone}."
+            message = f"Cuts can't be published any more: {gone}."
             raise RunError(message, NEW_SNAPSHOT, transient=False, value=options.log_reader)
         return slot.confirmed
 

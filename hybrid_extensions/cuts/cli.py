@@ -92,7 +92,7 @@ def _time(text: str) -> datetime:
     try:
         time_ = datetime.fromisoformat(text)
     except ValueError:
-        message = f"`--at {text}` is no time."
+        message = f"`--at {text}` is not a time."
         hint = "Write it as 2026-01-31T12:00:00Z."
         raise InputError(message, hint, value=text) from None
     if time_.tzinfo is None:

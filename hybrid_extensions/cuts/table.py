@@ -243,7 +243,7 @@ def _open(folder: Folder) -> DeltaTable | None:
     names = [field.name for field in table.schema().fields]
     if names != _SCHEMA.names:
         message = (
-            f"{folder} is no table of cuts: it has the columns {', '.join(names)}, not "
+            f"{folder} is not a table of cuts: it has the columns {', '.join(names)}, not "
             f"{', '.join(_SCHEMA.names)}."
         )
         raise InputError(message, "Name another folder in `cuts.path`.", table=folder.url)

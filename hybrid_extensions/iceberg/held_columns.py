@@ -75,10 +75,12 @@ def partition_values(
     for number in sorted({each for of in lacking for each in of}):
         first = next(task for task, of in zip(tasks, lacking, strict=True) if number in of)
         if number in defaults and number not in partitioned:
-            reason = f"column `{defaults[number]}` has an initial default, which it does not hold"
+            name = defaults[number]
+            reason = f"column `{name}` has an initial default, which the file does not contain"
             raise _rewrite(source, first, reason)
         if number not in names:
-            reason = f"it lacks `{schema.find_column_name(number)}`, which its partition tells"
+            column = schema.find_column_name(number)
+            reason = f"it lacks `{column}`, whose value only its partition has"
             raise _rewrite(source, first, reason)
         for task, of, known in zip(tasks, lacking, constants, strict=True):
             _require_value(source, task, names[number], (number in of, number in defaults), known)

@@ -87,7 +87,7 @@ def _tasks(source: FileSource, scan: DataScan) -> list[FileScanTask]:
     if summary is not None and int(summary["total-equality-deletes"] or 0):
         message = (
             f"Source `{source.name}`: the Iceberg table's files can't be read: it has equality "
-            "deletes, which tell deleted rows by values, not by positions."
+            "deletes, which identify deleted rows by values, not by positions."
         )
         raise InputError(message, _NO_DELETES, source=source.name, table=source.shown_place)
     try:

@@ -87,7 +87,7 @@ def _effect(
     if change.kind == "DROP":
         return "was dropped"
     if change.kind == "CREATE":
-        return "is another one now: it was created again"
+        return "is a different table now: it was created again"
     if (what := effect_on(table, change.statement, change.database)) is not None:
         return what
     if change.kind != "ALTER" or change.definition is None:

@@ -127,7 +127,7 @@ def connect(address: Address, source: str) -> pymysql.Connection[Cursor]:
     """
     for option, file in address.tls.items():
         if not Path(file).is_file():
-            message = f"`{option}={file}` of `snapshot.dsn` is no file."
+            message = f"`{option}={file}` of `snapshot.dsn` is not a file."
             hint = f"Correct the path, or put the file there; it is looked for in {Path.cwd()}."
             raise InputError(message, hint, source=source, file=file)
     try:

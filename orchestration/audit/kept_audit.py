@@ -170,8 +170,8 @@ def accept_audit(loaded: LoadedPipeline, why: str, by: str) -> KeptAudit:
         raise InputError(message, hint, pipeline=loaded.pipeline.name)
     if kept is None or kept.outcome != "failed":
         found = "there is none" if kept is None else kept.text
-        message = f"Only an audit that failed can be accepted. The last one: {found}"
-        raise InputError(message, "Run the audit first.", pipeline=loaded.pipeline.name)
+        message = f"Only a failed audit can be accepted. The last audit: {found}"
+        raise InputError(message, "Run it: `hybrid audit P`.", pipeline=loaded.pipeline.name)
     with recorded(loaded.state, "accept audit", by, generation.name) as after:
         made = kept.model_copy(update={"accepted": Acceptance(at_ms=now_ms(), by=by, why=why)})
         generation.replace(_NAME, made)

@@ -159,7 +159,7 @@ class DatabaseLog:
         message = f"{who}, so the live run can't catch up: {self.describe(left)}."
         start = "Start the connector, or look at why its task failed"
         if failure:
-            start = f"Mend the cause, and start it again: `{restart_command(url)}`"
+            start = f"Correct the cause, and start it again: `{restart_command(url)}`"
         hint = f"{start}; then try again. The live run continues, and has what the topic holds."
         return RunError(message, hint, value=self._slot)
 

@@ -107,7 +107,7 @@ class TableTemplate(Declared):
         known = {field for model in models for field in model.model_fields}
         for field in self.model_extra or {}:
             if field not in known:
-                message = f"`{field}` is no field of a pipeline, nor of `tables`. Remove it."
+                message = f"`{field}` is neither a field of a pipeline nor of `tables`. Remove it."
                 raise ValueError(message)
         overridden = {field for each in self.tables.overrides.values() for field in each}
         if own := overridden & {"name", "database", "tables"}:

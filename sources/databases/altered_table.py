@@ -19,7 +19,8 @@ _ANEW = (
     "Take a new snapshot into another folder, and begin a new generation with it: write another "
     "`path` for the snapshot's files (in a file with `tables`: `snapshot` below "
     "`overrides` of the table); then run `hybrid rerun P`. Readers see the old table until then. "
-    "Or, if no row is another one: once `hybrid compare P` finds none, run `hybrid resume P`."
+    "Or, if no row has changed: once `hybrid compare P` finds no difference, run "
+    "`hybrid resume P`."
 )
 _REDEFINED = (
     "First correct `schema` and `sink.key` (in a file with `tables`: remove the table's own file, "
@@ -51,8 +52,8 @@ class AlteredTable(Part):
         since = f"found at {iso(self.found_ms)}" if self.since_ms is None else iso(self.since_ms)
         by = "" if self.statement is None else f" Statement: `{self.statement}`."
         message = (
-            f"{self.what} ({since}).{by} No change reports that, so the target differs from the "
-            "database since then, and the run of this table stops."
+            f"{self.what} ({since}).{by} No change event reports this, so the target may differ "
+            "from the database since then, and the run of this table stops."
         )
         return InputError(message, self.way, table=self.table)
 
@@ -64,7 +65,7 @@ def altered(
 
     Args:
         table: The table.
-        predicate: What was done, such as ``is another one now``.
+        predicate: What was done, such as ``is a different table now``.
         found_ms: Now, in ms since 1970.
         is_redefined: Whether columns or key are no longer those that are declared.
     """

@@ -100,7 +100,7 @@ def require_settings(options: SnapshotOptions, topic: KafkaSource) -> None:
     misset = find_misset(read_config(url), table, topic.value_columns, has_binlog=has_binlog)
     if misset is None:
         return
-    message = f"Connector {url} has {misset}. It is what table `{table.table}` is followed by."
+    message = f"Connector {url}, which captures table `{table.table}`, has {misset}."
     hint = (
         f"{misset.remedy[0].upper()}{misset.remedy[1:]} (`PUT {url}/config`); then take the "
         "snapshot again: `hybrid snapshot P`."

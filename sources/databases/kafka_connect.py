@@ -83,7 +83,8 @@ def read_config(url: str) -> dict[str, Any]:
         found: dict[str, Any] = get(url, "/config")
     except urllib.error.HTTPError as error:
         message = f"Connector {url} is not known: {said(error)}."
-        raise InputError(message, "Correct `snapshot.connector`.", value=url) from None
+        hint = "Correct `snapshot.connector`: `http://<host>:<port>/connectors/<name>`."
+        raise InputError(message, hint, value=url) from None
     except (OSError, ValueError) as error:
         message = f"Connector {url} is not known: {said(error)}."
         hint = "Start Kafka Connect, or correct `snapshot.connector`."

@@ -62,7 +62,7 @@ class RecordRows(RecordColumns):
         form = document.get("format", "json")
         if not isinstance(form, str) or form not in VALUE_FORMATS:
             known = ", ".join(VALUE_FORMATS)
-            message = f"`format: {form}` is no format of a topic's values. Write one of {known}."
+            message = f"`format: {form}` is not a format of a topic's values. Write one of {known}."
             raise ValueError(message)
         others, own = {}, {"format": form}
         for name, given in document.items():

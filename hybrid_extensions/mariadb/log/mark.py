@@ -54,7 +54,7 @@ def mark_log(options: SnapshotOptions) -> Mark:
             if not is_mariadb(variables):
                 return _mark_mysql(connection, variables["version"], at)
     except QueryError as error:
-        message = f"The database {address.server} was asked for its last commit: {error}."
+        message = f"The database {address.server} could not be asked for its last commit: {error}."
         hint = "Start the server, or correct `snapshot.dsn`."
         raise UnavailableError(message, hint, server=address.server) from None
     try:

@@ -88,7 +88,7 @@ def effect_on(table: str, statement: str, database: str) -> str | None:
     if (created := _CREATE.match(text)) is not None:
         if not created[1] or not is_own(created[2]):
             return None
-        return "is another one now: CREATE OR REPLACE TABLE dropped the captured one"
+        return "is a different table now: CREATE OR REPLACE TABLE dropped the captured one"
     if (altered := _ALTER.match(text)) is None:
         return None
     ignores, name, actions = altered.groups()
@@ -129,7 +129,7 @@ def _renamed(pairs: list[tuple[str, str]], is_own: Callable[[str], bool]) -> str
         if is_own(old) and not is_own(new):
             return f"is no longer there under its name: it was renamed to {_unquoted(new)}"
         if is_own(new) and not is_own(old):
-            return f"is another one now: {_unquoted(old)} was renamed to its name"
+            return f"is a different table now: {_unquoted(old)} was renamed to its name"
     return None
 
 

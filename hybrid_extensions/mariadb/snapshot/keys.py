@@ -42,7 +42,7 @@ def require_key(connection: Connection[Cursor], table: CapturedTable) -> list[st
     if not keys:
         message = (
             f"Table `{table.name}` has no primary key, and no unique key whose columns are never "
-            "null: nothing tells which row was changed."
+            "null: a change does not identify its row."
         )
         hint = f"Add a primary key to the table; {_AGAIN}"
         raise InputError(message, hint, source=table.source, table=table.name)

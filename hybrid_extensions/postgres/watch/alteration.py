@@ -44,7 +44,7 @@ def find_alteration(
     if now is None:
         return "is no longer there: it was dropped or renamed"
     if now.oid != before.oid:
-        return "is another one now: the captured one was dropped or renamed"
+        return "is a different table now: the captured one was dropped or renamed"
     if sorted(now.key) != sorted(before.key):
         were = _listed(before.key)
         return f"has another primary key now: {_listed(now.key)} instead of {were}"

@@ -78,8 +78,8 @@ def find_unneeded(target: Folder, versions: Iterable[int]) -> Unneeded:
     if unknown := sorted(table.protocol.features - CARRIED):
         names = ", ".join(f"`{each}`" for each in unknown)
         message = (
-            f"The table {target} has the Delta features {names}, of which is not known here which "
-            "files they need. Nothing was deleted."
+            f"The table {target} has the Delta features {names}, and it is not known which "
+            "files these need. Nothing was deleted."
         )
         hint = f"Run VACUUM with Spark: `VACUUM delta.`{target}``."
         raise InputError(message, hint, table=target.url)
@@ -106,8 +106,8 @@ def _retention_ms(table: TableSnapshot) -> int:
     found = _PART.findall(parts)
     if not found or _PART.sub("", parts).strip():
         message = (
-            f"The table {table.folder} has the property `{RETENTION}: {text}`, of which is not "
-            "known here how long it is. Nothing was deleted."
+            f"The table {table.folder} has the property `{RETENTION}: {text}`, which is not "
+            "understood as a length of time. Nothing was deleted."
         )
         hint = f"Declare it in `sink.properties` in this form: `{RETENTION}: interval 7 days`."
         raise InputError(message, hint, table=table.folder.url, value=text)

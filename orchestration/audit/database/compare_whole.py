@@ -73,7 +73,7 @@ def keep_compared(
             text = f"{counted(differing, 'key differs', 'keys differ')} after further looks."
             return FurtherLooks(text, differing)
     text = (
-        f"Whether these rows were only on their way was not judged: {why_not}. `hybrid status P` "
-        "keeps its answer. To have it judged, compare again while the live run is healthy."
+        f"It is unknown whether these rows are wrong or only delayed: {why_not}. `hybrid status P` "
+        "keeps its earlier result. To find out, compare again while the live run is healthy."
     )
     return FurtherLooks(text, None)

@@ -74,7 +74,7 @@ def read_form(given: Mapping[str, Any], actions: Mapping[str, Action], form: typ
         [(action, fields)] = action.items()
         action, given = action.upper(), {**given, **fields}
     if action not in actions:
-        message = f"`{action}` is no action of this job."
+        message = f"`{action}` is not an action of this job."
         raise InputError(message, f"Choose one of {', '.join(actions)}.", field="action")
     known = {name: value for name, value in given.items() if value is not None}
     own = form.model_fields

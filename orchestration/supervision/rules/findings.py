@@ -171,7 +171,7 @@ def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
         if slot.failure:
             text = (
                 f"Connector {slot.connector} is FAILED ({slot.failure}), as seen for "
-                f"{_span(idle_ms)}: no change comes until it is started again. Mend the cause, "
+                f"{_span(idle_ms)}: no change comes until it is started again. Correct the cause, "
                 f"then run `{restart_command(slot.connector)}`. "
             )
             text += (

@@ -61,7 +61,7 @@ def _every(value: Any) -> Any:
             )
             raise ValueError(message) from None
     if not every or (isinstance(every, int) and every < 0):
-        message = f"`{value}` is no length of an interval. Write more than 0."
+        message = f"`{value}` is not the length of an interval. Write more than 0."
         raise ValueError(message)
     return every
 

@@ -146,7 +146,7 @@ class RowRules:
                 )
             elif translation.type not in (pa.bool_(), pa.null()):
                 kind = type_name(translation.type)
-                message = f"{where} is no condition, but a value of type {kind}."
+                message = f"{where} is not a condition but a value of type {kind}."
                 hint = "Write a comparison, such as `amount > 0`."
                 raise InputError(message, hint, **fields)
         return warnings

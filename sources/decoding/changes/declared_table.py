@@ -84,7 +84,7 @@ class DeclaredTable(Declared):
             Placeholder(declared)
         except ValueError as error:
             message = (
-                f"`{declared}` is no placeholder: {error}. Write it as in the connector's "
+                f"`{declared}` is not a placeholder: {error}. Write it as in the connector's "
                 "configuration: a text, or `hex:` and an even number of hexadecimal digits."
             )
             raise ValueError(message) from None

@@ -28,7 +28,7 @@ def _all() -> Mapping[str, type[ValueFormat]]:
     for added in contributions("value_formats"):
         for name, model in added.items():
             if name in found:
-                message = f"Format `{name}` of {model.__module__} has the name of another one."
+                message = f"Format `{name}` of {model.__module__} has the name of another format."
                 raise InputError(message, "Uninstall the extension that adds it.", value=name)
             found[name] = model
     return found

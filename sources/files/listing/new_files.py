@@ -92,7 +92,7 @@ def list_arrived(
         )
         file = str(listing.splits["path"][0])
         hint = (
-            f"Rewrite the new files, such as {file}, with the planned column, or move  them out of "
+            f"Rewrite the new files, such as {file}, with the planned column, or move them out of "
             "the source's folder (their rows will then be missing from the table); then try again."
         )
         raise InputError(message, hint, source=source.name, file=file, column=name)

@@ -52,7 +52,7 @@ def documents_missing(generation: Generation, names: Sequence[str]) -> StateErro
     files = [generation.location(name) for name in names]
     message = (
         f"State file {_shown(files)} is missing, although micro-batches were committed by it. "
-        "Deciding it again could lose or double rows. Nothing was started."
+        "A new decision could lose or duplicate rows. Nothing was started."
     )
     hint = f"Restore the file from a backup of the state folder. Without one, {_NEW}."
     return StateError(message, hint, generation=generation.name, file=files[0])

@@ -142,7 +142,7 @@ def test_altered_tables_stop_by_name_and_the_way_out_makes_them_equal(
     for command in ("resume", "drain"):
         status, text = file.run(command, f"{file.path}/{names['swapped']}")
         assert status != 0, text
-    assert "No change reports that" in file.run("resume", f"{file.path}/{names['swapped']}")[1]
+    assert "No change event reports" in file.run("resume", f"{file.path}/{names['swapped']}")[1]
 
     # What the messages say.
     compare_and_resume(file, names["spared"])

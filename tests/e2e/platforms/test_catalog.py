@@ -115,7 +115,7 @@ def test_history_is_where_the_catalog_says(
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        ("CREATE VIEW {} AS SELECT 1 AS id", "is a view; history by name is a Delta table"),
+        ("CREATE VIEW {} AS SELECT 1 AS id", "is a view; only a Delta table can be"),
         ("CREATE TABLE {} (id INT) USING parquet", "is a table of format parquet"),
         ("SELECT 1 -- {}", "has no table .*declare the table's folder as `path`"),
     ],

@@ -47,7 +47,7 @@ def test_the_last_cut_is_shown(orders: Path) -> None:
     ("at", "told"),
     [
         ("2026-01-31T11:59:59Z", "No cut is as early as 2026-01-31T11:59:59"),
-        ("noon", "`--at noon` is no time"),
+        ("noon", "`--at noon` is not a time"),
         ("2026-01-31T12:00:00", "needs a time zone. Write 2026-01-31T12:00:00Z for UTC"),
     ],
 )

@@ -60,7 +60,7 @@ def test_of_two_processes_with_the_same_number_one_wins(tmp_path: Path) -> None:
 
 def test_another_table_is_refused(tmp_path: Path) -> None:
     write(tmp_path, 1)
-    with pytest.raises(InputError, match=r"orders is no table of cuts: it has the columns v"):
+    with pytest.raises(InputError, match=r"orders is not a table of cuts: it has the columns v"):
         last_number(Folder(tmp_path / "orders"))
 
 

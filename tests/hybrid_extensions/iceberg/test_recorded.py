@@ -34,7 +34,7 @@ BEFORE = {
     "orc": "is of format orc",
     "avro": "is of format avro",
     "v1/without_a_list": "names its manifests one by one",
-    "v3/defaults": "column `n` has an initial default, which it does not hold",
+    "v3/defaults": "column `n` has an initial default, which the file does not contain",
 }
 """Tables that are refused before their last step, which is what the message says to do."""
 

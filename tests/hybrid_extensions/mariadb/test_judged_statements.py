@@ -70,7 +70,7 @@ def test_what_the_snapshot_contains_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ([change("CREATE TABLE t (id int)", "CREATE")], "is another one now: it was created again"),
+        ([change("CREATE TABLE t (id int)", "CREATE")], "is a different table now: it was created"),
         ([change("RENAME TABLE t TO x", "", None)], "renamed to x"),
         (
             [

@@ -77,8 +77,8 @@ def found(connection: Connection, *looks: tuple[str, ...]) -> str | None:
     [
         (PLAIN, ["DROP TABLE t"], "is no longer there"),
         (PLAIN, ["ALTER TABLE t RENAME TO u"], "is no longer there"),
-        (PLAIN, ["ALTER TABLE t RENAME TO u", "CREATE TABLE t (LIKE u)"], "is another one now"),
-        (PLAIN, ["DROP TABLE t", PLAIN[0]], "is another one now"),
+        (PLAIN, ["ALTER TABLE t RENAME TO u", "CREATE TABLE t (LIKE u)"], "is a different table"),
+        (PLAIN, ["DROP TABLE t", PLAIN[0]], "is a different table now"),
         (
             PLAIN,
             ["ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id, v)"],
@@ -333,7 +333,7 @@ def test_a_table_is_judged_by_the_catalog_alone() -> None:
     again = find_alteration(before, other, {"id": "id"}, NoRows())
     assert (same, again) == (
         None,
-        "is another one now: the captured one was dropped or renamed",
+        "is a different table now: the captured one was dropped or renamed",
     )
 
 

@@ -81,7 +81,7 @@ def test_a_person_accepts_a_failed_audit_for_a_reason_which_is_logged(
     nothing = invoke([*command, "known"])
     assert (nothing.exit_code, "there is none" in nothing.output) == (2, True)
     keep_audit(live.loaded, audited(tmp_path / "right", ROWS))
-    with pytest.raises(InputError, match="Only an audit that failed can be accepted"):
+    with pytest.raises(InputError, match="Only a failed audit can be accepted"):
         accept_audit(live.loaded, "known", "anna")
     keep_audit(live.loaded, audited(tmp_path / "wrong", ROWS[:1]))
     with pytest.raises(InputError, match="for a reason"):

@@ -238,7 +238,7 @@ def slot(**seen: Any) -> Seen:
             slot(idle_since_ms=NOW, connector="http://c/connectors/x", failure="E: gone"),
             "cut-off",
             "http://c/connectors/x is FAILED (E: gone), as seen for less than 1 s: no change "
-            "comes until it is started again. Mend the cause, then run `curl -X POST "
+            "comes until it is started again. Correct the cause, then run `curl -X POST "
             "'http://c/connectors/x/restart?includeTasks=true&onlyFailed=true'`. With "
             "`snapshot.restart_connector: true`",
         ),

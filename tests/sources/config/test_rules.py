@@ -29,7 +29,7 @@ def rules(**checks: str) -> RowRules:
         ("amount > (SELECT 1)", "is not evaluated row by row"),
         ("amount > rand()", "depends on `RAND()`: a row may break it in one run"),
         ("current_date() > '2024-01-01'", "depends on `CURRENT_DATE`"),
-        ("amount + 1", "is no condition, but a value of type double"),
+        ("amount + 1", "is not a condition but a value of type double"),
         ("kind > 'b' AND amount < 9", None),
     ],
 )

@@ -112,7 +112,7 @@ def test_tables_are_chosen_by_pattern(tmp_path: Path) -> None:
     [
         ({"sink": {"path": "lake"}}, "`sink.path: lake` would be that of all tables"),
         ({"topic": "shop"}, "`topic: shop` would be that of all tables"),
-        ({"colour": "red"}, "`colour` is no field of a pipeline"),
+        ({"colour": "red"}, "`colour` is neither a field of a pipeline"),
         ({"database": {"dsn": "slotted://db?password=x", "slot": "s"}}, "contains a password"),
         (
             {"tables": {"include": ["a.*"], "overrides": {"a.b": {"name": "x"}}}},

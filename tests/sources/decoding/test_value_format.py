@@ -43,7 +43,7 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
 @pytest.mark.parametrize(
     ("changes", "pattern"),
     [
-        ({"format": "xml"}, "`format: xml` is no format of a topic's values. Write one of json, a"),
+        ({"format": "xml"}, "`format: xml` is not a format of a topic's values. Write one of json"),
         (
             {"format": "avro", "registry": {"urll": "r"}},
             "  sources.0.registry.urll: unknown field; did you mean",

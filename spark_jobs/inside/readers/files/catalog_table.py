@@ -39,7 +39,10 @@ def place_of(spark: SparkSession, source: str, name: str) -> str:
     provider = found.provider().get() if found.provider().isDefined() else "Hive"
     if kind == "VIEW" or provider.lower() != _DELTA:
         what = "a view" if kind == "VIEW" else f"a table of format {provider}"
-        message = f"Source `{source}`: `table: {name}` is {what}; history by name is a Delta table."
+        message = (
+            f"Source `{source}`: `table: {name}` is {what}; only a Delta table can be declared by "
+            "name."
+        )
         hint = "Name the Delta table itself, or declare the files by `path` and their `format`."
         raise InputError(message, hint, source=source, table=name)
     return declared_place(found.location().toString())

@@ -410,7 +410,7 @@ class TestLongValuesThatAnUpdateLeftAsTheyWere:
         assert (row["kept"], row["tags"]) == ([("name", None)], [PLACEHOLDER])
 
     def test_a_placeholder_that_is_none_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"`hex:7` is no placeholder: .*hexadecimal digits"):
+        with pytest.raises(ValueError, match=r"`hex:7` is not a placeholder: .*hexadecimal digits"):
             source(**self.DECLARED, unavailable_value_placeholder="hex:7")
 
     def test_a_sample_of_such_changes_lacks_no_column(self) -> None:

@@ -25,7 +25,7 @@ def test_other(): ...
 
 
 @pytest.mark.parametrize("processes", ["-n0", "-n1"])
-def test_such_tests_are_skipped_and_the_end_names_server_number_and_command(
+def test_tests_of_a_missing_server_are_skipped_and_the_summary_names_the_command(
     pytester: pytest.Pytester, processes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -43,7 +43,7 @@ def test_such_tests_are_skipped_and_the_end_names_server_number_and_command(
     )
 
 
-def test_they_fail_where_every_server_has_to_be_there(
+def test_tests_of_a_missing_server_fail_where_every_server_is_required(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "1")

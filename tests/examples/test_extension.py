@@ -78,24 +78,24 @@ def run(installed: Path, tmp_path: Path) -> Run:
 HYBRID = ("-c", "from orchestration.cli.main import main; main()")
 
 
-def test_its_command_is_one_of_hybrid(run: Run) -> None:
+def test_the_command_of_an_extension_is_a_command_of_hybrid(run: Run) -> None:
     done = run(*HYBRID, "count", "events.yaml", "--json")
     assert json.loads(done.stdout) == {"ok": True, "rows": 2}
 
 
-def test_its_part_of_the_status_makes_the_pipeline_unhealthy(run: Run) -> None:
+def test_an_extensions_part_of_the_status_can_make_the_pipeline_unhealthy(run: Run) -> None:
     done = run(*HYBRID, "status", "events.yaml", "--json")
     found = json.loads(done.stdout)
     assert found["row_count"] == {"rows": 2, "at_least": 3}
     assert (found["ok"], done.returncode) == (False, 1)
 
 
-def test_its_check_is_one_of_the_table(run: Run) -> None:
+def test_the_check_of_an_extension_is_a_check_of_the_table(run: Run) -> None:
     done = run("-c", DAGSTER)
     assert "row_count" in done.stdout, done.stderr
 
 
-def test_its_field_is_documented_and_refused_by_name_where_it_is_wrong(
+def test_an_extensions_field_is_documented_and_a_wrong_value_refused_by_name(
     run: Run, tmp_path: Path
 ) -> None:
     assert "| `row_count` | [RowCount](#rowcount) |" in run(*HYBRID, "reference").stdout
@@ -129,7 +129,7 @@ def forms(servers: str = "broker:9092", topic: str = "forms", **schema: str) -> 
     }
 
 
-def test_its_format_of_values_refuses_a_column_that_it_can_not_fill(
+def test_an_extensions_value_format_refuses_a_column_that_it_can_not_fill(
     run: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "forms.sql").write_text("SELECT * FROM input")

@@ -77,7 +77,7 @@ def test_a_connector_that_works_receives_all(
     assert connector.poll() is None
 
 
-def test_one_that_hangs_has_not_received_what_came_since(
+def test_a_connector_that_hangs_has_not_received_later_changes(
     options: SnapshotOptions, connector: subprocess.Popen[bytes]
 ) -> None:
     connector.send_signal(signal.SIGSTOP)

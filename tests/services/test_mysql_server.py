@@ -36,7 +36,7 @@ def ask(server: MySqlServer, query: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_logs_rows_and_asks_for_a_password(kind: type[MySqlServer]) -> None:
+def test_mysql_logs_rows_and_asks_for_a_password(kind: type[MySqlServer]) -> None:
     with kind() as server:
         query = "SELECT @@version, @@log_bin, @@binlog_format, @@binlog_row_image"
         version, *log = ask(server, query)
@@ -72,7 +72,7 @@ def test_no_other_server_removes_its_temporary_tables_at_a_start(kind: type[MySq
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_ends_with_the_process_that_started_it(kind: type[MySqlServer]) -> None:
+def test_mysql_ends_with_the_process_that_started_it(kind: type[MySqlServer]) -> None:
     root = Path(__file__).parents[2]
     program = OWNER.format(module=kind.__module__, kind=kind.__name__)
     with subprocess.Popen(

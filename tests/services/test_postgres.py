@@ -21,7 +21,7 @@ time.sleep(600)
 """
 
 
-def test_it_decodes_its_log_and_asks_for_a_password(postgres: LocalPostgres) -> None:
+def test_postgres_decodes_its_log_and_asks_for_a_password(postgres: LocalPostgres) -> None:
     with psycopg.connect(postgres.dsn, password=postgres.password) as connection:
         found = connection.execute("SELECT current_setting('wal_level')").fetchone()
     assert found == ("logical",)
@@ -29,7 +29,7 @@ def test_it_decodes_its_log_and_asks_for_a_password(postgres: LocalPostgres) -> 
         psycopg.connect(postgres.dsn, password="another")
 
 
-def test_it_ends_with_the_process_that_started_it() -> None:
+def test_postgres_ends_with_the_process_that_started_it() -> None:
     root = Path(__file__).parents[2]
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], cwd=root, stdout=subprocess.PIPE, text=True

@@ -112,7 +112,7 @@ def test_a_start_that_breaks_off_is_done_again_with_what_is_declared_then(
 
 
 @pytest.mark.parametrize("way", ["ignored", "leaves_out"])
-def test_one_that_was_left_out_is_not_filled_as_if_it_had_not_been_there(
+def test_a_column_that_was_ignored_before_can_not_be_added_with_its_default(
     target: Target, way: str
 ) -> None:
     target.start({}, 1)
@@ -124,7 +124,7 @@ def test_one_that_was_left_out_is_not_filled_as_if_it_had_not_been_there(
         target.start(SEVEN)
 
 
-def test_one_of_the_transform_s_own_is_not_overwritten(target: Target) -> None:
+def test_an_added_column_does_not_overwrite_one_of_the_transform(target: Target) -> None:
     target.start({}, 1, more="id, 5 AS discount")
     with pytest.raises(StateError, match=r"the target already has a column `discount`"):
         target.start(SEVEN)

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 
 @pytest.mark.parametrize("is_int96", [False, True])
-def test_they_are_in_the_target_as_every_reader_knows_them(
+def test_far_times_are_in_the_target_as_every_reader_reads_them(
     tmp_path: Path, spark: SparkSession, *, is_int96: bool
 ) -> None:
     (tmp_path / "transforms.py").write_text(TRANSFORMS)

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 
 @pytest.mark.parametrize("is_bounded", [False, True], ids=["followed", "range"])
-def test_they_are_bad_records_in_run_and_audit(
+def test_header_names_that_are_not_text_make_bad_records_in_run_and_audit(
     tmp_path: Path, servers: str, spark: SparkSession, is_bounded: bool
 ) -> None:
     case = Case(tmp_path, servers)

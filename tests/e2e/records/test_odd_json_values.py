@@ -109,7 +109,7 @@ def shown(table: pa.Table) -> dict[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_they_mean_to_the_audit_what_they_mean_to_a_run(
+def test_audit_and_run_read_unusual_json_values_alike(
     spark: SparkSession, tmp_path: Path, shape: str
 ) -> None:
     columns, values = members(shape)

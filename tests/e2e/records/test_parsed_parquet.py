@@ -38,7 +38,7 @@ def write(folder: Path, name: str, numbers: range, unit: str = "ns") -> None:
     pq.write_table(pa.table(columns), folder / f"{name}.parquet")
 
 
-def test_they_are_parsed_with_drift_rules_and_bounds_of_event_times(
+def test_parsed_parquet_files_support_drift_rules_and_bounds_of_event_times(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
     case = Case(tmp_path, servers)
@@ -69,7 +69,7 @@ def test_they_are_parsed_with_drift_rules_and_bounds_of_event_times(
     ]
 
 
-def test_one_that_arrives_where_spark_reads_the_others_is_refused_by_name(
+def test_a_new_file_that_spark_can_not_read_is_refused_if_spark_reads_the_source(
     tmp_path: Path, servers: str
 ) -> None:
     case = Case(tmp_path, servers)

@@ -23,7 +23,7 @@ def changes(spark: SparkSession, *rows: tuple[int, int | None, str]) -> DataFram
     return spark.createDataFrame(placed, f"{schema}, _position string")
 
 
-def test_it_drops_what_it_sees_and_nothing_else(spark: SparkSession) -> None:
+def test_the_snapshot_filter_drops_exactly_the_changes_in_the_snapshot(spark: SparkSession) -> None:
     rows = changes(
         spark,
         (400, 69, "a"),

@@ -43,7 +43,7 @@ def test_once_delivers_and_says_what(case: Function) -> None:
     assert run("feed", case.path, "--once") == (0, "own: version 2 is delivered.")
 
 
-def test_it_follows_until_it_is_ended(case: Function) -> None:
+def test_a_feed_follows_the_table_until_it_is_ended(case: Function) -> None:
     hybrid = str(Path(sys.prefix) / "bin" / "hybrid")
     process = subprocess.Popen([hybrid, "feed", str(case.path)], stderr=subprocess.PIPE)
     calls = case.folder / "calls.jsonl"

@@ -61,7 +61,7 @@ def case(tmp_path: Path) -> Function:
     return made
 
 
-def test_it_gets_a_load_then_changes_in_the_order_of_keys(case: Function) -> None:
+def test_a_function_gets_a_load_then_changes_in_the_order_of_keys(case: Function) -> None:
     case.deliver()
     case.write([row(5, 1), row(1, 1)])
     case.delete("id = 2")

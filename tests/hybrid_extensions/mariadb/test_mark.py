@@ -170,7 +170,7 @@ def test_a_log_of_several_domains_is_refused() -> None:
     assert only_gtid("", {"gtid_domain_id": "3"}) == Gtid(3, None, 0)
 
 
-def test_that_of_mysql_is_the_end_of_its_log(
+def test_the_mark_of_mysql_is_the_end_of_its_log(
     mysql: LocalMySql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MYSQL_PWD", mysql.password)

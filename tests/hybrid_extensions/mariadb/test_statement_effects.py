@@ -63,7 +63,7 @@ def test_a_table_has_other_rows_or_is_another_one(statement: str, expected: str)
         "TRUNCATE TABLE t",
     ],
 )
-def test_other_statements_leave_its_rows(statement: str) -> None:
+def test_statements_without_an_effect_leave_the_rows_of_a_table(statement: str) -> None:
     assert effect_on("shop.t", statement, "shop") is None
 
 

@@ -154,7 +154,7 @@ def test_several_are_asked_for_at_once(table: Table) -> None:
     assert table.find("c", "d") == [("int", 7), ("string", None)]
 
 
-def test_one_without_a_common_form_is_refused(table: Table) -> None:
+def test_a_default_of_a_type_that_can_not_be_followed_is_refused(table: Table) -> None:
     table.execute(
         "ALTER TABLE t ADD c interval, ADD d int GENERATED ALWAYS AS (id) STORED",
         "ALTER TABLE t ADD e bytea DEFAULT 'x', ADD f timestamptz DEFAULT 'infinity'",
@@ -168,7 +168,7 @@ def test_one_without_a_common_form_is_refused(table: Table) -> None:
     assert table.refuse("gone") == "`gone` can't be added: the table no longer has it"
 
 
-def test_one_that_was_renamed_is_not_taken_for_added(table: Table) -> None:
+def test_a_renamed_column_is_not_taken_for_an_added_one(table: Table) -> None:
     table.execute("ALTER TABLE t RENAME id TO number")
     assert "`number` is no column that was added: it was renamed" in table.refuse("number")
     table.execute("ALTER TABLE t RENAME number TO id", "ALTER TABLE t RENAME name TO title")
@@ -176,7 +176,7 @@ def test_one_that_was_renamed_is_not_taken_for_added(table: Table) -> None:
     assert "have values in it" in table.refuse("title")
 
 
-def test_one_that_was_there_before_under_the_same_name_is_refused(table: Table) -> None:
+def test_an_added_column_with_the_name_of_a_dropped_one_is_refused(table: Table) -> None:
     before = table.connection.execute("SELECT pg_current_snapshot()::text").fetchone()
     assert before is not None
     table.execute("ALTER TABLE t ADD c int DEFAULT 7")

@@ -261,7 +261,7 @@ def test_columns_that_are_not_plain_are_read_value_by_value(name: str) -> None:
     assert READER.rows(values, pa.schema([COLUMNS.field(name)])) is None
 
 
-def test_behind_a_frame() -> None:
+def test_messages_behind_a_frame_are_decoded_in_batches() -> None:
     columns = parse_schema({"id": "bigint"})
     good = message({"id": 7})
     values: list[bytes | None] = [

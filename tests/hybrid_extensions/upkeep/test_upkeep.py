@@ -102,7 +102,7 @@ def test_a_commit_waits_until_the_merge_has_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [compaction.compact, vacuum.vacuum])
-def test_it_is_refused_during_a_promotion(tmp_path: Path, change: Any) -> None:
+def test_upkeep_is_refused_during_a_promotion(tmp_path: Path, change: Any) -> None:
     case = live(tmp_path)
     with (
         alone(case.loaded, "promotion of g2"),

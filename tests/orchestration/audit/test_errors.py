@@ -44,7 +44,7 @@ def test_errors_name_what_they_are_about_in_fields(case: Case) -> None:
     assert fields() == {"source": "late", "field": "path", "file": "*.json"}
 
 
-def test_no_file(case: Case) -> None:
+def test_a_source_without_any_file_is_refused(case: Case) -> None:
     (case.folder / "late.json").unlink()
     text = refusal(case)
     assert "Source `late`: no file matches *.json" in text

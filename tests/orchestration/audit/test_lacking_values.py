@@ -67,7 +67,7 @@ def test_the_declared_placeholder_counts() -> None:
     check.require_none(change(PLACEHOLDER), {"id": 1, "v": PLACEHOLDER})
 
 
-def test_other_formats_have_none() -> None:
+def test_only_changes_can_lack_values() -> None:
     source = KafkaSource.model_validate({"type": "kafka", "name": "live", "topic": "t"})
     assert LackingValues.of_source(source) is None
 

@@ -106,7 +106,7 @@ def test_a_row_before_the_start_that_no_source_delivers_is_seen(live: Live) -> N
 
 
 @pytest.mark.parametrize("rule", ["none", "off", "replay"])
-def test_it_is_seen_under_rules_that_filter_nothing(live: Live, rule: SeamRule) -> None:
+def test_a_hole_is_found_under_rules_that_filter_nothing(live: Live, rule: SeamRule) -> None:
     live.send_rows([ROWS[30], *ROWS[10:15]])
     live.case.target(ROWS[:15])
     changed, _ = hand_over(live, 1, 1, rule)

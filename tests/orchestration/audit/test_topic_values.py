@@ -139,14 +139,16 @@ def by_audit(folder: Path, kind: str, values: list[str]) -> list[Any]:
         ("string", TEXTS),
     ],
 )
-def test_members(tmp_path: Path, kind: str, texts: dict[str, Any]) -> None:
+def test_members_of_json_are_read_as_by_the_runs(
+    tmp_path: Path, kind: str, texts: dict[str, Any]
+) -> None:
     found = by_audit(tmp_path, kind, [f'{{"a": {text}}}' for text in texts])
     shown = [value if value is BAD else json.dumps(value, default=str) for value in found]
     right = [value if value is BAD else json.dumps(value) for value in texts.values()]
     assert dict(zip(texts, shown, strict=True)) == dict(zip(texts, right, strict=True))
 
 
-def test_objects(tmp_path: Path) -> None:
+def test_objects_of_json_are_read_as_by_the_runs(tmp_path: Path) -> None:
     found = by_audit(tmp_path, "bigint", [*OBJECTS])
     assert dict(zip(OBJECTS, found, strict=True)) == OBJECTS
 

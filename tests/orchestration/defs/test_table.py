@@ -137,7 +137,7 @@ def materialized(loaded: LoadedPipeline, instance: dg.DagsterInstance) -> dict[s
     return dict(event.metadata)
 
 
-def test_it_shows_rows_columns_version_and_who_serves(tmp_path: Path) -> None:
+def test_the_table_asset_shows_rows_columns_version_and_who_serves(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)
     case.write(about=ABOUT)
     case.run({1: 10, 2: 20})
@@ -152,7 +152,7 @@ def test_it_shows_rows_columns_version_and_who_serves(tmp_path: Path) -> None:
     assert 0 < shown["size (MB)"].value < 0.1
 
 
-def test_its_description_which_comes_before_the_columns_leads_to_how_it_is(tmp_path: Path) -> None:
+def test_the_table_assets_description_links_to_its_state(tmp_path: Path) -> None:
     spec = pipeline_definitions(GenerationCase(tmp_path).loaded).resolve_asset_graph().get(TABLE)
     assert "[How it is now](?view=checks&checkDetail=healthy)" in (spec.description or "")
 

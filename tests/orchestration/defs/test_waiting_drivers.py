@@ -85,6 +85,6 @@ def test_a_step_that_fails_ends_it(tmp_path: Path, fails: int) -> None:
     assert first.has_ended
 
 
-def test_none_waits_if_only_the_plan_is_made_or_drivers_run_elsewhere(tmp_path: Path) -> None:
+def test_no_driver_waits_if_only_the_plan_is_made_or_drivers_run_elsewhere(tmp_path: Path) -> None:
     assert given(declared(tmp_path, "local[1]"), reads=False, then=(False,)) == [None, None]
     assert given(declared(tmp_path, "spark://a:7077"), then=(False,)) == [None, None]

@@ -75,7 +75,7 @@ SAME = GenerationComparison(
         ),
     ],
 )
-def test_one_line_tells_the_differences_and_it_passes_if_readers_keep_all_they_have(
+def test_a_comparison_passes_if_readers_lose_nothing_and_is_summarized_in_a_line(
     change: dict[str, Any], text: str, passed: bool, is_same: bool
 ) -> None:
     found = replace(SAME, **change)
@@ -83,7 +83,9 @@ def test_one_line_tells_the_differences_and_it_passes_if_readers_keep_all_they_h
     assert (found.passed, found.is_same) == (passed, is_same)
 
 
-def test_it_says_by_column_how_many_rows_differ_and_how_the_numbers_moved(tmp_path: Path) -> None:
+def test_a_comparison_counts_differences_by_column_and_shows_how_numbers_moved(
+    tmp_path: Path,
+) -> None:
     case = two(tmp_path)
     found = compare_generations(case.loaded)
     [v] = found.columns

@@ -190,7 +190,7 @@ def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     assert case.seen() == OLD
 
 
-def test_one_that_waits_and_lost_its_plan_is_not_begun_again(tmp_path: Path) -> None:
+def test_a_candidate_whose_plan_is_missing_is_not_begun_again(tmp_path: Path) -> None:
     case = two(tmp_path)
     read = tmp_path / "state/events/g2/checkpoint/offsets"
     read.mkdir(parents=True, exist_ok=True)
@@ -247,7 +247,7 @@ def test_without_its_origin_a_kept_declaration_is_not_taken_for_another_pipeline
     assert case.seen() == NEW
 
 
-def test_one_that_serves_no_more_is_not_run(tmp_path: Path) -> None:
+def test_a_generation_that_no_longer_serves_is_not_run(tmp_path: Path) -> None:
     case = two(tmp_path)
     promotion.promote(case.loaded)
     promotion.roll_back(case.loaded)

@@ -160,7 +160,7 @@ def test_a_discard_during_a_promotion_is_refused_and_deletes_nothing(
     assert case.seen() == NEW
 
 
-def test_one_that_is_discarded_leaves_nothing_behind(case: GenerationCase) -> None:
+def test_a_discarded_generation_leaves_nothing_behind(case: GenerationCase) -> None:
     assert discard(case.loaded) == "g2"
     assert [each.name for each in generations(case.loaded)] == ["g1"]
     assert case.loaded.state.folder("g2").names("*") == []

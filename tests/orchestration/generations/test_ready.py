@@ -27,7 +27,9 @@ EXPECTED = Supervision.model_validate({"caught_up_within": "10 s"})
         ("catching-up", 10, 100.0, False),
     ],
 )
-def test_the_rule(health: Health, lag: int | None, rate: float | None, is_right: bool) -> None:
+def test_a_generation_may_be_promoted_if_its_run_keeps_readers_up_to_date(
+    health: Health, lag: int | None, rate: float | None, is_right: bool
+) -> None:
     numbers: dict[str, int | float] = {} if lag is None else {"lag": lag}
     verdict = Verdict(health=health, reason="", numbers=numbers)
     assert is_ready(verdict, beat(rows_per_s=rate), EXPECTED) is is_right

@@ -53,7 +53,7 @@ def test_more_to_read_never_takes_less(bytes_: int, rows: int, batches: int) -> 
     assert found < guessed(bytes_, rows, batches + 1)
 
 
-def test_it_counts_on_half_of_the_measured_speed_on_the_cores_that_there_are() -> None:
+def test_an_estimate_assumes_half_of_the_measured_speed_on_the_available_cores() -> None:
     assert guessed(rows=78_000_000) == 100
     assert guessed(rows=78_000_000, spark={"master": "local[8]"}) == 25
 

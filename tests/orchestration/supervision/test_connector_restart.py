@@ -37,7 +37,7 @@ FAILED = Slot("idle", 500, unread_bytes=100, log_end=1000, failure="EOFException
         (50, [60, 70], False),
     ],
 )
-def test_it_is_started_as_rarely_as_a_run(
+def test_a_connector_is_restarted_as_rarely_as_a_run(
     idle_s: int | None, restarted_s: list[int], is_now: bool
 ) -> None:
     idle_ms = None if idle_s is None else idle_s * S

@@ -99,12 +99,12 @@ def test_a_connector_of_which_only_confirmations_are_known_is_behind_until_the_n
     assert (found.unread_since_ms, found.unread_bytes, found.is_confirmation) == (None, 0, True)
 
 
-def test_that_it_was_gone_is_kept_for_good(look: Look) -> None:
+def test_a_missing_slot_is_recorded_for_good(look: Look) -> None:
     assert "had lost its log" in str(look(Slot("lost"), 1).seen.gone)
     assert "had lost its log" in str(look(IDLE, 2).seen.gone)
 
 
-def test_that_a_setting_lost_changes_is_kept_for_good(
+def test_a_setting_that_lost_changes_is_recorded_for_good(
     look: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = ["", "Connector shop has `skipped.operations=d`: such changes are left out.", ""]

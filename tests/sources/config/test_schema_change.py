@@ -47,7 +47,7 @@ def test_columns_are_followed_only_where_that_is_declared() -> None:
     assert not declared(SNAPSHOT, {**CHANGES, "on_schema_change": None}).follows_columns
 
 
-def test_it_may_be_declared_while_a_generation_is_in_use() -> None:
+def test_following_columns_may_be_declared_while_a_generation_is_in_use() -> None:
     stops = {**CHANGES, "on_schema_change": "stop"}
     contracts = [declared(SNAPSHOT, each).sources[-1].contract() for each in (CHANGES, stops)]
     assert contracts[0] == contracts[1]
@@ -99,7 +99,7 @@ def test_wider_types_may_be_declared_while_a_generation_is_in_use() -> None:
         ({"id": "bigint"}, r"column `id` is in `key` or `partition_by`"),
     ],
 )
-def test_other_types_are_refused(types: dict[str, str], told: str) -> None:
+def test_types_that_are_not_wider_are_refused(types: dict[str, str], told: str) -> None:
     with pytest.raises((ValueError, InputError), match=told):
         declared(SNAPSHOT, {**WIDE, "widened_columns": types})
 

@@ -54,7 +54,9 @@ def test_a_sink_that_merges_keeps_them() -> None:
         ({**MERGE, "key": ["id", "kept"]}, r"column `kept` differs between the changes"),
     ],
 )
-def test_others_would_lose_them_and_are_refused(sink: dict[str, Any], told: str) -> None:
+def test_sinks_that_would_lose_unchanged_values_are_refused(
+    sink: dict[str, Any], told: str
+) -> None:
     with pytest.raises((ValueError, InputError), match=told):
         declared(sink)
 

@@ -133,7 +133,7 @@ def test_what_no_name_with_an_end_covers_is_a_hole() -> None:
     assert held.holes == {ZERO: [(0, 10), (20, 21), (25, 30)]}
 
 
-def test_one_name_without_an_end_makes_all_inexact_but_holes_stay_known() -> None:
+def test_a_file_name_without_an_end_offset_makes_all_inexact_but_holes_stay_known() -> None:
     held, _ = names(
         "orders+0+0+9.parquet",
         "orders+0+20+29.parquet",

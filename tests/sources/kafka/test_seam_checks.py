@@ -65,5 +65,5 @@ def test_nothing_is_removed_of_an_empty_seam_or_topic() -> None:
     check(10 * HOUR, [])
 
 
-def test_it_can_be_accepted() -> None:
+def test_a_filter_that_removes_every_row_can_be_accepted() -> None:
     check(10 * HOUR, [0, HOUR], on_gap="accept")

@@ -83,7 +83,7 @@ def test_a_shift_is_the_same_for_all_records_in_whole_quarters_of_an_hour(quarte
     ],
     ids=["none", "behind", "few records", "seven minutes", "growing", "some"],
 )
-def test_other_differences_are_none(ahead_ms: list[int]) -> None:
+def test_differences_that_are_not_a_time_zone_are_ignored(ahead_ms: list[int]) -> None:
     assert shift(*ahead_ms) is None
 
 

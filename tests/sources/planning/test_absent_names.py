@@ -58,7 +58,7 @@ def test_a_near_name_within_a_column_is_refused_too() -> None:
         {"id": 1, "orderIds": 2},
     ],
 )
-def test_other_names_are_not_near(value: dict[str, Any]) -> None:
+def test_names_that_differ_in_more_than_case_are_not_near(value: dict[str, Any]) -> None:
     warned = judged({"id": "int", "orderId": "int"}, value)
     assert len(warned) == ("orderId" not in value)
 

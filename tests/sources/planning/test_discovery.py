@@ -273,7 +273,7 @@ def test_nobody_waits_for_a_slow_listing_and_nothing_of_it_is_lost(tmp_path: Pat
     assert names(loaded, taken[0]) == ["a.parquet"]
 
 
-def test_two_that_look_at_once_agree_on_what_was_found(tmp_path: Path) -> None:
+def test_two_discoveries_at_once_agree_on_what_was_found(tmp_path: Path) -> None:
     loaded = pipeline(tmp_path, inbox(schema=COLUMNS))
     make_plan(loaded)
     first, second = folder_of(loaded), folder_of(loaded)

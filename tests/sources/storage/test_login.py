@@ -155,7 +155,7 @@ def test_a_login_of_the_environment_can_not_be_renewed_in_a_process(
             ask(stores)
 
 
-def test_other_refusals_are_no_expired_logins(
+def test_only_refusals_of_expired_logins_count_as_such(
     stores: Stores, profile: ProfileFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profile.write("one")

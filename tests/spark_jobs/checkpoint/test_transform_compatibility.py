@@ -56,7 +56,7 @@ def test_the_first_one_and_the_same_again_say_nothing(generation: Generation) ->
     assert last_change(generation) is None
 
 
-def test_one_that_made_no_batch_is_forgotten(generation: Generation) -> None:
+def test_a_transform_that_committed_no_batch_is_forgotten(generation: Generation) -> None:
     assert begin(generation, "a", "x") == (None, [("a", 0)])
     assert begin(generation, "b", "y") == (None, [("b", 0)])
     commit(generation, 0)

@@ -30,7 +30,7 @@ def archive_in(cache: Path) -> Path:
     return path
 
 
-def test_it_is_used_once_it_is_there_and_passed_over_if_it_is_none(cache: Path) -> None:
+def test_the_class_archive_is_used_if_it_exists_and_is_valid(cache: Path) -> None:
     given = {OPTIONS: "-Da=b"}
     assert use_archive(spark_home(), JARS, given) == given
     path = archive_in(cache)

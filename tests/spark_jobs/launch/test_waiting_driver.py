@@ -75,7 +75,7 @@ def started(loaded: LoadedPipeline) -> tuple[WaitingDriver, int]:
     return driver, int((loaded.folder / "number").read_text())
 
 
-def test_it_answers_and_is_then_given_the_run(loaded: LoadedPipeline) -> None:
+def test_a_waiting_driver_answers_questions_and_then_gets_the_run(loaded: LoadedPipeline) -> None:
     driver, pid = started(loaded)
     generation = begun(loaded)
     scratch = submit.scratch_folder(driver.launch_id)

@@ -100,7 +100,7 @@ def held_in_silence(folder: Folder) -> tuple[Lease, Unreachable]:
     return silent, store
 
 
-def test_one_holds_it_until_it_is_released_and_each_takeover_has_a_higher_epoch(
+def test_one_process_holds_a_lease_and_each_takeover_has_a_higher_epoch(
     folder: Folder,
 ) -> None:
     first = held_by(folder, "a")
@@ -200,7 +200,7 @@ def test_a_holder_that_was_slow_and_renews_while_it_is_watched_keeps_it(folder: 
 
 
 @pytest.mark.slow
-def test_it_is_renewed_while_it_is_held(folder: Folder) -> None:
+def test_a_lease_is_renewed_while_it_is_held(folder: Folder) -> None:
     held = held_by(folder, "a", ttl_s=1)
     wait_for(lambda: record(folder).renewals >= 3, "three renewals", 10)
     assert held.is_held()

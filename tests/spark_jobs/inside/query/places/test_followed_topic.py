@@ -54,7 +54,7 @@ def is_small(
         ({FIRST: -2}, {FIRST: 1}, {FIRST: 2 * FIRST_OFFSETS}, True),
     ],
 )
-def test_it_is_small_only_if_more_waits(
+def test_the_first_micro_batch_is_small_only_if_more_input_waits(
     start: Offsets, begin: Offsets, end: Offsets, *, small: bool
 ) -> None:
     assert is_small(start, begin, end) is small

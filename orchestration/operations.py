@@ -42,7 +42,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan, log_server, make_plan
 from sources.planning.topics.topic_range import find_range, read_range_splits, require_range, unread
 from sources.planning.transform_analysis import request_by_declaration
-from sources.serving import about, require_in_service
+from sources.serving import declared_generation, require_in_service
 from sources.state.action_log import recorded
 from sources.state.generation import read_generation
 from spark_jobs.checkpoint import offset_log
@@ -415,7 +415,7 @@ def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = 
             still be running and writing.
         UnavailableError: The cluster does not answer.
     """
-    if (name := about(loaded)) is None:
+    if (name := declared_generation(loaded)) is None:
         return []
     generation = read_generation(loaded.state, name)
     wanted = read_requested(generation)
@@ -442,7 +442,7 @@ def others_running(loaded: LoadedPipeline) -> list[str]:
     Raises:
         StateError: The state is damaged.
     """
-    others = (each for each in generations(loaded) if each.name != about(loaded))
+    others = (each for each in generations(loaded) if each.name != declared_generation(loaded))
     return [each.name for each in others if is_launched(each) or is_held(each)]
 
 

@@ -8,12 +8,12 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
 from sources.kept_definitions import declaration_of, is_kept, keep_definition, kept_folder
 from sources.serving import (
-    newest,
+    candidate_name,
+    newest_generation,
     own_table,
     read_serving,
-    require_waiting,
+    require_candidate,
     target_of,
-    waiting,
 )
 from sources.state.action_log import recorded
 from sources.state.generation import (
@@ -41,7 +41,7 @@ def generations(loaded: LoadedPipeline) -> list[Generation]:
     Raises:
         StateError: A generation's document is damaged, or of another version.
     """
-    last = newest(loaded)
+    last = newest_generation(loaded)
     return [
         read_generation(loaded.state, f"g{number}")
         for number in _numbers(loaded)
@@ -71,7 +71,7 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
             for its promotion; or the state can't be written.
     """
     serving = read_serving(loaded)
-    name = newest(loaded)
+    name = newest_generation(loaded)
     if name is None or not _has_run(loaded, serving.generation):
         message = (
             f"Pipeline `{loaded.pipeline.name}` has not run yet, so it has no generation that a "
@@ -82,7 +82,7 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
             "the pipeline's file as it is."
         )
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
-    if waiting(loaded) is not None:
+    if candidate_name(loaded) is not None:
         begun = read_generation(loaded.state, name)
         if is_unread(begun) and begun.read_bytes("plan.json") is None:
             # It has done nothing yet, so it can adopt the declaration as it is now.
@@ -179,7 +179,7 @@ def discard(loaded: LoadedPipeline) -> str:
         f"shows all. To remove the serving one, stop the pipeline, then delete {loaded.state.url} "
         "and the table; readers lose the table."
     )
-    name = require_waiting(loaded, hint)
+    name = require_candidate(loaded, hint)
     # First of all, so that no process continues what is about to be removed.
     last = CurrentGeneration(generation=read_serving(loaded).generation)
     loaded.state.replace(CURRENT, last)
@@ -222,7 +222,7 @@ def acting_on(
         InputError: There is no such generation; or its kept declaration is not valid.
         StateError: The state is damaged.
     """
-    if not generation and (loaded.kept is not None or newest(loaded) is None):
+    if not generation and (loaded.kept is not None or newest_generation(loaded) is None):
         return loaded
     names = [each.name for each in generations(loaded)]
     if generation and generation not in names:
@@ -234,4 +234,8 @@ def acting_on(
         )
         raise InputError(message, hint, pipeline=loaded.pipeline.name, value=generation)
     name = generation or read_serving(loaded).generation
-    return loaded if name == newest(loaded) and not as_kept else declaration_of(loaded, name)
+    return (
+        loaded
+        if name == newest_generation(loaded) and not as_kept
+        else declaration_of(loaded, name)
+    )

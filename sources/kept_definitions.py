@@ -12,7 +12,7 @@ from typing import Any
 from sources.config.code.transform import FunctionTransform
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import StateError
-from sources.serving import newest, read_serving
+from sources.serving import newest_generation, read_serving
 from sources.state.action_log import recorded
 from sources.state.declared_changes import changes
 from sources.state.generation import Generation, changed_parts, read_generation
@@ -105,7 +105,7 @@ def declaration_of(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
     """
     if loaded.kept is not None and loaded.kept.generation == generation:
         return loaded
-    if loaded.kept is None and newest(loaded) == generation:
+    if loaded.kept is None and newest_generation(loaded) == generation:
         known = read_generation(loaded.state, generation).info.contract
         if not changed_parts(known, loaded.contract()) or not is_kept(loaded, generation):
             return loaded
@@ -124,7 +124,7 @@ def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
         StateError: The kept declaration is missing, or the state is damaged.
     """
     serving = read_serving(loaded).generation
-    if newest(loaded) in (None, serving):
+    if newest_generation(loaded) in (None, serving):
         return [loaded]
     generation = read_generation(loaded.state, serving)
     # In this order: whether a checkpoint is empty takes a listing of all operators' state.

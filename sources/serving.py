@@ -139,7 +139,7 @@ def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
     loaded.state.replace(_SERVING, serving)
 
 
-def newest(loaded: LoadedPipeline) -> str | None:
+def newest_generation(loaded: LoadedPipeline) -> str | None:
     """Read the name of the newest generation; None if there is no generation yet.
 
     It is the one that the pipeline's own file declares; older ones run by copies of that file.
@@ -151,7 +151,7 @@ def newest(loaded: LoadedPipeline) -> str | None:
     return None if current is None else current.generation
 
 
-def about(loaded: LoadedPipeline) -> str | None:
+def declared_generation(loaded: LoadedPipeline) -> str | None:
     """Return the name of the generation that a declaration refers to; None if there is none yet.
 
     It is the one that the file was copied for, else the newest one.
@@ -160,10 +160,10 @@ def about(loaded: LoadedPipeline) -> str | None:
         StateError: The state is damaged.
     """
     kept = None if loaded.kept is None else loaded.kept.generation
-    return kept or newest(loaded)
+    return kept or newest_generation(loaded)
 
 
-def waiting(loaded: LoadedPipeline) -> str | None:
+def candidate_name(loaded: LoadedPipeline) -> str | None:
     """Return the name of the candidate, the newest generation if never promoted; else None.
 
     Such a generation is a candidate: it writes to a table of its own until its promotion.
@@ -171,7 +171,7 @@ def waiting(loaded: LoadedPipeline) -> str | None:
     Raises:
         StateError: The state is damaged.
     """
-    serving, name = read_serving(loaded), newest(loaded)
+    serving, name = read_serving(loaded), newest_generation(loaded)
     serves = name is None or name == serving.generation or serving.served(name) is not None
     return None if serves else name
 
@@ -192,7 +192,7 @@ def is_replaced(loaded: LoadedPipeline, generation: str) -> bool:
     return generation != serving.generation and serving.served(generation) is not None
 
 
-def require_waiting(loaded: LoadedPipeline, hint: str) -> str:
+def require_candidate(loaded: LoadedPipeline, hint: str) -> str:
     """Return the name of the candidate; refuse a pipeline without one.
 
     Args:
@@ -202,7 +202,7 @@ def require_waiting(loaded: LoadedPipeline, hint: str) -> str:
     Raises:
         StateError: The newest generation serves or has served, or there is none.
     """
-    if (name := waiting(loaded)) is None:
+    if (name := candidate_name(loaded)) is None:
         message = f"Pipeline `{loaded.pipeline.name}` has no generation that waits for promotion."
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     return name
@@ -222,7 +222,7 @@ def target_of(loaded: LoadedPipeline, generation: str | None = None) -> Folder:
         StateError: The state is damaged.
     """
     if generation is None:
-        generation = about(loaded) or FIRST
+        generation = declared_generation(loaded) or FIRST
     serving = read_serving(loaded)
     if generation == serving.generation or serving.served(generation) is not None:
         return loaded.target
@@ -280,9 +280,9 @@ def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
         raise StateError(message, hint, pipeline=name, generation=generation.name)
 
 
-def described(loaded: LoadedPipeline) -> str:
+def generation_with_role(loaded: LoadedPipeline) -> str:
     """Return the name and role of a declaration's generation, such as ``g1, which serves``."""
-    name = about(loaded)
+    name = declared_generation(loaded)
     if name is None:
         return "none"
     serving = read_serving(loaded)

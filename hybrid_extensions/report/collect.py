@@ -32,7 +32,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
-from sources.serving import described, pending_switch, read_serving, target_of
+from sources.serving import generation_with_role, pending_switch, read_serving, target_of
 from sources.storage.tables.delta import query_rows
 from spark_jobs.run_state.progress_log import ProgressLog
 
@@ -55,7 +55,7 @@ def collect(loaded: LoadedPipeline, *, with_audit: bool = False) -> Report:
         file=loaded.path.name,
         at_ms=now_ms(),
         version=version("hybrid-backfill"),
-        generation=described(loaded),
+        generation=generation_with_role(loaded),
         table=target_of(loaded).url,
         state=loaded.state.url,
         status=_section(lambda: status(loaded)),

@@ -22,7 +22,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
 from sources.generations import acting_on
-from sources.serving import newest, read_serving, target_of
+from sources.serving import newest_generation, read_serving, target_of
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
             a column whose two types can't be compared.
     """
     pipeline = loaded.pipeline.name
-    serving, candidate = read_serving(loaded).generation, newest(loaded)
+    serving, candidate = read_serving(loaded).generation, newest_generation(loaded)
     if candidate is None or candidate == serving:
         message = (
             f"Pipeline `{pipeline}` has no generation newer than {serving}, which serves, so there "

@@ -46,15 +46,19 @@ def stop(
     """Stop a generation's Spark run; `hybrid run` or `hybrid resume` continues from there."""
     with answer(as_json) as show:
         from orchestration import operations
-        from sources.serving import about, described
+        from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation, as_kept=True)
         stopped = operations.stop(loaded, _who(by))
         what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
-        text = f"{what} (generation {described(loaded)})."
+        text = f"{what} (generation {generation_with_role(loaded)})."
         if others := operations.others_running(loaded):
             text += f" Still running: {', '.join(others)}; end it with `--generation {others[0]}`."
-        document = {"ok": True, "pipeline": loaded.pipeline.name, "generation": about(loaded)}
+        document = {
+            "ok": True,
+            "pipeline": loaded.pipeline.name,
+            "generation": declared_generation(loaded),
+        }
         show({**document, "stopped": stopped, "others_running": others}, text)
 
 
@@ -69,13 +73,17 @@ def pause(
     """Stop the live stream until `hybrid resume`; the status shows since when, by whom and why."""
     with answer(as_json) as show:
         from orchestration.supervision import controls
-        from sources.serving import about, described
+        from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation, as_kept=True)
         was_running = controls.pause(loaded, why, _who(by))
         what = "Paused" if was_running else "Paused; nothing was running"
-        document = {"ok": True, "pipeline": loaded.pipeline.name, "generation": about(loaded)}
-        text = f"{what} (generation {described(loaded)})."
+        document = {
+            "ok": True,
+            "pipeline": loaded.pipeline.name,
+            "generation": declared_generation(loaded),
+        }
+        text = f"{what} (generation {generation_with_role(loaded)})."
         show({**document, "ended": was_running}, text)
 
 
@@ -89,12 +97,17 @@ def resume(
     """Start the live stream again after it was paused, stopped or drained."""
     with answer(as_json) as show:
         from orchestration.supervision import controls
-        from sources.serving import about, described
+        from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation)
         beat = controls.resume(loaded, _who(by))
-        document = {"ok": True, "pipeline": loaded.pipeline.name, "generation": about(loaded)}
-        text = f"`{beat.source}` of generation {described(loaded)}, is live: driver {beat.pid}."
+        document = {
+            "ok": True,
+            "pipeline": loaded.pipeline.name,
+            "generation": declared_generation(loaded),
+        }
+        whose = generation_with_role(loaded)
+        text = f"`{beat.source}` of generation {whose}, is live: driver {beat.pid}."
         show({**document, "batch": beat.batch_id}, text)
 
 
@@ -113,13 +126,13 @@ def drain(
     with answer(as_json) as show:
         from orchestration.cli import console
         from sources.common.fields import parse_duration
-        from sources.serving import about, described
+        from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation, as_kept=True)
         console.drain(loaded, parse_duration(within), _who(by))
         name = loaded.pipeline.sources[-1].name
-        text = f"`{name}` of generation {described(loaded)}, is drained and stopped."
-        show({"ok": True, "generation": about(loaded), "drained": name}, text)
+        text = f"`{name}` of generation {generation_with_role(loaded)}, is drained and stopped."
+        show({"ok": True, "generation": declared_generation(loaded), "drained": name}, text)
 
 
 @app.command()
@@ -147,7 +160,7 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
     with answer(as_json) as show:
         from orchestration import operations
         from sources.config.source.rate_limit import parse_limit
-        from sources.serving import about, described
+        from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation, as_kept=True)
         limit = parse_limit(bytes_, files=files, rows=rows, offsets=offsets)
@@ -155,6 +168,11 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
         given = limit.model_dump(exclude_none=True)
         shown = ", ".join(f"{number:,} {name}" for name, number in given.items())
         how = f"at {shown} per second at most" if given else "without a limit"
-        text = f"`{source}` of generation {described(loaded)}, is read {how}."
-        document = {"ok": True, "generation": about(loaded), "source": source, "rate": given}
+        text = f"`{source}` of generation {generation_with_role(loaded)}, is read {how}."
+        document = {
+            "ok": True,
+            "generation": declared_generation(loaded),
+            "source": source,
+            "rate": given,
+        }
         show(document, text)

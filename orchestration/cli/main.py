@@ -340,12 +340,12 @@ def logs(
     """Show the output of the latest run's Spark driver, wherever it ran."""
     with answer(as_json) as show:
         from orchestration.cli import console
-        from sources.serving import about, described
+        from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation, as_kept=True)
         source, text = console.logs(loaded, lines, previous=previous)
-        typer.echo(f"`{source}` of generation {described(loaded)}:", err=True)
-        document = {"ok": True, "generation": about(loaded), "source": source}
+        typer.echo(f"`{source}` of generation {generation_with_role(loaded)}:", err=True)
+        document = {"ok": True, "generation": declared_generation(loaded), "source": source}
         show({**document, "lines": text.splitlines()}, text)
 
 

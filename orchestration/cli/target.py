@@ -43,7 +43,7 @@ def audit(
         from orchestration.audit.kept_audit import accept_audit, keep_audit
         from orchestration.audit.run import audit as compare_with_input
         from orchestration.cli import tables
-        from sources.serving import about, described
+        from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation)
         if accept is not None:
@@ -51,8 +51,8 @@ def audit(
             show({"ok": True, **accepted.model_dump(mode="json")}, accepted.text)
             return
         report = compare_with_input(loaded)
-        typer.echo(f"Audit of generation {described(loaded)}.", err=True)
-        show({"generation": about(loaded), **report.to_dict()}, tables.audit(report))
+        typer.echo(f"Audit of generation {generation_with_role(loaded)}.", err=True)
+        show({"generation": declared_generation(loaded), **report.to_dict()}, tables.audit(report))
         for note in keep_audit(loaded, report).notes[len(report.notes) :]:
             tell(note)
 
@@ -166,7 +166,7 @@ def compare(
         from sources.databases.altered_table import withdraw
         from sources.databases.table_watch import observe_anew
         from sources.planning.context import PipelineContext
-        from sources.serving import about, described
+        from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation)
         context = PipelineContext.find(loaded)
@@ -182,7 +182,7 @@ def compare(
                 is_withdrawn = True
         is_equal = found.ok or (again is not None and again.differing == 0)
         lines = [
-            f"Generation {described(loaded)}.",
+            f"Generation {generation_with_role(loaded)}.",
             f"{found.table}: {counted(found.rows, 'row')}, {found.found:,} in the target; "
             f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the "
             "target.",
@@ -190,5 +190,5 @@ def compare(
             *([] if again is None else [again.text]),
             *(["The table was altered, and no row differs: `hybrid resume P`."] * is_withdrawn),
         ]
-        document = {"generation": about(loaded), **found.to_dict(), "ok": is_equal}
+        document = {"generation": declared_generation(loaded), **found.to_dict(), "ok": is_equal}
         show(document, "\n".join(lines))

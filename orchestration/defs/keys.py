@@ -6,7 +6,7 @@ import dagster as dg
 
 from orchestration.chain import PlanStep
 from sources.config.loader import LoadedPipeline
-from sources.serving import FIRST, is_replaced, newest, waiting
+from sources.serving import FIRST, candidate_name, is_replaced, newest_generation
 
 RESTART_TAG = "hybrid/restart"
 """Tag of a Dagster run that the supervision requested; a run that people start has none."""
@@ -97,9 +97,9 @@ def role_of(loaded: LoadedPipeline, generation: str) -> str:
         loaded: The pipeline.
         generation: Name of the generation.
     """
-    if waiting(loaded) == generation:
+    if candidate_name(loaded) == generation:
         return f"{generation}, a candidate: readers do not see it until it is promoted"
-    if generation == FIRST and newest(loaded) == FIRST:
+    if generation == FIRST and newest_generation(loaded) == FIRST:
         return f"{generation}, the first one"
     if is_replaced(loaded, generation):
         return f"{generation}, which readers saw earlier: it is kept for a rollback"

@@ -20,7 +20,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.kept_definitions import declaration_of
 from sources.planning.approval import require_approver
-from sources.serving import Serving, read_serving, require_in_service, target_of, waiting
+from sources.serving import Serving, candidate_name, read_serving, require_in_service, target_of
 from sources.state.action_log import recorded
 from sources.state.generation import read_generation
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -95,7 +95,7 @@ def discard(loaded: LoadedPipeline, by: str | None = None) -> str:
     """
     promotion.finish(loaded)
     with alone(loaded, "discard of the newest generation"):
-        if (name := waiting(loaded)) is None:
+        if (name := candidate_name(loaded)) is None:
             return generations.discard(loaded)
         # Begun meanwhile, a promotion may have its files in the target already.
         require_in_service(loaded, read_generation(loaded.state, name))
@@ -140,7 +140,7 @@ def rerun(
     if promote:
         require_approver(loaded.pipeline, by, "promote a generation")
     promotion.finish(loaded, say=say)
-    name = waiting(loaded) or generations.begin(loaded, by).name
+    name = candidate_name(loaded) or generations.begin(loaded, by).name
     observer = _Lines(name, say)
     run_chain(ChainRun(loaded, observer, rest_requested=True, until_caught_up=True))
     found = compare_generations(loaded)

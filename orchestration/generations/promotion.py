@@ -25,7 +25,7 @@ from sources.errors import HybridError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.approval import require_approver
 from sources.planning.context import PipelineContext
-from sources.serving import Serving, Switch, pending_switch, read_serving, require_waiting
+from sources.serving import Serving, Switch, pending_switch, read_serving, require_candidate
 from sources.state.action_log import begin_action, end_action
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.table.ownership.belonging import is_committed, require_belonging
@@ -61,7 +61,7 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent)
     by = require_approver(loaded.pipeline, by, "promote a generation")
     with told_if_interrupted(loaded, say):
         _finish(loaded, say)
-        name = require_waiting(
+        name = require_candidate(
             loaded,
             "Begin a new generation: `hybrid generation new P`. Then run it: `hybrid run P`.",
         )

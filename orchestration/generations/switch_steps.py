@@ -29,7 +29,7 @@ from sources.serving import (
     Served,
     Serving,
     Switch,
-    newest,
+    newest_generation,
     own_table,
     owner_properties,
     read_serving,
@@ -228,7 +228,9 @@ def _remove_surplus(loaded: LoadedPipeline) -> list[str]:
             removed.append(name)
     surplus = len(serving.before) - loaded.pipeline.generations.keep
     # The newest one belongs to the pipeline's own file, even after a rollback.
-    gone = [each for each in serving.before if each.generation != newest(loaded)][: max(surplus, 0)]
+    gone = [each for each in serving.before if each.generation != newest_generation(loaded)][
+        : max(surplus, 0)
+    ]
     if not gone:
         return removed
     kept = [each for each in serving.before if each not in gone]

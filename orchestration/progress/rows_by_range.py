@@ -12,7 +12,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.planning.event_windows import EventWindows
 from sources.planning.transform_analysis import read_analysis
-from sources.serving import newest, read_serving, target_of
+from sources.serving import newest_generation, read_serving, target_of
 from sources.state.generation import read_generation
 from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
 
@@ -73,7 +73,7 @@ def rows_by_range(
 
 def _windows_of(loaded: LoadedPipeline, generation: str) -> EventWindows | None:
     """Return the windows of a generation's table; None if it has none, or nothing was planned."""
-    if newest(loaded) is None:
+    if newest_generation(loaded) is None:
         return None
     analysis = read_analysis(read_generation(loaded.state, generation))
     return None if analysis is None else analysis.windows

@@ -17,7 +17,7 @@ from orchestration.supervision.status import Status
 from sources.common.counting import counted, counted_as
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.serving import read_serving, waiting
+from sources.serving import candidate_name, read_serving
 from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
 from spark_jobs.launch.record import last_launch, log_path
@@ -209,7 +209,7 @@ def _read_times(loaded: LoadedPipeline, found: Status) -> list[int]:
 def _generations(loaded: LoadedPipeline, found: Status) -> str:
     before = read_serving(loaded).before
     kept = f", kept for a rollback: {before[-1].generation}" if before else ""
-    if (candidate := waiting(loaded)) is None:
+    if (candidate := candidate_name(loaded)) is None:
         return f"serving {found.serving}, candidate none{kept}"
     return f"serving {found.serving}, candidate {candidate} ({_of_candidate(found)}){kept}"
 

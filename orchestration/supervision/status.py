@@ -25,7 +25,7 @@ from sources.kept_definitions import in_service
 from sources.planning.approval import find_approval
 from sources.planning.plan import Plan
 from sources.planning.topics.followed_columns import FollowedChange, followed_columns
-from sources.serving import is_replaced, read_serving, waiting
+from sources.serving import candidate_name, is_replaced, read_serving
 from spark_jobs.checkpoint.transform_compatibility import last_change
 from spark_jobs.run_state.lease import SeenLease
 from spark_jobs.run_state.lock import seen_lease
@@ -123,7 +123,7 @@ def status_of(loaded: LoadedPipeline, generation: str | None = None) -> Status:
     """
     # By the file as it is now, which a copy that was kept for a generation may differ from.
     parts = [part(loaded) for part in contributions("status")]
-    if generation is not None or waiting(loaded) is None:
+    if generation is not None or candidate_name(loaded) is None:
         # After a rollback the newest one neither serves nor waits.
         loaded = acting_on(loaded, generation)
     found = status(loaded)

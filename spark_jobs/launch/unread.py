@@ -11,7 +11,7 @@ from sources.generations import is_unread
 from sources.kept_definitions import declaration_of, is_kept
 from sources.planning.plan import Plan
 from sources.planning.planned_by import is_planned_by
-from sources.serving import FIRST, OWNER, newest, read_serving, target_of
+from sources.serving import FIRST, OWNER, newest_generation, read_serving, target_of
 from sources.state.generation import (
     CURRENT,
     IDENTITY,
@@ -43,7 +43,7 @@ def find_outdated(loaded: LoadedPipeline) -> Generation | None:
         StateError: The state is damaged.
     """
     # Without a newest one, the first may be left by a process that was killed while it removed it.
-    name = newest(loaded) or FIRST
+    name = newest_generation(loaded) or FIRST
     if loaded.kept is not None or not loaded.state.exists(f"{name}/{IDENTITY}"):
         return None
     generation = read_generation(loaded.state, name)

@@ -24,7 +24,7 @@ from orchestration.backlog import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
 from sources.planning.context import PipelineContext
-from sources.serving import FIRST, pending_switch, read_serving, waiting
+from sources.serving import FIRST, candidate_name, pending_switch, read_serving
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch.record import last_launch
 from tests.e2e.case import Case, windows
@@ -66,7 +66,7 @@ def where(loaded: LoadedPipeline) -> str:
     """Where in the chain a pipeline is: one of ``PLACES``."""
     if pending_switch(loaded) is not None:
         return PLACES[11]
-    if waiting(loaded) is not None:
+    if candidate_name(loaded) is not None:
         return PLACES[10]
     generation = loaded.open_generation(create=False)
     if generation is None or not generation.exists("plan.json"):

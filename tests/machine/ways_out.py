@@ -44,7 +44,7 @@ def lead_out(people: People) -> None:
             promotion.finish(loaded)
             run_chain(ChainRun(loaded, rest_requested=True))
             people.read_on()
-            if serving.waiting(loaded) is not None:
+            if serving.candidate_name(loaded) is not None:
                 promotion.promote(loaded)
                 people.read_on()
         except HybridError as error:

@@ -54,7 +54,7 @@ from sources.hand_over_checks import CHECKS
 from sources.kafka.start.offsets import GapError
 from sources.ledger import read_ledger
 from sources.planning.approval import find_approval
-from sources.serving import described, read_serving, target_of, waiting
+from sources.serving import candidate_name, generation_with_role, read_serving, target_of
 from spark_jobs.checkpoint.transform_compatibility import last_change
 from spark_jobs.launch.record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -167,7 +167,7 @@ def _plan(
     def plan(context: dg.AssetExecutionContext, config: PlanConfig) -> Iterator[Any]:
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
-            if config.generation is Which.NEW and waiting(fresh) is None:
+            if config.generation is Which.NEW and candidate_name(fresh) is None:
                 by = acting_user(context.run.tags, None)
                 context.log.info(f"Generation {begin(fresh, by).name} is begun.")
             say_candidate(context, fresh)
@@ -341,7 +341,7 @@ def say_candidate(context: dg.AssetExecutionContext, loaded: LoadedPipeline) -> 
         context: The run of an asset of the chain, which works on the newest generation.
         loaded: The pipeline.
     """
-    candidate = waiting(loaded)
+    candidate = candidate_name(loaded)
     run = context.instance.get_run_by_id(context.run.run_id)
     if candidate is None or run is None or GENERATION_TAG in run.tags:
         return
@@ -372,7 +372,8 @@ def live_metadata(
     generation = loaded.require_generation()
     note_on_run(context, {GENERATION_TAG: generation.name})
     context.log.info(
-        f"The run of `{beat.source}` (generation {described(loaded)}) is live: driver {beat.pid}."
+        f"The run of `{beat.source}` (generation {generation_with_role(loaded)}) is live: "
+        f"driver {beat.pid}."
     )
     if (changed := last_change(generation)) is not None:
         context.log.warning(changed)
@@ -380,7 +381,7 @@ def live_metadata(
         beat, log_path(generation, beat.source), target_of(loaded, generation.name).url
     )
     told = {**shown, **metadata.transform(changed)}
-    if waiting(loaded) != generation.name:
+    if candidate_name(loaded) != generation.name:
         return {"generation": role_of(loaded, generation.name), **told}
     # The stream that readers depend on is another one: it comes first.
     seen, _ = look(loaded)

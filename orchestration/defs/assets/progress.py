@@ -15,7 +15,7 @@ from sources.common.optional import require_extra
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.generations import acting_on
-from sources.serving import waiting
+from sources.serving import candidate_name
 from spark_jobs.run_state.progress_log import ProgressLog
 
 
@@ -39,7 +39,7 @@ def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
             # Of a candidate, while there is one: it is what people wait for.
-            acting = acting_on(fresh, waiting(fresh), as_kept=True)
+            acting = acting_on(fresh, candidate_name(fresh), as_kept=True)
             role = {"generation": role_of(fresh, acting.require_generation().name)}
             return dg.MaterializeResult(metadata={**_metadata(acting), **role})
 

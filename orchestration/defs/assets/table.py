@@ -31,7 +31,7 @@ from sources.config.code.transform import SqlTransform
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.planning.topics.followed_columns import followed_columns
 from sources.planning.transform_analysis import read_analysis
-from sources.serving import read_serving, waiting
+from sources.serving import candidate_name, read_serving
 from sources.state.generation import read_generation
 
 CODE = "dagster/code_references"
@@ -70,7 +70,7 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
             fresh = load_pipeline(loaded.path)
             seen, facts = look(fresh)
             context.log.info(seen.text)
-            if (candidate := waiting(fresh)) is not None:
+            if (candidate := candidate_name(fresh)) is not None:
                 context.log.info(f"Nothing changed for readers: {role_of(fresh, candidate)}.")
             first = now(seen, restarts_of_a_day(context.instance, fresh)) | last_day(seen)
             first |= kept_action(context.instance, fresh)

@@ -13,7 +13,7 @@ from orchestration.defs.keys import control_name, table_key
 from orchestration.defs.show.failures import failures
 from orchestration.defs.show.metadata import audit_counts, table
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.serving import newest, read_serving
+from sources.serving import newest_generation, read_serving
 from sources.state.generation import read_generation
 
 AUDITED = "audited"
@@ -54,7 +54,7 @@ def last_audit(loaded: LoadedPipeline) -> KeptAudit | None:
     Raises:
         StateError: The state can't be read.
     """
-    if newest(loaded) is None:
+    if newest_generation(loaded) is None:
         return None
     return read_audit(read_generation(loaded.state, read_serving(loaded).generation))
 

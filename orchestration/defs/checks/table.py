@@ -20,7 +20,7 @@ from orchestration.defs.show.failures import failures
 from orchestration.supervision.card import STARTING, Card
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.kept_definitions import changed_since
-from sources.serving import waiting
+from sources.serving import candidate_name
 
 HEALTHY = "healthy"
 """Name of the check that says how the pipeline is."""
@@ -64,7 +64,7 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
     def same_rows() -> dg.AssetCheckResult:
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
-            if waiting(fresh) is None:
+            if candidate_name(fresh) is None:
                 warn = dg.AssetCheckSeverity.WARN
                 return dg.AssetCheckResult(passed=False, severity=warn, description=_NO_CANDIDATE)
             found = compare_generations(fresh)

@@ -41,7 +41,7 @@ from sources.extensions import contributions
 from sources.generations import acting_on
 from sources.hybrid import Boundedness
 from sources.planning.approval import approve
-from sources.serving import described
+from sources.serving import generation_with_role
 
 _REPORT_EVERY = 20
 """Looks between two log lines of a drain: one for each would fill Dagster's event log."""
@@ -140,7 +140,8 @@ def _pause(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     was_there = controls.pause(acting, config.why, acting_user(context.run.tags, config.by))
     what = "Paused" if was_there else "Paused; nothing was running"
     context.log.info(
-        f"{what} (generation {described(acting)}). To go on, launch this job with RESUME."
+        f"{what} (generation {generation_with_role(acting)}). To go on, launch this job with "
+        "RESUME."
     )
 
 
@@ -149,7 +150,9 @@ def _resume(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any)
     was_live = operations.is_live(acting)
     beat = controls.resume(acting, acting_user(context.run.tags, config.by))
     if was_live:
-        context.log.info(f"Already running (generation {described(acting)}); nothing was started.")
+        context.log.info(
+            f"Already running (generation {generation_with_role(acting)}); nothing was started."
+        )
         return
     shown = live_metadata(context, acting, beat)
     context.log_event(dg.AssetMaterialization(live_key(loaded), metadata=shown))
@@ -167,7 +170,7 @@ def _drain(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     acting = _acting(context, loaded, config)
     by = acting_user(context.run.tags, config.by)
     controls.drain(acting, parse_duration(config.within), report, by)
-    context.log.info(f"Drained and stopped (generation {described(acting)}).")
+    context.log.info(f"Drained and stopped (generation {generation_with_role(acting)}).")
 
 
 def _stop(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
@@ -176,7 +179,7 @@ def _stop(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -
     others = operations.others_running(acting)
     what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
     rest = f" Still running: {', '.join(others)}." if others else ""
-    context.log.info(f"{what} (generation {described(acting)}).{rest}")
+    context.log.info(f"{what} (generation {generation_with_role(acting)}).{rest}")
 
 
 def _rate(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
@@ -188,7 +191,7 @@ def _rate(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -
     source = loaded.pipeline.source(config.source or loaded.pipeline.sources[-1].name).name
     operations.change_rate(acting, source, limit, by)
     given = limit.model_dump(exclude_none=True)
-    of = f"`{source}` (generation {described(acting)})"
+    of = f"`{source}` (generation {generation_with_role(acting)})"
     context.log.info(f"Rate limit of {of}: {given or 'none'}.")
 
 

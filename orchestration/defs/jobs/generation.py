@@ -36,7 +36,7 @@ from sources.config.table.reruns import Rerun
 from sources.generations import begin
 from sources.kept_definitions import changed_since
 from sources.planning.approval import NotApprovedError
-from sources.serving import Serving, waiting
+from sources.serving import Serving, candidate_name
 
 _RERUN = "RERUN"
 _RERUNS = {ACTION_TAG: _RERUN}
@@ -51,7 +51,7 @@ def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
             form = read_form(context.op_config, actions, GenerationForm)
             note_on_run(context, {ACTION_TAG: form.action})
             fresh = load_pipeline(loaded.path)
-            if (candidate := waiting(fresh)) is not None:
+            if (candidate := candidate_name(fresh)) is not None:
                 note_on_run(context, {GENERATION_TAG: candidate})
             actions[form.action].act(context, fresh, form)
 

@@ -21,7 +21,7 @@ from sources.config.source.rate_limit import CurrentRate
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
-from sources.serving import Served, Serving, about, write_serving
+from sources.serving import Served, Serving, declared_generation, write_serving
 from sources.state.generation import Generation, read_generation
 from spark_jobs.launch import process
 from spark_jobs.run_state.heartbeat import read_heartbeat
@@ -157,7 +157,9 @@ def test_rate_drain_resume_and_logs_too(
     assert "No run of pipeline" in call(case, "logs", "--generation", "g2", status=2)["message"]
 
     acted: list[str | None] = []
-    monkeypatch.setattr(controls, "drain", lambda loaded, *_: acted.append(about(loaded)))
+    monkeypatch.setattr(
+        controls, "drain", lambda loaded, *_: acted.append(declared_generation(loaded))
+    )
     assert call(case, "drain")["generation"] == "g1"
     assert call(case, "drain", "--generation", "g2")["generation"] == "g2"
     assert run(case, "drain").success

@@ -12,7 +12,7 @@ from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.table_definition import BinlogDefinition
 from sources.databases.altered_table import Names, RequiredColumn
 from sources.databases.captured_table import UnknownDefault
-from sources.databases.kafka_connect import in_short
+from sources.databases.kafka_connect import without_passwords
 
 
 class Judged(NamedTuple):
@@ -58,7 +58,7 @@ def judge(
                 RequiredColumn(
                     table=table,
                     column=name,
-                    statement=in_short(change.statement) or None,
+                    statement=without_passwords(change.statement) or None,
                     since_ms=change.at_ms,
                 )
                 for name in newly_required(stated, change.definition, names)

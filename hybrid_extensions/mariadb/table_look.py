@@ -25,12 +25,12 @@ from sources.databases.altered_table import (
     Names,
     RequiredColumn,
     TableWatch,
-    altered,
-    altered_by,
+    alteration_by_refusal,
+    alteration_of,
 )
 from sources.databases.captured_table import CapturedTable, QueryError, UnknownDefault
 from sources.databases.connector_lists import find_capture
-from sources.databases.kafka_connect import in_short
+from sources.databases.kafka_connect import without_passwords
 from sources.errors import HybridError, InputError
 
 _GAP = "Statements that altered rows may be missing: run `hybrid compare P`"
@@ -72,7 +72,7 @@ def _look_at_statements(
     """Return what the statements since the last look tell, or why they can't be read."""
     capture = find_capture(table, topic, before.prefix)
     if capture.problem is not None:
-        left_out = altered(table.name, capture.problem, before.looked_ms)
+        left_out = alteration_of(table.name, capture.problem, before.looked_ms)
         return before.model_copy(update={"altered": left_out}), None
     prefix = capture.prefix
     if capture.is_told:
@@ -105,12 +105,12 @@ def _look_at_statements(
     stated, found, required = judge(statements, table.name, names, snapshot, known)
     if found is not None:
         change, what = found
-        finding = altered(
+        finding = alteration_of(
             table.name, what, before.looked_ms, is_redefined=stated not in (None, known)
         )
         finding = finding.model_copy(
             update={
-                "statement": in_short(change.statement) or None,
+                "statement": without_passwords(change.statement) or None,
                 "since_ms": change.at_ms or None,
             }
         )
@@ -139,7 +139,7 @@ def _look_at_catalog(
         long = find_long_files(connection, table, variables, snapshot.file)
         new = [name for name in long if name not in before.long_files and known is not None]
         if what is not None:
-            found: AlteredTable | None = altered(
+            found: AlteredTable | None = alteration_of(
                 table.name, what, before.looked_ms, is_redefined=True
             )
         elif new:
@@ -147,7 +147,7 @@ def _look_at_catalog(
                 f"may have got older values in place of newer ones: file {new[0]} of the binary "
                 "log, which one transaction made longer than 4 GiB, has the same positions twice"
             )
-            found = altered(table.name, what, before.looked_ms)
+            found = alteration_of(table.name, what, before.looked_ms)
         else:
             found = None
             try:
@@ -156,7 +156,7 @@ def _look_at_catalog(
             except MissingRight:
                 raise
             except InputError as error:
-                found = altered_by(table.name, error, before.looked_ms)
+                found = alteration_by_refusal(table.name, error, before.looked_ms)
     known_already = {each.column for each in before.required}
     first = known if isinstance(known, BinlogDefinition) else None
     required = [

@@ -8,7 +8,7 @@ from hybrid_extensions.upkeep.files.compaction import Compacted, Compaction
 from orchestration.display import size
 from orchestration.generations.merge_turn import between_merges
 from orchestration.generations.range_history import history_files
-from orchestration.generations.switch_lock import in_turn
+from orchestration.generations.switch_lock import hold_switch_lock_in_turn
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import Boundedness
@@ -37,7 +37,7 @@ def compact(
         say: Called with a line of text for each commit.
         by: Who asked for it; None if unknown.
     """
-    with in_turn(loaded, "compaction", say, _WAY_OUT):
+    with hold_switch_lock_in_turn(loaded, "compaction", say, _WAY_OUT):
         context = _serving(loaded)
         compaction = _compaction(context)
         with recorded(loaded.state, "compact", by, context.generation.name) as after:

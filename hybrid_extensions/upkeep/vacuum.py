@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hybrid_extensions.upkeep.files.vacuum import Unneeded, find_unneeded
 from orchestration.display import size
-from orchestration.generations.switch_lock import in_turn
+from orchestration.generations.switch_lock import hold_switch_lock_in_turn
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
@@ -30,7 +30,7 @@ def vacuum(
         say: Called with a line of text if a backfill is waited for.
         by: Who asked for it; None if unknown.
     """
-    with in_turn(loaded, "VACUUM", say, _WAY_OUT):
+    with hold_switch_lock_in_turn(loaded, "VACUUM", say, _WAY_OUT):
         _require_no_switch(loaded)
         with recorded(loaded.state, "vacuum", by) as after:
             found = look(loaded)

@@ -76,7 +76,7 @@ def backfill(
     with answer(as_json) as show:
         import uuid
 
-        from orchestration.generations.range_scope import shown
+        from orchestration.generations.range_scope import utc
         from orchestration.generations.ranges import backfill as recompute
         from orchestration.generations.ranges import look
         from sources.common.fields import parse_instant
@@ -84,7 +84,7 @@ def backfill(
         begin, end = parse_instant(since), parse_instant(until)
         if dry_run:
             would = look(load(pipeline), begin, end)
-            reads = [shown(would.scope.read.since), shown(would.scope.read.until)]
+            reads = [utc(would.scope.read.since), utc(would.scope.read.until)]
             document = {"generation": would.generation, "splits": would.splits, "reads": reads}
             show({"ok": True, **document, "bytes": would.bytes}, would.text)
             return
@@ -163,7 +163,7 @@ def compare(
         from orchestration.audit.database.compare_whole import keep_compared
         from orchestration.supervision.live_run import look_at_run
         from sources.common.positions import now_ms
-        from sources.databases.altered_table import withdraw
+        from sources.databases.altered_table import withdraw_alteration
         from sources.databases.table_watch import observe_anew
         from sources.planning.context import PipelineContext
         from sources.serving import declared_generation, generation_with_role
@@ -178,7 +178,7 @@ def compare(
         if context is not None:
             again = keep_compared(context, found, begun_ms, lambda: look_at_run(loaded), tell)
             if seen is not None and found.ok:
-                withdraw(context.generation, seen)
+                withdraw_alteration(context.generation, seen)
                 is_withdrawn = True
         is_equal = found.ok or (again is not None and again.differing == 0)
         lines = [

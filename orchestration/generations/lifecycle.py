@@ -11,7 +11,7 @@ from orchestration import operations
 from orchestration.audit.compare_generations import GenerationComparison, compare_generations
 from orchestration.chain import BoundedStep, ChainRun, Observer, Step, run_chain
 from orchestration.generations import promotion
-from orchestration.generations.switch_lock import alone
+from orchestration.generations.switch_lock import hold_switch_lock
 from orchestration.generations.switch_progress import Say
 from orchestration.progress.in_words import progress_parts, share_of
 from sources import generations
@@ -94,7 +94,7 @@ def discard(loaded: LoadedPipeline, by: str | None = None) -> str:
         UnavailableError: The cluster does not answer.
     """
     promotion.finish(loaded)
-    with alone(loaded, "discard of the newest generation"):
+    with hold_switch_lock(loaded, "discard of the newest generation"):
         if (name := candidate_name(loaded)) is None:
             return generations.discard(loaded)
         # Begun meanwhile, a promotion may have its files in the target already.

@@ -12,8 +12,8 @@ from contextlib import nullcontext
 from orchestration import operations, step_observers
 from orchestration.audit.query_fit import query_misfit
 from orchestration.generations import switch_steps
-from orchestration.generations.switch_lock import alone
-from orchestration.generations.switch_progress import Say, Steps, silent, told_if_interrupted
+from orchestration.generations.switch_lock import hold_switch_lock
+from orchestration.generations.switch_progress import Say, Steps, say_nothing, told_if_interrupted
 from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
@@ -34,7 +34,7 @@ _STEPS = 5
 _STEPS_OF_ABORT = 3
 
 
-def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent) -> Serving:
+def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_nothing) -> Serving:
     """Replace the target's rows by those of the newest generation, in one commit.
 
     The runs of the previous generation are stopped before, and the live run of the new one is
@@ -75,7 +75,7 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent)
     return read_serving(loaded)
 
 
-def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent) -> Serving:
+def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_nothing) -> Serving:
     """Replace the target's rows by those of the generation that served before, in one commit.
 
     Its live run resumes where it was stopped at the promotion.
@@ -118,7 +118,7 @@ def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silen
     return read_serving(loaded)
 
 
-def finish(loaded: LoadedPipeline, *, say: Say = silent) -> bool:
+def finish(loaded: LoadedPipeline, *, say: Say = say_nothing) -> bool:
     """Finish an interrupted promotion or rollback; return whether there was one.
 
     The live run is started last. An error of its start leaves the change done and the run
@@ -148,7 +148,9 @@ def finish(loaded: LoadedPipeline, *, say: Say = silent) -> bool:
         return _finish(loaded, say)
 
 
-def abort(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent) -> Switch | None:
+def abort(
+    loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_nothing
+) -> Switch | None:
     """Undo a promotion or rollback that is not committed; None if there is none.
 
     The serving generation stays as it was. Live runs that were requested are started again. Anyone
@@ -176,7 +178,7 @@ def abort(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent) -
 def _abort(loaded: LoadedPipeline, by: str | None, say: Say) -> Switch | None:
     if (switch := pending_switch(loaded)) is None:
         return None
-    with alone(loaded, f"abort of the {switch.kind} of {switch.to}") as held:
+    with hold_switch_lock(loaded, f"abort of the {switch.kind} of {switch.to}") as held:
         steps = Steps(say, _STEPS_OF_ABORT, held.note)
         if (switch := pending_switch(loaded)) is None:
             return None
@@ -217,7 +219,7 @@ def _finish(loaded: LoadedPipeline, say: Say) -> bool:
     """Finish a pending change, as :func:`finish`."""
     if (switch := pending_switch(loaded)) is None:
         return False
-    with alone(loaded, f"{switch.kind} of {switch.to}", switch.by) as held:
+    with hold_switch_lock(loaded, f"{switch.kind} of {switch.to}", switch.by) as held:
         steps = Steps(say, _STEPS, held.note)
         to = _run_steps(loaded, steps)
     if to is not None:
@@ -346,7 +348,7 @@ def _switch_to(loaded: LoadedPipeline, to: str, by: str | None) -> Switch:
 def _begin(loaded: LoadedPipeline, switch: Switch, say: Say) -> None:
     """Check a switch, record it, and run its steps; nothing is changed if it can't be done."""
     # Before it is recorded: what another process does to the table must not end in the middle.
-    with alone(loaded, f"{switch.kind} of {switch.to}", switch.by) as held:
+    with hold_switch_lock(loaded, f"{switch.kind} of {switch.to}", switch.by) as held:
         ready = switch_steps.check(loaded, switch)
         files = counted(len(ready.other.files), "file")
         say(f"checked: {switch.to} can replace {switch.past} and lacks none of its {files}")

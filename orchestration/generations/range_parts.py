@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from orchestration.generations.range_scope import RangeScope, shown
+from orchestration.generations.range_scope import RangeScope, utc
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_options import TimeRange
 from sources.config.source.file_source import FileSource
@@ -60,7 +60,7 @@ def parts_in(context: PipelineContext, scope: RangeScope) -> list[RangePart]:
         return parts
     names = " and ".join(f"`{part.source.name}`" for part in parts)
     message = (
-        f"Rows from {shown(scope.read.since)} until {shown(scope.read.until)} are in the sources "
+        f"Rows from {utc(scope.read.since)} until {utc(scope.read.until)} are in the sources "
         f"{names}, which are read one after the other, and the transform selects windows by what "
         "they contain: one that is selected after the first source, and would not be after the "
         "last, would stay."

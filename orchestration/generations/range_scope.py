@@ -49,7 +49,7 @@ class RangeScope:
         length = duration(self.windows.length_us / 1e6)
         return (
             f"A window of {length} belongs to the range if it starts in it, so rows from "
-            f"{shown(self.read.since)} until {shown(self.read.until)} are read."
+            f"{utc(self.read.since)} until {utc(self.read.until)} are read."
         )
 
     def where(self, event_time: str) -> Range:
@@ -74,7 +74,7 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
     """
     pipeline, generation = context.pipeline, context.generation
     if since >= until:
-        message = f"The range from {shown(since)} until {shown(until)} is empty."
+        message = f"The range from {utc(since)} until {utc(until)} is empty."
         hint = "Choose an `until` that is later than `since`."
         raise InputError(message, hint, pipeline=pipeline.name, field="until")
     if pipeline.sink.history is not None:
@@ -158,7 +158,7 @@ def _require_complete(
     complete = iso(end.complete_through_ms)
     message = (
         f"History of generation {name} is complete through {complete}, but the range ends at "
-        f"{shown(until)}: later rows come from the live run, not from files."
+        f"{utc(until)}: later rows come from the live run, not from files."
     )
     hint = f"Set `until` to {complete} or earlier."
     if to_ms(since) > end.complete_through_ms:
@@ -185,7 +185,7 @@ def _scope_of_windows(
     read = windows.read_for(since, until)
     if read is None:
         message = (
-            f"No window starts from {shown(since)} until {shown(until)}: windows of {length} start "
+            f"No window starts from {utc(since)} until {utc(until)}: windows of {length} start "
             f"every {slide}."
         )
         hint = f"Choose a range of {slide} or more."
@@ -194,18 +194,18 @@ def _scope_of_windows(
     if read.until <= final.moment:
         return RangeScope(since, until, windows, read)
     why = (
-        f"history of generation {name} left the watermark {shown(final.moment)} to the live run, "
+        f"history of generation {name} left the watermark {utc(final.moment)} to the live run, "
         "which still adds rows to windows that end later, and those rows are in no file"
         if final.is_watermark
-        else f"history of generation {name} is complete before {shown(final.moment)} only: later "
+        else f"history of generation {name} is complete before {utc(final.moment)} only: later "
         "rows come from the live run, not from files"
     )
-    message = f"The last window of the range ends at {shown(read.until)}, but {why}."
+    message = f"The last window of the range ends at {utc(read.until)}, but {why}."
     latest = windows.latest_until(final.moment)
-    hint = f"Set `until` to {shown(latest)} or earlier."
+    hint = f"Set `until` to {utc(latest)} or earlier."
     if latest <= since:
         hint = (
-            f"Choose a range before {shown(latest)}. Later windows are recomputed with the whole "
+            f"Choose a range before {utc(latest)}. Later windows are recomputed with the whole "
             "table only: `hybrid rerun P`."
         )
     raise InputError(message, hint, source=ends[-1].source, generation=name, field="until")
@@ -216,6 +216,6 @@ def last_files(loaded: LoadedPipeline) -> FileSource:
     return [each for each in loaded.pipeline.sources if isinstance(each, FileSource)][-1]
 
 
-def shown(moment: datetime) -> str:
+def utc(moment: datetime) -> str:
     """Return a time for messages, such as ``2024-03-01T00:00:00Z``."""
     return iso(to_ms(moment))

@@ -19,10 +19,10 @@ from orchestration.display import size
 from orchestration.generations.merge_turn import between_merges
 from orchestration.generations.range_history import RANGES, REMOVED, RemovedFiles, history_files
 from orchestration.generations.range_parts import parts_in
-from orchestration.generations.range_scope import RangeScope, last_files, require_fit, shown
+from orchestration.generations.range_scope import RangeScope, last_files, require_fit, utc
 from orchestration.generations.range_side import side_pipeline
 from orchestration.generations.range_windows import final_time
-from orchestration.generations.switch_lock import HeldSwitch, in_turn
+from orchestration.generations.switch_lock import HeldSwitch, hold_switch_lock_in_turn
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.kept_definitions import in_service
@@ -85,14 +85,14 @@ class RangeResult:
         live, scope = self.replaced.kept_live, self.scope
         if self.is_empty:
             return (
-                f"From {shown(scope.since)} until {shown(scope.until)}: neither the files nor the "
+                f"From {utc(scope.since)} until {utc(scope.until)}: neither the files nor the "
                 "table have rows. The table stays as it is."
             )
         whose = "that are newer" if scope.order else "of the live run"
         kept = f"; {counted(live, 'row')} {whose} kept" if live else ""
         kind = " of history" if scope.windows is None and not scope.order else ""
         return (
-            f"From {shown(scope.since)} until {shown(scope.until)}: "
+            f"From {utc(scope.since)} until {utc(scope.until)}: "
             f"{counted(self.replaced.removed, 'row')}{kind} replaced by "
             f"{self.replaced.written:,}{kept}."
         )
@@ -134,8 +134,8 @@ def backfill(
         RunError: The Spark run that reads the files failed; the target is not changed.
         UnavailableError: The store does not answer.
     """
-    doing = f"backfill from {shown(since)} until {shown(until)}"
-    with in_turn(loaded, doing, say) as held:
+    doing = f"backfill from {utc(since)} until {utc(until)}"
+    with hold_switch_lock_in_turn(loaded, doing, say) as held:
         context = _serving(loaded)
         scope = require_fit(context, since, until)
         of = {"since": since.isoformat(), "until": until.isoformat()}
@@ -163,9 +163,7 @@ def _backfill(
         say(scope.why)
     side = side_pipeline(context, folder, scope)
     if side is None:
-        say(
-            f"No file contains rows from {shown(scope.read.since)} until {shown(scope.read.until)}."
-        )
+        say(f"No file contains rows from {utc(scope.read.since)} until {utc(scope.read.until)}.")
     else:
         run_chain(ChainRun(side, _Lines(say), rest_requested=True))
     held.note("2 of 2: replacing the range in the table")

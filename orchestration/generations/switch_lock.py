@@ -105,7 +105,7 @@ class HeldSwitch:
 
 
 @contextmanager
-def alone(
+def hold_switch_lock(
     loaded: LoadedPipeline, doing: str, by: str | None = None, way_out: str = _SWITCH_WAY_OUT
 ) -> Iterator[HeldSwitch]:
     """Hold the lock for changes to a pipeline's table in ``with``; refuse if it is taken.
@@ -137,7 +137,7 @@ def alone(
 
 
 @contextmanager
-def in_turn(
+def hold_switch_lock_in_turn(
     loaded: LoadedPipeline,
     doing: str,
     say: Callable[[str], None],
@@ -166,7 +166,7 @@ def in_turn(
         is_told = True
         time.sleep(POLL_S)
     try:
-        with alone(loaded, doing, way_out=way_out) as held:
+        with hold_switch_lock(loaded, doing, way_out=way_out) as held:
             yield held
     finally:
         turn.release()

@@ -14,7 +14,7 @@ Say = Callable[[str], None]
 """Called with a line of text for each step, for a terminal or a log."""
 
 
-def silent(_: str) -> None:
+def say_nothing(_: str) -> None:
     """Ignore a message."""
 
 

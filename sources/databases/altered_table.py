@@ -58,7 +58,7 @@ class AlteredTable(Part):
         return InputError(message, self.way, table=self.table)
 
 
-def altered(
+def alteration_of(
     table: str, predicate: str, found_ms: int, *, is_redefined: bool = False
 ) -> AlteredTable:
     """Return the finding that a table was altered.
@@ -78,7 +78,7 @@ def altered(
     )
 
 
-def altered_by(table: str, refused: InputError, found_ms: int) -> AlteredTable:
+def alteration_by_refusal(table: str, refused: InputError, found_ms: int) -> AlteredTable:
     """Return the finding that a new snapshot of a table would be refused.
 
     Args:
@@ -167,7 +167,7 @@ def keep_table_watch(generation: Generation, watch: TableWatch) -> None:
         generation.replace(_NAME, watch)
 
 
-def withdraw(generation: Generation, watch: TableWatch) -> None:
+def withdraw_alteration(generation: Generation, watch: TableWatch) -> None:
     """Replace a recorded alteration by a new inspection, once the rows are known to be equal.
 
     Raises:

@@ -12,7 +12,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import CapturedTable
 from sources.databases.connector_settings import left_out
-from sources.databases.kafka_connect import get
+from sources.databases.kafka_connect import ask_connect
 from sources.databases.name_patterns import is_listed
 
 _DEFAULT_PUBLICATION = "dbz_publication"
@@ -54,7 +54,7 @@ def find_capture(table: CapturedTable, topic: KafkaSource, before: str | None = 
     if url is None:
         return by_name
     try:
-        config: Mapping[str, Any] = get(url, "/config")
+        config: Mapping[str, Any] = ask_connect(url, "/config")
     except (OSError, ValueError):
         return by_name
     prefix = _written(config, "topic.prefix")
@@ -78,7 +78,7 @@ def publication_of(options: SnapshotOptions) -> str | None:
     if options.connector is None:
         return None
     try:
-        return _publication(get(options.connector, "/config"))
+        return _publication(ask_connect(options.connector, "/config"))
     except (OSError, ValueError):
         return None
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sources.common.schema import parse_type
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.kafka_connect import get, read_config
+from sources.databases.kafka_connect import ask_connect, read_config
 from sources.databases.name_patterns import is_listed
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.errors import InputError
@@ -123,7 +123,7 @@ def settings_problem(options: SnapshotOptions, topic: KafkaSource | None) -> str
     if url is None or topic is None or table is None:
         return ""
     try:
-        config = get(url, "/config")
+        config = ask_connect(url, "/config")
     except (OSError, ValueError):
         return ""
     has_binlog = not options.kind.has_slots

@@ -48,7 +48,7 @@ def read_state(url: str) -> ConnectorState:
         OSError, ValueError: Kafka Connect does not answer, or does not know the connector.
         KeyError, TypeError: Its answer is not that of Kafka Connect.
     """
-    status = get(url, "/status")
+    status = ask_connect(url, "/status")
     parts: list[Mapping[str, Any]] = [status["connector"], *status["tasks"]]
     failed = [each for each in parts if each["state"] == "FAILED"]
     is_running = len(parts) > 1 and {each["state"] for each in parts} == {"RUNNING"}
@@ -64,7 +64,7 @@ def find_state(url: str) -> ConnectorState | str:
     try:
         return read_state(url)
     except (OSError, ValueError) as error:
-        return said(error)
+        return failure_in_words(error)
     except (KeyError, TypeError, AttributeError):
         return f"{url} is not answered as Kafka Connect does"
 
@@ -80,13 +80,13 @@ def read_config(url: str) -> dict[str, Any]:
         UnavailableError: Kafka Connect does not answer.
     """
     try:
-        found: dict[str, Any] = get(url, "/config")
+        found: dict[str, Any] = ask_connect(url, "/config")
     except urllib.error.HTTPError as error:
-        message = f"Connector {url} is not known: {said(error)}."
+        message = f"Connector {url} is not known: {failure_in_words(error)}."
         hint = "Correct `snapshot.connector`: `http://<host>:<port>/connectors/<name>`."
         raise InputError(message, hint, value=url) from None
     except (OSError, ValueError) as error:
-        message = f"Connector {url} is not known: {said(error)}."
+        message = f"Connector {url} is not known: {failure_in_words(error)}."
         hint = "Start Kafka Connect, or correct `snapshot.connector`."
         raise UnavailableError(message, hint, server=url) from None
     return found
@@ -111,7 +111,7 @@ def restart_command(url: str) -> str:
     return f"curl -X POST '{_restart_url(url)}'"
 
 
-def get(url: str, path: str) -> Any:
+def ask_connect(url: str, path: str) -> Any:
     """Return Kafka Connect's answer about a connector, parsed from JSON.
 
     Args:
@@ -125,7 +125,7 @@ def get(url: str, path: str) -> Any:
         return json.loads(answer.read())
 
 
-def in_short(text: str) -> str:
+def without_passwords(text: str) -> str:
     """Return the first 300 characters of a foreign text, with passwords removed.
 
     Args:
@@ -134,7 +134,7 @@ def in_short(text: str) -> str:
     return _SECRETS.sub(lambda found: f"{found[1] or ''}***", text)[:_MOST_CHARACTERS]
 
 
-def said(error: Exception) -> str:
+def failure_in_words(error: Exception) -> str:
     """Return why a request to Kafka Connect failed, as a clause."""
     if isinstance(error, urllib.error.HTTPError):
         return f"Kafka Connect answers {error.code} ({error.reason})"
@@ -153,7 +153,7 @@ def _reason(trace: str) -> str:
     name, _, text = last.partition(": ")
     short = name.rpartition(".")[2]
     whole = f"{short}: {text}" if text else short
-    return in_short(whole)
+    return without_passwords(whole)
 
 
 def server_id_of(connector: str) -> int:

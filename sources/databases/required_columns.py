@@ -11,7 +11,7 @@ from sources.common.positions import Offsets
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
-from sources.databases.altered_table import TableWatch, altered
+from sources.databases.altered_table import TableWatch, alteration_of
 from sources.kafka.client.look_ups import KafkaLog
 from sources.serving import target_of
 from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
@@ -55,7 +55,7 @@ def judge_required(
                 f"has column `{each.column}` as NOT NULL now, and the target has nulls in it: the "
                 "rows that were there got 0 or an empty text"
             )
-            found = altered(each.table, what, seen.looked_ms).model_copy(
+            found = alteration_of(each.table, what, seen.looked_ms).model_copy(
                 update={"statement": each.statement, "since_ms": each.since_ms}
             )
             return seen.model_copy(update={"altered": found})

@@ -85,8 +85,8 @@ def observe_anew(loaded: LoadedPipeline, generation: Generation) -> TableWatch |
         generation: Its state.
 
     Returns:
-        What was seen, for :func:`~sources.databases.altered_table.withdraw`. None if no finding is
-        kept that could be withdrawn, or the table is not as it has to be.
+        What was seen, for :func:`~sources.databases.altered_table.withdraw_alteration`. None if no
+        finding is kept that could be withdrawn, or the table is not as it has to be.
 
     Raises:
         StateError: The state can't be read.

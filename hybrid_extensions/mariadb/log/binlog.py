@@ -17,7 +17,7 @@ from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, server_variabl
 from hybrid_extensions.mariadb.snapshot.same_server import log_address
 from sources.common.optional import needs_extra
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.kafka_connect import get, said
+from sources.databases.kafka_connect import ask_connect, failure_in_words
 from sources.databases.slot import Slot, State
 from sources.errors import HybridError
 
@@ -70,9 +70,9 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
 def _config_of(url: str) -> tuple[Mapping[str, Any], str | None]:
     """Return a connector's configuration; or none, and why it is not known."""
     try:
-        return get(url, "/config"), None
+        return ask_connect(url, "/config"), None
     except (OSError, ValueError) as error:
-        return {}, said(error)
+        return {}, failure_in_words(error)
 
 
 def _log_of(options: SnapshotOptions, config: Mapping[str, Any]) -> Connection[Cursor]:

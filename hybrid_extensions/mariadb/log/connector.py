@@ -13,7 +13,7 @@ from hybrid_extensions.mariadb.log.gtid import Gtid, parse_gtids
 from hybrid_extensions.mariadb.server import ask
 from sources.common.optional import needs_extra
 from sources.databases.captured_table import CapturedTable
-from sources.databases.kafka_connect import get, read_config, read_state, said
+from sources.databases.kafka_connect import ask_connect, failure_in_words, read_config, read_state
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
@@ -106,9 +106,9 @@ def ask_connector(url: str) -> ReadUpTo | str:
     """
     try:
         is_running, failure = read_state(url)
-        offsets = get(url, "/offsets")
+        offsets = ask_connect(url, "/offsets")
     except (OSError, ValueError) as error:
-        return said(error)
+        return failure_in_words(error)
     except (KeyError, TypeError):
         return _NOT_A_CONNECTOR
     try:

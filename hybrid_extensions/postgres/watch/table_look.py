@@ -14,8 +14,8 @@ from sources.databases.altered_table import (
     AlteredTable,
     Names,
     TableWatch,
-    altered,
-    altered_by,
+    alteration_by_refusal,
+    alteration_of,
 )
 from sources.databases.captured_table import CapturedTable
 from sources.databases.connector_lists import Capture, find_capture
@@ -63,9 +63,11 @@ def look_at_table(
                     is_redefined = now is not None and (
                         now.key != known.key or now.columns != known.columns
                     )
-                    found = altered(table.name, what, before.looked_ms, is_redefined=is_redefined)
+                    found = alteration_of(
+                        table.name, what, before.looked_ms, is_redefined=is_redefined
+                    )
             if found is None and capture.problem is not None:
-                found = altered(table.name, capture.problem, before.looked_ms)
+                found = alteration_of(table.name, capture.problem, before.looked_ms)
             if found is None and now is not None:
                 found = _no_longer_captured(connection, table, capture, before.looked_ms)
     except psycopg.Error as error:
@@ -93,7 +95,7 @@ def _no_longer_captured(
         )
         check_publication(connection, table, publication)
     except InputError as error:
-        return altered_by(table.name, error, now_ms)
+        return alteration_by_refusal(table.name, error, now_ms)
     return None
 
 

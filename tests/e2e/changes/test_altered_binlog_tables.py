@@ -11,7 +11,7 @@ import pytest
 
 from sources.common.positions import EndPosition
 from sources.config.loader import LoadedPipeline
-from sources.databases.altered_table import TableWatch, keep_table_watch, withdraw
+from sources.databases.altered_table import TableWatch, keep_table_watch, withdraw_alteration
 from sources.databases.table_watch import observe_anew, observe_table
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import take_snapshot
@@ -194,7 +194,7 @@ def test_what_no_change_reports_is_found_and_all_else_goes_on(
     narrow = tables["narrow"]
     anew = observe_anew(narrow, narrow.require_generation())
     assert anew is not None
-    withdraw(narrow.require_generation(), anew)
+    withdraw_alteration(narrow.require_generation(), anew)
     assert look(narrow).altered is None
     case.execute("ALTER TABLE narrow MODIFY a decimal(11,1)")
     wait_for(lambda: look(narrow).altered is not None, "the next statement", 60)

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from hybrid_extensions.upkeep import compaction, vacuum
 from orchestration.defs.keys import ACTION_TAG
 from orchestration.generations.promotion import promote, roll_back
-from orchestration.generations.switch_lock import alone
+from orchestration.generations.switch_lock import hold_switch_lock
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import request
 from sources.config.loader import load_pipeline
@@ -105,7 +105,7 @@ def test_a_commit_waits_until_the_merge_has_ended(tmp_path: Path) -> None:
 def test_upkeep_is_refused_during_a_promotion(tmp_path: Path, change: Any) -> None:
     case = live(tmp_path)
     with (
-        alone(case.loaded, "promotion of g2"),
+        hold_switch_lock(case.loaded, "promotion of g2"),
         pytest.raises(StateError, match="another process is changing the table") as refused,
     ):
         change(case.loaded)

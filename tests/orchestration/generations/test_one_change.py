@@ -13,7 +13,7 @@ import pytest
 
 from orchestration.generations import promotion, ranges
 from orchestration.generations.lifecycle import discard
-from orchestration.generations.switch_lock import SwitchHolder, in_turn
+from orchestration.generations.switch_lock import SwitchHolder, hold_switch_lock_in_turn
 from sources.errors import InputError, StateError
 from sources.serving import pending_switch, read_serving
 from spark_jobs.run_state.lock import is_switching
@@ -142,11 +142,11 @@ def test_backfills_take_turns_and_the_one_that_waits_says_for_what(
         is_told.set()
 
     def second() -> None:
-        with in_turn(case.loaded, "backfill B", say):
+        with hold_switch_lock_in_turn(case.loaded, "backfill B", say):
             order.append("B")
 
     waits = threading.Thread(target=second)
-    with in_turn(case.loaded, "backfill A", say):
+    with hold_switch_lock_in_turn(case.loaded, "backfill A", say):
         waits.start()
         assert is_told.wait(60)
         order.append("A")

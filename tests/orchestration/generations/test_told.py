@@ -13,7 +13,7 @@ import pytest
 from dagster import DagsterExecutionInterruptedError
 
 from orchestration.generations import promotion, switch_steps
-from orchestration.generations.switch_lock import SwitchHolder, alone
+from orchestration.generations.switch_lock import SwitchHolder, hold_switch_lock
 from sources.errors import StateError
 from sources.serving import Switch, pending_switch
 from spark_jobs.launch import process
@@ -106,7 +106,7 @@ def test_two_at_once_are_refused_with_who_does_what_since_when_and_the_way_out(
 def test_a_discard_is_named_as_what_it_is(tmp_path: Path) -> None:
     case = two(tmp_path)
     with (
-        alone(case.loaded, "discard of the newest generation"),
+        hold_switch_lock(case.loaded, "discard of the newest generation"),
         pytest.raises(StateError, match="discard of the newest generation"),
     ):
         promotion.promote(case.loaded)

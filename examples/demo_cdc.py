@@ -493,7 +493,7 @@ def _changes(loaded: LoadedPipeline) -> KafkaSource:
 def _committed(shop: _Shop) -> int:
     """Return how many offsets of all topics the streams have merged."""
     return sum(
-        sum(operations.reached(PipelineContext.require(one), _changes(one)).values())
+        sum(operations.next_offsets(PipelineContext.require(one), _changes(one)).values())
         for one in shop.loaded
     )
 

@@ -21,7 +21,7 @@ from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import log_server
-from spark_jobs.checkpoint.offset_log import reached
+from spark_jobs.checkpoint.offset_log import next_offsets
 from spark_jobs.launch import process
 from spark_jobs.launch.record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -279,7 +279,7 @@ class TopicBacklog:
         committed = None if beat is None else beat.offsets
         if committed is None:
             place = len(self._context.pipeline.sources) - 1
-            committed = reached(self._context.generation.checkpoint, place)
+            committed = next_offsets(self._context.generation.checkpoint, place)
         position.update(committed)
         ends = log.log_end() if self._ends is None else self._ends
         return sum(max(end - position[partition], 0) for partition, end in ends.items())

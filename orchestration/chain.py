@@ -212,7 +212,7 @@ class HandoverStep(Step[HandedOver]):
         context.switch_state.require_turn(source.name)
         log = KafkaLog(source)
         ledger = hand_over(context, source, log)
-        reached = operations.reached(context, source)
+        reached = operations.next_offsets(context, source)
         checks = check_hand_over(context, source, reached, log)
         return Outcome(
             HandedOver(ledger, checks),

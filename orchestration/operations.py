@@ -40,7 +40,12 @@ from sources.kept_definitions import keep_definition
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan, log_server, make_plan
-from sources.planning.topics.topic_range import find_range, read_range_splits, require_range, unread
+from sources.planning.topics.topic_range import (
+    find_range,
+    first_unread_offsets,
+    read_range_splits,
+    require_range,
+)
 from sources.planning.transform_analysis import request_by_declaration
 from sources.serving import declared_generation, require_in_service
 from sources.state.action_log import recorded
@@ -326,12 +331,12 @@ def _require_ready(context: PipelineContext, source: Source) -> None:
         context.switch_state.require_start(source.name)
         if source.boundedness is Boundedness.BOUNDED:
             require_range(context.generation, source.name)
-        if not reached(context, source):
+        if not next_offsets(context, source):
             require_sound(context, source)
     keep_definition(context.loaded, context.generation)
 
 
-def reached(context: PipelineContext, source: KafkaSource) -> Offsets:
+def next_offsets(context: PipelineContext, source: KafkaSource) -> Offsets:
     """Return the first uncommitted offset of each partition of a topic.
 
     Read from the query's checkpoint.
@@ -342,13 +347,16 @@ def reached(context: PipelineContext, source: KafkaSource) -> Offsets:
     generation = context.generation
     place = context.pipeline.hybrid_source().index(source.name)
     if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-        return offset_log.reached(generation.checkpoint, place)
+        return offset_log.next_offsets(generation.checkpoint, place)
     decided = find_range(generation, source.name)
     offset = offset_log.committed_offset(generation.checkpoint, place)
     if decided is None or offset is None:
         return {}
     batches_done = offset_log.position_in_plan(offset, [decided.batches])
-    return {**decided.ends, **unread(read_range_splits(decided, generation), batches_done)}
+    return {
+        **decided.ends,
+        **first_unread_offsets(read_range_splits(decided, generation), batches_done),
+    }
 
 
 def require_not_deleted(context: PipelineContext) -> None:
@@ -363,7 +371,7 @@ def require_not_deleted(context: PipelineContext) -> None:
     """
     last = context.pipeline.sources[-1]
     if isinstance(last, KafkaSource):
-        check_not_deleted(reached(context, last), KafkaLog(last).log_start())
+        check_not_deleted(next_offsets(context, last), KafkaLog(last).log_start())
 
 
 def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit, by: str = "") -> None:

@@ -21,7 +21,7 @@ from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.storage.folder import Folder
 from sources.storage.stores import Stores
-from spark_jobs.checkpoint.offset_log import reached
+from spark_jobs.checkpoint.offset_log import next_offsets
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class CutTable:
             None if nothing of the topic was committed.
         """
         place = len(self.context.pipeline.sources) - 1
-        committed = reached(self.context.generation.checkpoint, place)
+        committed = next_offsets(self.context.generation.checkpoint, place)
         if not committed:
             return None
         return sum(max(end - committed.get(each, 0), 0) for each, end in ends.items())

@@ -161,7 +161,7 @@ def _topics(context: PipelineContext | None, source: KafkaSource) -> Iterator[In
             end = part.range.ends
         else:
             place = context.pipeline.hybrid_source().index(source.name)
-            end = offset_log.reached(context.generation.checkpoint, place)
+            end = offset_log.next_offsets(context.generation.checkpoint, place)
     for topic in topics:
         own, until = (
             {at: offset for at, offset in of.items() if at.topic == topic} for of in (start, end)

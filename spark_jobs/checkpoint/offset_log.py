@@ -138,7 +138,7 @@ def kafka_offsets(offset: Any) -> Offsets:
     return {} if offset is None else flatten(offset)
 
 
-def reached(checkpoint: Folder, place: int) -> Offsets:
+def next_offsets(checkpoint: Folder, place: int) -> Offsets:
     """Return the first offset of each partition that no committed micro-batch has read.
 
     Args:

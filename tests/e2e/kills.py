@@ -83,7 +83,7 @@ def where(loaded: LoadedPipeline) -> str:
         return PLACES[4] if committed is not None and committed >= FILES - 1 else PLACES[3]
     if enumerator.start_of("live") is None:
         return PLACES[5]
-    if not offset_log.reached(generation.checkpoint, 1):
+    if not offset_log.next_offsets(generation.checkpoint, 1):
         return PLACES[7] if is_in_batch else PLACES[6]
     return PLACES[8] if is_in_batch else PLACES[9]
 

@@ -234,7 +234,7 @@ def _table(batches: Sequence[Ranges]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=RANGE_SPLITS)
 
 
-def unread(splits: pa.Table, batches_done: int) -> dict[TopicPartition, int]:
+def first_unread_offsets(splits: pa.Table, batches_done: int) -> dict[TopicPartition, int]:
     """Return the first offset of each partition that no completed micro-batch has read.
 
     Args:

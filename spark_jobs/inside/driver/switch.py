@@ -32,7 +32,7 @@ def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
             hand_over(context, topic, log)
             place = context.pipeline.hybrid_source().index(name)
             # What was read already, for the rows that a generation has taken over, may be deleted.
-            if not offset_log.reached(context.generation.checkpoint, place):
+            if not offset_log.next_offsets(context.generation.checkpoint, place):
                 require_sound(context, topic, log)
         record_switch(context.generation, launch_id, name)
     except HybridError as error:

@@ -41,7 +41,7 @@ def test_a_committed_batch_whose_offsets_were_deleted_is_refused_by_name(tmp_pat
     batch(tmp_path, 0, READING, committed=True)
     (tmp_path / "offsets" / "0").unlink()
     with pytest.raises(StateError, match=f"Checkpoint file {tmp_path}/offsets/0 is missing"):
-        offset_log.reached(Folder(tmp_path), 0)
+        offset_log.next_offsets(Folder(tmp_path), 0)
 
 
 def test_batches_are_counted_as_numbers_not_as_names(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ class FollowedTopicPlace(Place):
         return is_passed and self._seam.is_to_count()
 
     def _reached(self) -> Offsets:
-        return offset_log.reached(self._context.generation.checkpoint, self._index)
+        return offset_log.next_offsets(self._context.generation.checkpoint, self._index)
 
     def _check_start(self, log: KafkaLog) -> None:
         """Refuse a start that is not in the log, or that the checkpoint contradicts."""

@@ -24,7 +24,12 @@ from sources.config.source.rate_limit import Batch
 from sources.config.table.rules import NO_RULES, RowRules
 from sources.errors import RunError, SeamError
 from sources.kafka.client.look_ups import KafkaLog
-from sources.planning.topics.topic_range import RANGE_SPLITS, TopicRange, read_range_splits, unread
+from sources.planning.topics.topic_range import (
+    RANGE_SPLITS,
+    TopicRange,
+    first_unread_offsets,
+    read_range_splits,
+)
 from sources.state.generation import Generation
 from spark_jobs.inside.readers.bad_records import staging_folder
 from spark_jobs.inside.readers.direct_rows import RowWriters
@@ -118,7 +123,7 @@ class PlannedTopic:
             UnavailableError: The broker does not answer.
         """
         begun = KafkaLog(self._source).log_start()
-        for at, first in unread(self._splits, entries_done).items():
+        for at, first in first_unread_offsets(self._splits, entries_done).items():
             if begun.get(at, first + 1) > first:
                 held = (
                     f"Kafka has deleted its records below offset {begun[at]}"

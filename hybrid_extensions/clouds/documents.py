@@ -24,8 +24,8 @@ from hybrid_extensions.clouds.files import (
     is_missing,
     is_plain_http,
     modified_ms,
-    refused,
     split,
+    store_error,
 )
 from sources.errors import HybridError
 from sources.storage.documents import Document, Listed
@@ -74,7 +74,7 @@ class ObstoreDocuments:
         except REFUSALS as error:
             if is_missing(error):
                 return None
-            raise refused(path, "read", error) from None
+            raise store_error(path, "read", error) from None
         return Document(data, self._tag(found.meta), modified_ms(found.meta))
 
     def exists(self, path: str) -> bool:
@@ -124,7 +124,7 @@ class ObstoreDocuments:
                 for each in page
             )
         except REFUSALS as error:
-            raise refused(folder, "listed", error) from None
+            raise store_error(folder, "listed", error) from None
 
     def folders(self, folder: str) -> list[str]:
         """Return the parts of the keys that follow directly after a prefix and a slash, sorted.
@@ -192,7 +192,7 @@ class ObstoreDocuments:
         except REFUSALS as error:
             if is_missing(error):
                 raise FileNotFoundError(source) from None
-            raise refused(path, "copied", error) from None
+            raise store_error(path, "copied", error) from None
 
     def delete(self, path: str) -> None:
         """Delete a document; nothing happens if it does not exist.
@@ -228,7 +228,7 @@ class ObstoreDocuments:
             obstore.delete(connect(path), keys)
         except REFUSALS as error:
             if not is_missing(error):
-                raise refused(path, "deleted", error) from None
+                raise store_error(path, "deleted", error) from None
             # The first one that is missing ended the request for the others.
             if len(keys) > 1:
                 for key in keys:
@@ -250,11 +250,11 @@ class ObstoreDocuments:
             except REFUSALS as error:
                 if is_missing(error) and isinstance(mode, dict):
                     return None
-                raise refused(path, "written", error) from None
+                raise store_error(path, "written", error) from None
             else:
                 return self._tag(answer)
         # Others delete it each time, or the store locks it.
-        raise refused(path, "written", missing)
+        raise store_error(path, "written", missing)
 
     @property
     def _has_numbers(self) -> bool:

@@ -73,7 +73,7 @@ class ObstoreStorage:
         try:
             found = obstore.list_with_delimiter(connect(folder), key or None)
         except REFUSALS as error:
-            raise refused(folder, "listed", error) from None
+            raise store_error(folder, "listed", error) from None
         names = set(found["common_prefixes"])
         files = (
             _described(base, each)
@@ -180,7 +180,7 @@ def connect(path: str) -> AzureStore | GCSStore:
     try:
         return _client(base, tuple(sorted(login.items())))
     except REFUSALS as error:
-        raise refused(path, "opened", error) from None
+        raise store_error(path, "opened", error) from None
 
 
 @cache
@@ -223,7 +223,7 @@ def head(path: str, what: str = "examined") -> ObjectMeta | None:
     except REFUSALS as error:
         if is_missing(error):
             return None
-        raise refused(path, what, error) from None
+        raise store_error(path, what, error) from None
 
 
 def is_folder(path: str) -> bool:
@@ -234,7 +234,7 @@ def is_folder(path: str) -> bool:
     except REFUSALS as error:
         if is_missing(error):
             return False
-        raise refused(path, "examined", error) from None
+        raise store_error(path, "examined", error) from None
 
 
 def _file(path: str) -> File | None:
@@ -256,7 +256,7 @@ def is_missing(error: Exception) -> bool:
     return isinstance(error, FileNotFoundError) and _code(error) not in _NO_CONTAINER
 
 
-def refused(path: str, what: str, why: Exception) -> HybridError:
+def store_error(path: str, what: str, why: Exception) -> HybridError:
     """Return the error to raise where a store refuses or does not answer.
 
     Args:

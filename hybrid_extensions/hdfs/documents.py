@@ -13,7 +13,7 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hybrid_extensions.hdfs.files import HdfsStorage, connect, refused, split
+from hybrid_extensions.hdfs.files import HdfsStorage, connect, split, store_error
 from sources.errors import HybridError
 from sources.storage.documents import Document, Listed
 from sources.storage.settings import HdfsSettings
@@ -62,7 +62,7 @@ class HdfsDocuments:
         except FileNotFoundError:
             return None
         except (OSError, RuntimeError) as error:
-            raise refused(path, "read", error) from None
+            raise store_error(path, "read", error) from None
         # A file that replaced another one meanwhile has a tag that nobody waits for.
         digest = hashlib.sha256(data).hexdigest()[:16]
         return Document(data, f"{status.modification_time}-{digest}", status.modification_time)
@@ -80,7 +80,7 @@ class HdfsDocuments:
         except FileNotFoundError:
             return False
         except (OSError, RuntimeError) as error:
-            raise refused(path, "examined", error) from None
+            raise store_error(path, "examined", error) from None
         return True
 
     def age_ms(self, path: str) -> int | None:
@@ -104,7 +104,7 @@ class HdfsDocuments:
         except FileNotFoundError:
             return None
         except (OSError, RuntimeError) as error:
-            raise refused(path, "examined", error) from None
+            raise store_error(path, "examined", error) from None
         return max(int(now - written), 0)
 
     def listing(self, folder: str) -> list[Listed]:
@@ -125,7 +125,7 @@ class HdfsDocuments:
         except FileNotFoundError:
             return []
         except (OSError, RuntimeError) as error:
-            raise refused(folder, "listed", error) from None
+            raise store_error(folder, "listed", error) from None
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders directly in a folder, sorted; empty if it is missing.
@@ -202,7 +202,7 @@ class HdfsDocuments:
         except FileNotFoundError:
             raise FileNotFoundError(source) from None
         except (OSError, RuntimeError) as error:
-            raise refused(path, "copied", error) from None
+            raise store_error(path, "copied", error) from None
 
     def delete(self, path: str) -> None:
         """Delete a document; nothing happens if it does not exist.
@@ -229,7 +229,7 @@ class HdfsDocuments:
         except FileNotFoundError:
             return
         except (OSError, RuntimeError) as error:
-            raise refused(path, "deleted", error) from None
+            raise store_error(path, "deleted", error) from None
 
     def _put(self, path: str, data: bytes, *, overwrite: bool) -> str | None:
         folder, name = posixpath.split(path)
@@ -241,7 +241,7 @@ class HdfsDocuments:
                 out.write(data)
             return self._rename(temporary, path, data, overwrite=overwrite)
         except (OSError, RuntimeError) as error:
-            raise refused(path, "written", error) from None
+            raise store_error(path, "written", error) from None
         finally:
             with suppress(HybridError):
                 self.delete(temporary)

@@ -70,7 +70,7 @@ class HdfsStorage:
         except FileNotFoundError:
             return Children([], table_of([]))
         except (OSError, RuntimeError) as error:
-            raise refused(folder, "listed", error) from None
+            raise store_error(folder, "listed", error) from None
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """Yield size and modification time of each file as it is now, in the given order.
@@ -100,7 +100,7 @@ class HdfsStorage:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise refused(path, "opened", error) from None
+            raise store_error(path, "opened", error) from None
         except RuntimeError as error:
             raise OSError(_reason(error)) from None
 
@@ -125,7 +125,7 @@ class HdfsStorage:
         except FileNotFoundError:
             return None
         except (OSError, RuntimeError) as error:
-            raise refused(path, "examined", error) from None
+            raise store_error(path, "examined", error) from None
         return None if status.isdir else _described(namenode, status)
 
     def _client(self, namenode: str) -> Client:
@@ -201,7 +201,7 @@ def _reason(error: Exception) -> str:
     return answer[1].replace('\\"', '"') if answer else text
 
 
-def refused(path: str, what: str, error: Exception) -> HybridError:
+def store_error(path: str, what: str, error: Exception) -> HybridError:
     """Return the error to raise where an HDFS cluster refuses or does not answer.
 
     Args:

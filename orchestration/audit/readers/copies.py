@@ -48,7 +48,7 @@ class Copies:
     def _copy_from_s3(self, bucket: str, prefix: str, copies: Path) -> None:
         """Copy all objects of a bucket whose key begins with a prefix."""
         # boto3 takes a quarter of a second to import, and most pipelines don't need it.
-        from sources.storage.objects.s3 import REFUSALS, connect, refused  # noqa: PLC0415
+        from sources.storage.objects.s3 import REFUSALS, connect, store_error  # noqa: PLC0415
 
         settings = self._pipeline.s3
         store = connect(settings)
@@ -60,7 +60,7 @@ class Copies:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     store.download_file(bucket, item["Key"], str(target))
         except REFUSALS as error:
-            raise refused(settings, f"s3://{bucket}/{prefix}*", "read", error) from None
+            raise store_error(settings, f"s3://{bucket}/{prefix}*", "read", error) from None
 
     def _copy_from_store(self, root: str, prefix: str, copies: Path) -> None:
         """Copy all files of another store whose path below its root begins with a prefix.

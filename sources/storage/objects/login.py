@@ -144,7 +144,7 @@ def is_untold(error: ClientError) -> bool:
     return error.response["Error"].get("Code") in {str(status) for status in _UNTOLD}
 
 
-def expired(error: object) -> str | None:
+def expiry_reason(error: object) -> str | None:
     """Return why an error means that a login has expired; None if it means something else.
 
     Args:

@@ -36,8 +36,8 @@ from sources.storage.objects.login import (
     Login,
     current_login,
     environment_login,
-    expired,
     expired_login,
+    expiry_reason,
     is_untold,
     login_session,
 )
@@ -99,7 +99,7 @@ class S3Storage:
         try:
             return Children(folders, table_of(files()))
         except REFUSALS as error:
-            raise refused(self._settings, folder, "listed", error) from None
+            raise store_error(self._settings, folder, "listed", error) from None
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """Yield size, modification time and ETag of each object as it is now, in the given order.
@@ -132,7 +132,7 @@ class S3Storage:
             self._head(path, "opened")
             if login_keys(self._settings, path, "opened") != before:
                 return self.open(path)
-            raise refused(self._settings, path, "opened", error) from None
+            raise store_error(self._settings, path, "opened", error) from None
 
     def tail(self, path: str, size: int) -> bytes:
         """Return the last bytes of an object, all of them if it is shorter, with one request.
@@ -202,7 +202,7 @@ class S3Storage:
         if self._reader is not None and self._reader[0] == login:
             return self._reader[1]
         if login is None:
-            raise refused(self._settings, "s3://", "opened", "there are no credentials")
+            raise store_error(self._settings, "s3://", "opened", "there are no credentials")
         where = urlsplit(self._settings.endpoint or "")
         made = fs.S3FileSystem(
             access_key=login.access_key,
@@ -228,10 +228,10 @@ def login_keys(settings: S3Settings, path: str, what: str) -> Any:
     try:
         return current_login().get_frozen_credentials()
     except REFUSALS as error:
-        raise refused(settings, path, what, error) from None
+        raise store_error(settings, path, what, error) from None
 
 
-def refused(settings: S3Settings, path: str, what: str, why: object) -> HybridError:
+def store_error(settings: S3Settings, path: str, what: str, why: object) -> HybridError:
     """Return the error to raise where an object store refuses or does not answer.
 
     Args:
@@ -245,7 +245,7 @@ def refused(settings: S3Settings, path: str, what: str, why: object) -> HybridEr
         login that has expired), otherwise an :class:`InputError`.
     """
     where = settings.endpoint or "Amazon S3"
-    if (reason := expired(why)) is not None:
+    if (reason := expiry_reason(why)) is not None:
         return expired_login(where, path, what, reason)
     message = f"{path} can't be {what} at {where}: {str(why).rstrip('.')}."
     if _is_outage(why):
@@ -301,9 +301,9 @@ def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, A
     except ClientError as error:
         if error.response["Error"]["Code"] in MISSING:
             return None
-        raise refused(settings, path, what, error) from None
+        raise store_error(settings, path, what, error) from None
     except BotoCoreError as error:
-        raise refused(settings, path, what, error) from None
+        raise store_error(settings, path, what, error) from None
     return found
 
 

@@ -26,8 +26,8 @@ from sources.storage.objects.s3 import (
     connect,
     head,
     login_keys,
-    refused,
     split,
+    store_error,
 )
 from sources.storage.settings import S3Settings
 
@@ -84,13 +84,13 @@ class S3Documents:
             except ClientError as error:
                 if error.response["Error"]["Code"] in MISSING:
                     return None
-                raise refused(self._settings, path, "read", error) from None
+                raise store_error(self._settings, path, "read", error) from None
             except (ResponseStreamingError, ReadTimeoutError, FlexibleChecksumError) as error:
                 # boto3 repeats requests, but not the reading of an answer's body.
                 if attempt == _TRIES:
-                    raise refused(self._settings, path, "read", error) from None
+                    raise store_error(self._settings, path, "read", error) from None
             except BotoCoreError as error:
-                raise refused(self._settings, path, "read", error) from None
+                raise store_error(self._settings, path, "read", error) from None
             else:
                 modified_ms = int(found["LastModified"].timestamp() * 1000)
                 return Document(data, found["ETag"], modified_ms)
@@ -141,7 +141,7 @@ class S3Documents:
                 for item in page.get("Contents", [])
             )
         except REFUSALS as error:
-            raise refused(self._settings, folder, "listed", error) from None
+            raise store_error(self._settings, folder, "listed", error) from None
 
     def folders(self, folder: str) -> list[str]:
         """Return the parts of the keys that follow directly after a prefix and a slash, sorted.
@@ -199,9 +199,9 @@ class S3Documents:
         except ClientError as error:
             if error.response["Error"]["Code"] in MISSING:
                 raise FileNotFoundError(source) from None
-            raise refused(self._settings, path, "copied", error) from None
+            raise store_error(self._settings, path, "copied", error) from None
         except BotoCoreError as error:
-            raise refused(self._settings, path, "copied", error) from None
+            raise store_error(self._settings, path, "copied", error) from None
 
     def delete(self, path: str) -> None:
         """Delete a document; nothing happens if it does not exist.
@@ -214,7 +214,7 @@ class S3Documents:
         try:
             self._client.delete_object(Bucket=bucket, Key=key)
         except REFUSALS as error:
-            raise refused(self._settings, path, "deleted", error) from None
+            raise store_error(self._settings, path, "deleted", error) from None
 
     def delete_folder(self, folder: str) -> None:
         """Delete all objects below a prefix, up to 1,000 with one request.
@@ -230,10 +230,12 @@ class S3Documents:
             try:
                 answer = self._client.delete_objects(Bucket=bucket, Delete=part)
             except REFUSALS as error:
-                raise refused(self._settings, folder, "deleted", error) from None
+                raise store_error(self._settings, folder, "deleted", error) from None
             for each in answer.get("Errors", []):
                 path = f"s3://{bucket}/{each['Key']}"
-                raise refused(self._settings, path, "deleted", each.get("Message", each["Code"]))
+                raise store_error(
+                    self._settings, path, "deleted", each.get("Message", each["Code"])
+                )
 
     def _put(self, path: str, data: bytes, **condition: str) -> str | None:
         bucket, key = split(path)
@@ -247,9 +249,9 @@ class S3Documents:
                     there = self.read(path)
                     return there.tag if there is not None and there.data == data else None
                 if code not in _CONFLICT or attempt == _TRIES:
-                    raise refused(self._settings, path, "written", error) from None
+                    raise store_error(self._settings, path, "written", error) from None
             except BotoCoreError as error:
-                raise refused(self._settings, path, "written", error) from None
+                raise store_error(self._settings, path, "written", error) from None
             else:
                 return str(answer["ETag"])
         raise AssertionError("the last attempt returns or raises")

@@ -100,9 +100,9 @@ def expired_login_of(
     if not path.startswith("s3://"):
         return None
     # boto3 takes long to import.
-    from sources.storage.objects.login import current_login, expired, expired_login  # noqa: PLC0415
+    from sources.storage.objects.login import current_login, expired_login, expiry_reason  # noqa: PLC0415
 
-    if (code := expired(error)) is None:
+    if (code := expiry_reason(error)) is None:
         return None
     current_login().look_again()
     return expired_login(where, path, "read", code)

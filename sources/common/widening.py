@@ -47,7 +47,7 @@ def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def filled(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
+def with_types_from(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
     """Return a type in which Arrow's null types are replaced by another file's types.
 
     Args:
@@ -57,23 +57,27 @@ def filled(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
     if pa.types.is_null(kind):
         return other
     if pa.types.is_list(kind) and pa.types.is_list(other):
-        return pa.list_(filled(kind.value_type, other.value_type))
+        return pa.list_(with_types_from(kind.value_type, other.value_type))
     if pa.types.is_map(kind) and pa.types.is_map(other):
         return pa.map_(
-            filled(kind.key_type, other.key_type), filled(kind.item_type, other.item_type)
+            with_types_from(kind.key_type, other.key_type),
+            with_types_from(kind.item_type, other.item_type),
         )
     if pa.types.is_struct(kind) and pa.types.is_struct(other) and kind.names == other.names:
         return pa.struct(
-            [(one.name, filled(one.type, two.type)) for one, two in zip(kind, other, strict=True)]
+            [
+                (one.name, with_types_from(one.type, two.type))
+                for one, two in zip(kind, other, strict=True)
+            ]
         )
     return kind
 
 
-def filled_schema(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
+def schema_with_types_from(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
     """Return a schema whose null types are replaced by those of another schema, by column name."""
     return pa.schema(
         [
-            (each.name, filled(each.type, other.field(each.name).type))
+            (each.name, with_types_from(each.type, other.field(each.name).type))
             if each.name in other.names
             else each
             for each in schema

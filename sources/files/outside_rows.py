@@ -20,7 +20,7 @@ from sources.formats.lines import BadRow
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footer import unreadable
 from sources.formats.row_check import Find, as_json
-from sources.storage.partitions import typed, values_of
+from sources.storage.partitions import typed_value, values_of
 from sources.storage.stores import Stores
 
 
@@ -128,7 +128,7 @@ def outside_of_parquet(
                 rows = pa.Table.from_batches([batch])
                 if event.name in constants:
                     kind = TIMESTAMP if event.unit_us is None else pa.int64()
-                    at = typed(constants[event.name], kind)
+                    at = typed_value(constants[event.name], kind)
                     times = pa.chunked_array([pa.repeat(at, batch.num_rows)])
                 else:
                     times = rows[event.name]

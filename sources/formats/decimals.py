@@ -23,7 +23,7 @@ TOO_LARGE = "a decimal has more digits before its decimal point than its column"
 """Why a text of a decimal is bad that Arrow may make another number of."""
 
 
-def suspect(kinds: Iterable[pa.DataType]) -> str:
+def suspicious_decimals(kinds: Iterable[pa.DataType]) -> str:
     """Return a regular expression for numbers that Arrow may parse wrongly as decimals.
 
     Args:

@@ -175,7 +175,7 @@ def check_partitions(partitions: Sequence[str], columns: Mapping[str, str]) -> N
         for partition in partitions:
             text = values_of(partition)[name]
             try:
-                typed(text, parse_type(kind))
+                typed_value(text, parse_type(kind))
             except pa.ArrowException:
                 message = f"Folder {partition}: `{text}` is not a value of type {kind}."
                 hint = (
@@ -187,7 +187,7 @@ def check_partitions(partitions: Sequence[str], columns: Mapping[str, str]) -> N
                 ) from None
 
 
-def typed(text: str | None, kind: pa.DataType) -> pa.Scalar:
+def typed_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
     """Convert the text of a partition value to the column's type, as an Arrow scalar.
 
     A timestamp without a time zone is taken as UTC.

@@ -15,7 +15,7 @@ from pyspark.sql.types import TimestampNTZType
 
 from sources.common.sql.sql_names import in_backticks
 from sources.errors import InputError
-from sources.files.listing.split_table import settled
+from sources.files.listing.split_table import settled_columns
 from sources.formats.open import open_file, read_region
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footers import needs_parsing
@@ -58,7 +58,7 @@ def read(spark: SparkSession, folder: Path, path: Path) -> list[str]:
     """
     with open_file(str(path), ParquetRows(), STORES) as file:
         stored = parquet_file(file).schema_arrow
-        columns = settled("history", ParquetRows().columns(file), str(path))
+        columns = settled_columns("history", ParquetRows().columns(file), str(path))
     if any(map(needs_parsing, stored.types)):
         region = Region(str(path), 0, path.stat().st_size, path.stat().st_size)
         batches = [*read_region(ParquetRows(), region, columns, STORES)]

@@ -16,7 +16,7 @@ from sources.common.conversion import BadValue, Nanos
 from sources.common.optional import needs_extra
 from sources.decoding.avro.batches import batch_reader
 from sources.decoding.avro.columns import Record
-from sources.decoding.avro.schemas import NANOS, understood
+from sources.decoding.avro.schemas import NANOS, normalized_schema
 from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch
 from sources.decoding.schema_registry import Registry, read_ids, schema_texts, unframe
@@ -191,7 +191,7 @@ def parse_schemas(texts: Sequence[str], *, expand: bool = False, is_record: bool
     for text in texts:
         try:
             schema = fastavro.parse_schema(
-                understood(json.loads(text)), named_schemas=named, expand=expand
+                normalized_schema(json.loads(text)), named_schemas=named, expand=expand
             )
         except (fastavro.schema.SchemaParseException, KeyError) as error:
             message = f"it is not a valid Avro schema ({type(error).__name__}: {error})"

@@ -21,7 +21,7 @@ _PLAIN = {
 _NANOS = ("timestamp-nanos", "local-timestamp-nanos")
 
 
-def understood(schema: Any) -> Any:
+def normalized_schema(schema: Any) -> Any:
     """Return a schema reduced to the logical types that the parser supports and Spark reads alike.
 
     Times of day and texts of UUIDs are numbers and texts. A decimal of Kafka Connect, whose
@@ -32,15 +32,15 @@ def understood(schema: Any) -> Any:
         schema: An Avro schema as JSON has it; nothing of it is changed.
     """
     if isinstance(schema, list):
-        return [understood(each) for each in schema]
+        return [normalized_schema(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     made = {
-        name: understood(each) if name in ("type", "items", "values") else each
+        name: normalized_schema(each) if name in ("type", "items", "values") else each
         for name, each in schema.items()
     }
     if isinstance(schema.get("fields"), list):
-        made["fields"] = [understood(field) for field in schema["fields"]]
+        made["fields"] = [normalized_schema(field) for field in schema["fields"]]
     kind, logical = schema.get("type"), schema.get("logicalType")
     if logical == "decimal" or (kind == "bytes" and schema.get("connect.name") == _CONNECT_DECIMAL):
         return _decimal(made)

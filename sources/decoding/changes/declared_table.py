@@ -12,7 +12,7 @@ from sources.decoding.changes.added_columns import AddedColumnOrType, types_of
 from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder
 from sources.decoding.changes.renamed_columns import NewNames, all_names, check_renamed
 from sources.decoding.changes.values import BinaryMode
-from sources.decoding.changes.widened_columns import is_widened, widened
+from sources.decoding.changes.widened_columns import is_widened, with_widened_types
 from sources.decoding.record_columns import RecordColumns
 from sources.decoding.schema_registry import Registry
 
@@ -111,7 +111,7 @@ class DeclaredTable(Declared):
         Args:
             columns: Names and Spark SQL types of the columns as the generation began.
         """
-        return {**widened(columns, self.widened_columns), **self.added_types}
+        return {**with_widened_types(columns, self.widened_columns), **self.added_types}
 
     def name_in_table(self, column: str) -> str:
         """Return the name that the table has now for a column of the ``schema``."""

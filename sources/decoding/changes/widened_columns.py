@@ -23,7 +23,7 @@ def is_widened(before: str, now: str) -> bool:
     return is_wider(parse_type(before), parse_type(now))
 
 
-def widened(columns: Mapping[str, str], types: Mapping[str, str]) -> dict[str, str]:
+def with_widened_types(columns: Mapping[str, str], types: Mapping[str, str]) -> dict[str, str]:
     """Return columns with their types replaced by those that the database has widened them to.
 
     Args:

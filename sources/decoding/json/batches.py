@@ -20,7 +20,7 @@ import pyarrow.json as pa_json
 
 from sources.common.schema import TIMESTAMP
 from sources.decoding.batch_cursor import Mask, as_mask, spans
-from sources.formats.decimals import suspect
+from sources.formats.decimals import suspicious_decimals
 from sources.formats.lines import check_precision, check_utf8
 
 _PARSED_AS_TEXT = (pa.date32(), TIMESTAMP)
@@ -72,7 +72,7 @@ def read_objects(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
     values = values.cast(pa.binary())
     candidates = _plausible(values)
     if any(map(pa.types.is_decimal, columns.types)):
-        pattern = _SUSPECT.format(suspect(columns.types))
+        pattern = _SUSPECT.format(suspicious_decimals(columns.types))
         candidates &= ~as_mask(pc.match_substring_regex(values, pattern).fill_null(False))
     kept = values if candidates.all() else values.filter(pa.array(candidates))
     kind = pa.struct(columns)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from sources.config.source.file_source import FileSource
-from sources.files.columns.schema_drift import clashing
+from sources.files.columns.schema_drift import clashing_columns
 from sources.formats.parquet.columns_without_values import columns_without_values
 from sources.storage.stores import Stores
 
@@ -49,7 +49,7 @@ def with_open_columns(
         InputError: A file can't be read, or has a column under two names.
     """
     schemas, schema_of = [*found[0]], [*found[1]]
-    clashes = clashing(source, schemas, planned)
+    clashes = clashing_columns(source, schemas, planned)
     if not clashes:
         return Opened(schemas, schema_of, None)
     known: dict[tuple[int, frozenset[str]], int] = {}

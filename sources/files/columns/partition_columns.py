@@ -18,7 +18,7 @@ from sources.formats.parquet.footers import Footers
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.formats.wrapped import WrappedFormat
-from sources.storage.partitions import partition_of, typed, values_of
+from sources.storage.partitions import partition_of, typed_value, values_of
 from sources.storage.stores import Stores
 
 _THREADS = 16
@@ -120,7 +120,7 @@ def without_partitions(
 def _require_equal(path: str, column: pa.Field, values: pa.Array) -> None:
     folder = path.rpartition("/")[0]
     text = values_of(partition_of(folder, [column.name]))[column.name]
-    wanted = typed(text, column.type)
+    wanted = typed_value(text, column.type)
     try:
         found = values.cast(column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -11,13 +11,13 @@ from pydantic import ValidationError
 
 from sources.common.counting import counted
 from sources.common.schema import alike_names, is_open, parse_schema, type_name
-from sources.common.widening import filled, is_wider, widest
+from sources.common.widening import is_wider, widest, with_types_from
 from sources.config.source.file_options import SchemaDrift
 from sources.config.source.file_source import FileSource
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError
 from sources.files.columns.layouts import ColumnDifference, Layout
-from sources.files.listing.split_table import in_one_case, settled
+from sources.files.listing.split_table import in_one_case, settled_columns
 
 
 class Unified(NamedTuple):
@@ -99,7 +99,7 @@ def unify(
     declared = parse_schema(source.columns) if source.columns else None
     columns = planned or declared
     if columns is None:
-        columns = settled(source.name, _common(source.name, found, files), found[0].path)
+        columns = settled_columns(source.name, _common(source.name, found, files), found[0].path)
     check_names(source.name, columns, drift)
     for each in found:
         for name, kind in each.types.items():
@@ -124,7 +124,7 @@ def unify(
     return Unified(columns, layouts, warnings)
 
 
-def clashing(
+def clashing_columns(
     source: FileSource, schemas: Sequence[tuple[str, pa.Schema]], planned: pa.Schema | None = None
 ) -> set[str]:
     """Return the columns, by their names in files, whose types can't be unified.
@@ -148,7 +148,7 @@ def clashing(
                 if not _is_read_as(kind, read):
                     types[name] = None
             elif (before := types.setdefault(name, kind)) is not None:
-                types[name] = widest(filled(before, kind), filled(kind, before))
+                types[name] = widest(with_types_from(before, kind), with_types_from(kind, before))
     refused = {name for name, kind in types.items() if kind is None}
     return {name for each in found for read, name in each.names.items() if read in refused}
 
@@ -178,7 +178,7 @@ def _is_read_as(kind: pa.DataType, read: pa.DataType) -> bool:
     if pa.types.is_decimal(kind) and pa.types.is_decimal(read) and is_open(kind):
         # As many digits as Spark has, whatever the file declares: values have to fit.
         return bool(read.scale >= kind.scale)
-    return is_wider(filled(kind, read), read)
+    return is_wider(with_types_from(kind, read), read)
 
 
 def _common(source: str, found: Sequence[_Found], files: Sequence[int]) -> pa.Schema:
@@ -187,7 +187,7 @@ def _common(source: str, found: Sequence[_Found], files: Sequence[int]) -> pa.Sc
     for each in found:
         for name, kind in each.types.items():
             before = types.get(name, kind)
-            wide = widest(filled(before, kind), filled(kind, before))
+            wide = widest(with_types_from(before, kind), with_types_from(kind, before))
             if wide is None:
                 raise _narrowed(source, name, None, found, files)
             types[name] = wide

@@ -9,13 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 
 from sources.common.schema import differences, parse_schema
-from sources.common.widening import filled_schema
+from sources.common.widening import schema_with_types_from
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.columns.schema_drift import Unified, unify
 from sources.files.format_registry import format_of
 from sources.files.listing.sampler import Sampler
-from sources.files.listing.split_table import assemble, columns_differ, pairs, selected, settled
+from sources.files.listing.split_table import (
+    assemble,
+    columns_differ,
+    row_tuples,
+    selected_columns,
+    settled_columns,
+)
 from sources.formats.base import Format
 from sources.formats.compression import codec_of
 from sources.formats.event_times import EVERY_TIME, TimeLimits, table_of_ranges
@@ -57,18 +63,18 @@ def sampled_splits(
     columns = unified.columns
     files = files.append_column("layout", pa.array(layout_of, pa.int64()))
     repeat, offsets, lengths = [], [], []
-    for row, (path, size) in enumerate(pairs(files, "path", "size")):
+    for row, (path, size) in enumerate(row_tuples(files, "path", "size")):
         can_split = form.splits and codec_of(path) is None
         for offset, length in cut_regions(size, REGION_BYTES) if can_split else [(0, size)]:
             repeat.append(row)
             offsets.append(offset)
             lengths.append(length)
-    selected(source, event_time, columns)
+    selected_columns(source, event_time, columns)
     regions = files.take(pa.array(repeat, pa.int64()))
     regions = regions.append_column("offset", pa.array(offsets, pa.int64()))
     regions = regions.append_column("length", pa.array(lengths, pa.int64()))
 
-    places = [Region(*row) for row in pairs(regions, "path", "offset", "length", "size")]
+    places = [Region(*row) for row in row_tuples(regions, "path", "offset", "length", "size")]
     sampler = Sampler(source, columns, event_time, stores, limits)
     with ThreadPoolExecutor(_WORKERS) as pool:
         ranges = list(pool.map(sampler.ends, places))
@@ -96,7 +102,7 @@ def _columns_inside(
 ) -> tuple[Unified, list[int | None]]:
     """Return the columns that files are read with, and the layout of each file."""
     names = source.names_inside
-    paths = [path for path, size in pairs(files, "path", "size") if size]
+    paths = [path for path, size in row_tuples(files, "path", "size") if size]
 
     def schema_of(path: str) -> pa.Schema | None:
         with open_file(path, form, stores) as file:
@@ -123,8 +129,8 @@ def _columns_inside(
         return unified, [of.get(path) for path in files["path"].to_pylist()]
     columns = parse_schema(source.columns) if source.columns else None
     for path, schema in zip(paths, found, strict=True):
-        columns = schema if columns is None else filled_schema(columns, schema)
-        if rows := differences(columns, filled_schema(schema, columns)):
+        columns = schema if columns is None else schema_with_types_from(columns, schema)
+        if rows := differences(columns, schema_with_types_from(schema, columns)):
             raise columns_differ(source.name, paths[0], path, rows)
     if columns is None:
         message = (
@@ -137,6 +143,6 @@ def _columns_inside(
         )
         raise InputError(message, hint, source=source.name, field="schema")
     if paths:
-        filled = filled_schema(columns, planned or pa.schema([]))
-        columns = settled(source.name, filled, paths[0])
+        filled = schema_with_types_from(columns, planned or pa.schema([]))
+        columns = settled_columns(source.name, filled, paths[0])
     return Unified(columns, [], []), [None] * len(files)

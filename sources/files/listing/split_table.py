@@ -118,7 +118,9 @@ def with_later_columns(splits: pa.Table) -> pa.Table:
     return splits
 
 
-def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
+def selected_columns(
+    source: FileSource, event_time: str, inside: pa.Schema
+) -> tuple[pa.Schema, pa.Schema]:
     """Return the columns of a source's files, and its output columns after ``select``.
 
     Args:
@@ -139,7 +141,7 @@ def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa
     return read, columns
 
 
-def settled(source: str, columns: pa.Schema, file: str) -> pa.Schema:
+def settled_columns(source: str, columns: pa.Schema, file: str) -> pa.Schema:
     """Return the common columns of files, with int in place of Arrow's null types.
 
     Args:
@@ -166,7 +168,7 @@ def settled(source: str, columns: pa.Schema, file: str) -> pa.Schema:
     return pa.schema([(each.name, without_nulls(each.type)) for each in columns])
 
 
-def pairs(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+def row_tuples(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
     """Iterate over the rows of a table as tuples with the values of some columns.
 
     Args:
@@ -232,7 +234,7 @@ def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:
     first = splits.filter(pc.equal(splits["offset"], 0))
     paths = first["path"].to_pylist()
     changed = []
-    planned = pairs(first, *FILES.names)
+    planned = row_tuples(first, *FILES.names)
     for was, file in zip(planned, stores.stat(paths), strict=True):
         path, size, modified_ns, etag = was
         if file is None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sources.common.positions import now_ms
 from sources.common.schema import check_event_time, differences, parse_schema
 from sources.common.sql.select import EventColumn
-from sources.common.widening import filled_schema
+from sources.common.widening import schema_with_types_from
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import folder_of, require_snapshot
@@ -35,9 +35,9 @@ from sources.files.listing.split_table import (
     FileListing,
     assemble,
     columns_differ,
-    pairs,
-    selected,
-    settled,
+    row_tuples,
+    selected_columns,
+    settled_columns,
 )
 from sources.files.tables.delta_table import list_table
 from sources.files.tables.lake import lake_of
@@ -173,7 +173,7 @@ def list_splits(
     declared = parse_schema(source.columns) if source.columns else None
     if declared is not None:
         # Before any file is opened.
-        selected(source, event_time, declared)
+        selected_columns(source, event_time, declared)
     warnings: list[str] = []
     exact = source.format in ("parquet", "orc")
     # Files are chosen by all their rows; the range of rows that count is found after that.
@@ -201,9 +201,9 @@ def list_splits(
             source,
             splits,
             limits,
-            lambda cut: [sampler.ends(Region(*row)) for row in pairs(cut, *_REGION)],
+            lambda cut: [sampler.ends(Region(*row)) for row in row_tuples(cut, *_REGION)],
         )
-    read, columns = selected(source, event_time, inside)
+    read, columns = selected_columns(source, event_time, inside)
     partitions = list(source.partitions)
     if source.arrival is not None:
         event = _event_column(source, event_time)
@@ -249,7 +249,7 @@ def nothing_yet(
         raise InputError(message, hint, source=source.name, field="schema")
     if source.schema_drift is not None:
         check_names(source.name, inside, source.schema_drift)
-    read, columns = selected(source, event_time, inside)
+    read, columns = selected_columns(source, event_time, inside)
     partitions = list(source.partitions)
     # Nothing is known of the files to come, so that tasks parse them, whoever writes them.
     parsed = source.patterns[0] if source.format == "parquet" else None
@@ -271,13 +271,13 @@ def _parquet_splits(
     parsed: str | None = None
     for footers in _footers(source, event, files, stores):
         for path, schema in footers.schemas:
-            columns = schema if columns is None else filled_schema(columns, schema)
-            if rows := differences(columns, filled_schema(schema, columns)):
+            columns = schema if columns is None else schema_with_types_from(columns, schema)
+            if rows := differences(columns, schema_with_types_from(schema, columns)):
                 raise columns_differ(source.name, first, path, rows)
         chunks.append(footers.ranges)
         parsed = parsed or footers.parsed
-    columns = filled_schema(columns or pa.schema([]), planned or pa.schema([]))
-    found = settled(source.name, columns, first)
+    columns = schema_with_types_from(columns or pa.schema([]), planned or pa.schema([]))
+    found = settled_columns(source.name, columns, first)
     return assemble(files, pa.concat_tables(chunks)), found, parsed
 
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from sources.common.sql.select import EventColumn
-from sources.files.listing.split_table import pairs
+from sources.files.listing.split_table import row_tuples
 from sources.formats.deleted_rows import count_deleted
 from sources.formats.event_times import EVERY_TIME, EventTimeRange, TimeLimits, column_range
 from sources.formats.parquet.footer import read_footer
 from sources.formats.parquet.ranges import read_event_times, with_unknown_ranges
-from sources.storage.partitions import typed, values_of
+from sources.storage.partitions import typed_value, values_of
 from sources.storage.stores import Stores
 
 
@@ -97,7 +97,7 @@ def times_within(
     if partition is not None:
         return [
             _of_partition(values, rows, partition, event, limits)
-            for values, rows in pairs(splits, "partition", "rows")
+            for values, rows in row_tuples(splits, "partition", "rows")
         ]
     paths, deleted = (splits[name].to_pylist() for name in ("path", "deleted"))
     return read_event_times(paths, event, limits, stores, deleted)
@@ -106,7 +106,7 @@ def times_within(
 def _of_partition(
     values: str, rows: int, column: pa.Field, event: EventColumn, limits: TimeLimits
 ) -> EventTimeRange:
-    value = typed(values_of(values)[column.name], column.type)
+    value = typed_value(values_of(values)[column.name], column.type)
     # All rows have the same time, so that one tells of all.
     one = pa.chunked_array([pa.repeat(value, min(rows, 1))], column.type)
     found = column_range(one, event.unit_us, limits)

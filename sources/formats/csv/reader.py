@@ -16,7 +16,7 @@ from sources.formats.csv.options import CsvOptions
 from sources.formats.csv.records import CsvRecords
 from sources.formats.csv.values import (
     check_infinity,
-    converted,
+    convert_values,
     has_infinity,
     is_text,
     parsed_as,
@@ -189,7 +189,9 @@ class Csv:
             texts = parse(dict.fromkeys(infinite, pa.string()))
             for name in infinite:
                 check_infinity(name, table[name], texts[name])
-        return pa.table([converted(table[each.name], each) for each in columns], schema=columns)
+        return pa.table(
+            [convert_values(table[each.name], each) for each in columns], schema=columns
+        )
 
     def _as(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.formats.decimals import suspect, why_bad
+from sources.formats.decimals import suspicious_decimals, why_bad
 
 _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
 _INFINITY = r"(?i)^\s*[+-]?inf(inity)?\s*$"
@@ -23,7 +23,7 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def converted(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def convert_values(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     """Convert values parsed as :func:`parsed_as` to the type of their column.
 
     Raises:
@@ -66,7 +66,7 @@ def _timestamps(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _decimals(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    suspects = values.filter(pc.match_substring_regex(values, suspect([kind])))
+    suspects = values.filter(pc.match_substring_regex(values, suspicious_decimals([kind])))
     for text in suspects.to_pylist():
         if (reason := why_bad(text, kind)) is not None:
             raise pa.ArrowInvalid(reason)

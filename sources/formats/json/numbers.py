@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sources.common.schema import leaves, with_leaves
 from sources.formats.arrow_columns import leaf_values
-from sources.formats.decimals import suspect, why_bad
+from sources.formats.decimals import suspicious_decimals, why_bad
 
 TEXT = r'"(?:[^"\\]|\\.)*+"'
 """Pattern of a text of JSON with its quotes; in what is left without texts, all are numbers."""
@@ -48,7 +48,7 @@ def check_decimals(block: bytes, columns: pa.Schema) -> None:
     ]
     if not decimals:
         return
-    pattern = re.compile(suspect(decimals).encode())
+    pattern = re.compile(suspicious_decimals(decimals).encode())
     if not pattern.search(block):
         return
     whole = pa.struct(columns)

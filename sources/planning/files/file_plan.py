@@ -209,7 +209,7 @@ def plan_files(
         table=None if source.table is None else source.patterns[0],
         order=source.arrival,
     )
-    warnings += [*outside, *listing.warnings, *names, *suspicions(found, splits)]
+    warnings += [*outside, *listing.warnings, *names, *listing_warnings(found, splits)]
     if part.disorder_ms and source.arrival is None:
         warnings.append(
             f"Source `{name}`: event times of micro-batches are out of order by "
@@ -219,7 +219,7 @@ def plan_files(
     return part, warnings
 
 
-def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
+def listing_warnings(part: FoundFiles, splits: pa.Table) -> list[str]:
     """Return warnings about listings and event times that look like a mistake.
 
     Rows without an event time, many small files, and event times in a wrong unit.

@@ -15,7 +15,7 @@ from sources.files.listing.splits import list_source, new_files, nothing_yet
 from sources.files.time_range import time_limits
 from sources.planning.absent_names import judge_names_of_files
 from sources.planning.event_times import judge_outside
-from sources.planning.files.file_plan import FoundFiles, found_files, suspicions
+from sources.planning.files.file_plan import FoundFiles, found_files, listing_warnings
 
 
 def plan_folder(
@@ -55,7 +55,7 @@ def plan_folder(
         [
             *outside,
             *listing.warnings,
-            *suspicions(found, listing.splits),
+            *listing_warnings(found, listing.splits),
             *names,
         ],
     )

@@ -22,7 +22,7 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.base import FieldReader
 from sources.decoding.changes.changed_columns import NewColumnsError, WidenedColumnError
-from sources.decoding.changes.widened_columns import widened
+from sources.decoding.changes.widened_columns import with_widened_types
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka.client.failures import NEW_GENERATION
@@ -167,7 +167,7 @@ def fit_sample(
     """
     # A sample says nothing of columns that were added.
     changes = source.changes
-    current = read if changes is None else widened(read, changes.widened_columns)
+    current = read if changes is None else with_widened_types(read, changes.widened_columns)
     of_value, reader = source.value_schema(current), source.reader()
     tolerant = source.on_bad_record != "fail"
     # With `select`, the columns compared are the source's own.

@@ -25,7 +25,7 @@ from sources.storage.partitions import (
     FolderTime,
     partition_from,
     partition_of,
-    typed,
+    typed_value,
     values_of,
 )
 from sources.storage.settings import S3Settings
@@ -164,9 +164,9 @@ def test_escapes_in_folder_names_are_bytes_of_utf8_or_else_characters() -> None:
 
 
 def test_values_in_folder_names_are_what_they_say() -> None:
-    assert typed("1.5", pa.decimal128(6, 2)).as_py() == Decimal("1.50")
-    assert typed("1", pa.bool_()).as_py() is True
-    assert typed("inf", pa.float64()).as_py() == math.inf
+    assert typed_value("1.5", pa.decimal128(6, 2)).as_py() == Decimal("1.50")
+    assert typed_value("1", pa.bool_()).as_py() is True
+    assert typed_value("inf", pa.float64()).as_py() == math.inf
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_partition_columns_are_typed_by_their_declaration(tmp_path: Path) -> Non
     found = list_splits(declared, "at", files, STORES)
     assert found.columns.field("day").type == pa.date32()
     (text,) = found.splits["partition"].to_pylist()
-    assert str(typed(values_of(text)["day"], pa.date32()).as_py()) == "2024-01-01"
+    assert str(typed_value(values_of(text)["day"], pa.date32()).as_py()) == "2024-01-01"
 
 
 def test_a_partition_value_that_does_not_fit_is_named(tmp_path: Path) -> None:

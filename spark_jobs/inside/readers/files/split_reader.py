@@ -18,7 +18,7 @@ from sources.formats.parquet.rows import ArrivedRows
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.storage.folder import Folder
-from sources.storage.partitions import typed, values_of
+from sources.storage.partitions import typed_value, values_of
 from sources.storage.stores import Stores
 from spark_jobs.inside.readers.bad_records import RowStager
 from spark_jobs.inside.readers.files.outside_rows import BOUNDS
@@ -120,7 +120,7 @@ def _with_constants(
     if not constants:
         return rows
     arrays = [
-        pa.repeat(typed(constants[field.name], field.type), len(rows))
+        pa.repeat(typed_value(constants[field.name], field.type), len(rows))
         if field.name in constants
         else rows[field.name]
         for field in columns

@@ -27,7 +27,7 @@ from sources.common.expressions.values import (
     UnprovenError,
     Value,
     duck,
-    made,
+    result_value,
     spark_name,
     undecided,
 )
@@ -66,7 +66,9 @@ def cast(value: Value, target: pa.DataType, *, is_try: bool = False) -> Value:
     if sql is None:
         message = f"a cast from {spark_name(source)} to {spark_name(target)}"
         raise UnprovenError(message)
-    return made(sql, target, [value], fails=not is_try or source == BINARY or "error(" in sql)
+    return result_value(
+        sql, target, [value], fails=not is_try or source == BINARY or "error(" in sql
+    )
 
 
 def _decided(condition: str, sql: str, value: str) -> str:

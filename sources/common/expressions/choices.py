@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from sources.common.expressions.operators import alike, common_type, comparison
+from sources.common.expressions.operators import common_type, comparison, in_common_type
 from sources.common.expressions.texts import Function
 from sources.common.expressions.values import (
     BIGINT,
@@ -16,7 +16,7 @@ from sources.common.expressions.values import (
     NULL,
     Value,
     duck,
-    made,
+    result_value,
     undecided,
     unproven,
 )
@@ -26,21 +26,23 @@ def case(conditions: Sequence[Value], results: Sequence[Value]) -> Value:
     """Return SQL for ``CASE``: the first result whose condition is true, or else the last one."""
     if any(each.type not in (BOOLEAN, NULL) for each in conditions):
         raise unproven("CASE", conditions)
-    *chosen, last = alike("CASE", results)
+    *chosen, last = in_common_type("CASE", results)
     duck(last.type)
     cases = " ".join(
         f"WHEN {condition.sql} THEN {result.sql}"
         for condition, result in zip(conditions, chosen, strict=True)
     )
-    return made(f"CASE {cases} ELSE {last.sql} END", last.type, [*conditions, *chosen, last])
+    return result_value(
+        f"CASE {cases} ELSE {last.sql} END", last.type, [*conditions, *chosen, last]
+    )
 
 
 def _coalesce(name: str, values: Sequence[Value]) -> Value:
     if not values or (name != "coalesce" and len(values) != 2):
         raise unproven(name, values)
-    parts = alike(name, values)
+    parts = in_common_type(name, values)
     duck(parts[0].type)
-    return made(f"coalesce({', '.join(each.sql for each in parts)})", parts[0].type, parts)
+    return result_value(f"coalesce({', '.join(each.sql for each in parts)})", parts[0].type, parts)
 
 
 def _nullif(name: str, values: Sequence[Value]) -> Value:
@@ -51,7 +53,7 @@ def _nullif(name: str, values: Sequence[Value]) -> Value:
         raise unproven(name, values)
     is_equal = comparison("=", *values)
     sql = f"CASE WHEN {is_equal.sql} THEN NULL ELSE {first.sql} END"
-    return made(sql, first.type, [*values, is_equal])
+    return result_value(sql, first.type, [*values, is_equal])
 
 
 def _nvl2(name: str, values: Sequence[Value]) -> Value:
@@ -71,10 +73,10 @@ def _extreme(function: str) -> Function:
     def of(name: str, values: Sequence[Value]) -> Value:
         if len(values) < 2:
             raise unproven(name, values)
-        parts = alike(name, values)
+        parts = in_common_type(name, values)
         duck(parts[0].type)
         listed = ", ".join(each.sql for each in parts)
-        return made(f"{function}({listed})", parts[0].type, parts)
+        return result_value(f"{function}({listed})", parts[0].type, parts)
 
     return of
 
@@ -83,20 +85,22 @@ def _is_null(name: str, values: Sequence[Value]) -> Value:
     if len(values) != 1:
         raise unproven(name, values)
     sign = "IS NULL" if name == "isnull" else "IS NOT NULL"
-    return made(f"{values[0].sql} {sign}", BOOLEAN, values)
+    return result_value(f"{values[0].sql} {sign}", BOOLEAN, values)
 
 
 def _is_nan(name: str, values: Sequence[Value]) -> Value:
     if len(values) != 1 or values[0].type != DOUBLE:
         raise unproven(name, values)
-    return made(f"coalesce(isnan({values[0].sql}), false)", BOOLEAN, values)
+    return result_value(f"coalesce(isnan({values[0].sql}), false)", BOOLEAN, values)
 
 
 def _abs(name: str, values: Sequence[Value]) -> Value:
     if len(values) == 1:
         kind = values[0].type
         if kind in INTEGERS or kind == DOUBLE or pa.types.is_decimal(kind):
-            return made(f"CAST(abs({values[0].sql}) AS {duck(kind)})", kind, values, fails=True)
+            return result_value(
+                f"CAST(abs({values[0].sql}) AS {duck(kind)})", kind, values, fails=True
+            )
     raise unproven(name, values)
 
 
@@ -108,17 +112,17 @@ def _whole(function: str) -> Function:
             raise unproven(name, values)
         (value,) = values
         if value.type in INTEGERS:
-            return made(f"CAST({value.sql} AS BIGINT)", BIGINT, values)
+            return result_value(f"CAST({value.sql} AS BIGINT)", BIGINT, values)
         if value.type == DOUBLE:
             is_usual = f"{value.sql} IS NULL OR abs({value.sql}) < 9e18::DOUBLE"
             sql = f"CAST({function}({value.sql}) AS BIGINT)"
             sql = f"CASE WHEN {is_usual} THEN {sql} ELSE {undecided(value.sql)} END"
-            return made(sql, BIGINT, values, fails=True)
+            return result_value(sql, BIGINT, values, fails=True)
         if pa.types.is_decimal(value.type):
             digits = value.type.precision - value.type.scale + 1
             if digits <= 37:
                 kind = pa.decimal128(digits, 0)
-                return made(f"CAST({function}({value.sql}) AS {duck(kind)})", kind, values)
+                return result_value(f"CAST({function}({value.sql}) AS {duck(kind)})", kind, values)
         raise unproven(name, values)
 
     return of
@@ -131,13 +135,13 @@ def _round(name: str, values: Sequence[Value]) -> Value:
         raise unproven(name, values)
     (value, *_) = values
     if value.type in INTEGERS:
-        return made(value.sql, value.type, values)
+        return result_value(value.sql, value.type, values)
     if pa.types.is_decimal(value.type):
         scale = min(value.type.scale, places)
         digits = value.type.precision - value.type.scale + 1 + scale
         if digits <= 37:
             kind = pa.decimal128(digits, scale)
-            return made(f"CAST({value.sql} AS {duck(kind)})", kind, values)
+            return result_value(f"CAST({value.sql} AS {duck(kind)})", kind, values)
     raise unproven(name, values)
 
 

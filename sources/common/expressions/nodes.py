@@ -16,10 +16,10 @@ from sources.common.expressions.operators import (
     arithmetic,
     comparison,
     logic,
-    moved,
     negation,
+    shifted_time,
 )
-from sources.common.expressions.texts import TEXTS, Function, joined, like, matches
+from sources.common.expressions.texts import TEXTS, Function, concatenation, like, matches
 from sources.common.expressions.times import TIMES
 from sources.common.expressions.values import (
     BIGINT,
@@ -31,7 +31,7 @@ from sources.common.expressions.values import (
     UnprovenError,
     Value,
     duck,
-    made,
+    result_value,
     spark_name,
 )
 from sources.common.schema import TIMESTAMP, parse_type
@@ -96,14 +96,14 @@ class Translator:
         of = self.value(tree.this)
         index = self.value(tree.expressions[0])
         if pa.types.is_map(of.type) and of.type.key_type == STRING and index.text is not None:
-            return made(f"{of.sql}[{index.sql}]", of.type.item_type, [of])
+            return result_value(f"{of.sql}[{index.sql}]", of.type.item_type, [of])
         if pa.types.is_list(of.type) and index.whole is not None and index.whole >= 0:
             number = index.whole
             # Spark fails beyond the end, DuckDB returns null.
             short = f"len({of.sql}) <= {number}"
             fails = f"error('no item {number}' || left(CAST({of.sql} AS VARCHAR), 0))"
             item = f"CASE WHEN {short} THEN {fails} ELSE {of.sql}[{number + 1}] END"
-            return made(item, of.type.value_type, [of], fails=True)
+            return result_value(item, of.type.value_type, [of], fails=True)
         message = f"`{tree.sql('spark')}`"
         raise UnprovenError(message)
 
@@ -139,7 +139,7 @@ class Translator:
         if of.type not in (BOOLEAN, NULL):
             message = f"NOT of {spark_name(of.type)}"
             raise UnprovenError(message)
-        return made(f"NOT {of.sql}", BOOLEAN, [of])
+        return result_value(f"NOT {of.sql}", BOOLEAN, [of])
 
     def between(self, tree: exp.Expr) -> Value:
         """Translate ``BETWEEN``, whose bounds are inclusive."""
@@ -159,9 +159,9 @@ class Translator:
         """Translate ``IS NULL``, ``IS TRUE`` or ``IS FALSE``."""
         of, what = self.value(tree.this), tree.expression
         if isinstance(what, exp.Null):
-            return made(f"{of.sql} IS NULL", BOOLEAN, [of])
+            return result_value(f"{of.sql} IS NULL", BOOLEAN, [of])
         if isinstance(what, exp.Boolean) and of.type == BOOLEAN:
-            return made(f"{of.sql} IS {'TRUE' if what.this else 'FALSE'}", BOOLEAN, [of])
+            return result_value(f"{of.sql} IS {'TRUE' if what.this else 'FALSE'}", BOOLEAN, [of])
         message = f"`{tree.sql('spark')}`"
         raise UnprovenError(message)
 
@@ -186,11 +186,13 @@ class Translator:
         """Translate ``LIKE`` or ``RLIKE``, with or without ``NOT``."""
         values = [self.value(tree.this), self.value(tree.expression)]
         found = like("LIKE", values) if isinstance(tree, exp.Like) else matches("RLIKE", values)
-        return made(f"NOT {found.sql}", BOOLEAN, [found]) if tree.args.get("negate") else found
+        return (
+            result_value(f"NOT {found.sql}", BOOLEAN, [found]) if tree.args.get("negate") else found
+        )
 
     def pipes(self, tree: exp.Expr) -> Value:
         """Translate ``||``, which concatenates texts."""
-        return joined("||", [self.value(tree.this), self.value(tree.expression)])
+        return concatenation("||", [self.value(tree.this), self.value(tree.expression)])
 
     def _arithmetic(self, sign: str, tree: exp.Expr) -> Value:
         left, right = self.value(tree.this), tree.expression
@@ -198,7 +200,7 @@ class Translator:
             if not isinstance(right.this, exp.Literal) or right.args.get("unit") is None:
                 message = f"`{right.sql('spark')}`"
                 raise UnprovenError(message)
-            return moved(sign, left, right.this.name, right.args["unit"].name)
+            return shifted_time(sign, left, right.this.name, right.args["unit"].name)
         return arithmetic(sign, left, self.value(right))
 
 
@@ -207,7 +209,7 @@ def _field(of: Value, name: str) -> Value:
         message = f"the field `{name}` of {spark_name(of.type)}"
         raise UnprovenError(message)
     kind = of.type.field(name).type
-    return made(f"struct_extract({of.sql}, {literal(name)})", kind, [of])
+    return result_value(f"struct_extract({of.sql}, {literal(name)})", kind, [of])
 
 
 def _number(text: str) -> Value:

@@ -20,8 +20,8 @@ from sources.common.expressions.values import (
     decimal_of,
     duck,
     is_number,
-    made,
-    strict,
+    result_value,
+    strict_value,
     unproven,
 )
 from sources.common.schema import TIMESTAMP
@@ -87,7 +87,7 @@ def _wider(found: pa.DataType, value: Value, what: str, values: Sequence[Value])
     raise unproven(what, values)
 
 
-def alike(what: str, values: Sequence[Value]) -> list[Value]:
+def in_common_type(what: str, values: Sequence[Value]) -> list[Value]:
     """Return operands, cast to their common type."""
     times = [each.type for each in values if each.type in (DATE, TIMESTAMP)]
     if times:
@@ -102,12 +102,12 @@ def alike(what: str, values: Sequence[Value]) -> list[Value]:
 
 def comparison(sign: str, left: Value, right: Value) -> Value:
     """Return SQL for the comparison of two values."""
-    one, other = alike(sign, [left, right])
+    one, other = in_common_type(sign, [left, right])
     duck(one.type)
     sql = f"{one.sql} {sign} {other.sql}"
     if "DISTINCT" in sign:
-        return made(sql, BOOLEAN, [one, other])
-    return strict(sql, BOOLEAN, [one, other])
+        return result_value(sql, BOOLEAN, [one, other])
+    return strict_value(sql, BOOLEAN, [one, other])
 
 
 def logic(word: str, operands: Sequence[Value]) -> Value:
@@ -122,14 +122,14 @@ def logic(word: str, operands: Sequence[Value]) -> Value:
         test, result = ("IS FALSE", "false") if word == "AND" else ("IS TRUE", "true")
         cases = " ".join(f"WHEN {each.sql} {test} THEN {result}" for each in operands[:-1])
         sql = f"CASE {cases} ELSE {sql} END"
-    return made(sql, BOOLEAN, operands)
+    return result_value(sql, BOOLEAN, operands)
 
 
 def negation(value: Value) -> Value:
     """Return a number with the other sign; an overflow fails."""
     if value.type in INTEGERS or value.type in (DOUBLE, FLOAT) or pa.types.is_decimal(value.type):
         sql = f"CAST(-{value.sql} AS {duck(value.type)})"
-        return made(sql, value.type, [value], fails=True)
+        return result_value(sql, value.type, [value], fails=True)
     raise unproven("-", [value])
 
 
@@ -169,7 +169,7 @@ def _guarded(sign: str, sql: str, kind: pa.DataType, values: Sequence[Value]) ->
         sql = f"CASE WHEN {fails} THEN error('division by zero' || {_empty(other)}) ELSE {sql} END"
         # Spark looks at the divisor first.
         values = [other, one]
-    return strict(sql, kind, values, fails=True)
+    return strict_value(sql, kind, values, fails=True)
 
 
 def _empty(value: Value) -> str:
@@ -196,10 +196,10 @@ def _of_decimals(sign: str, left: Value, right: Value) -> Value:
     else:
         parts = [cast(left, kind), cast(right, kind)]
     sql = f"CAST({parts[0].sql} {sign} {parts[1].sql} AS {duck(kind)})"
-    return strict(sql, kind, parts, fails=True)
+    return strict_value(sql, kind, parts, fails=True)
 
 
-def moved(sign: str, time: Value, count: str, unit: str) -> Value:
+def shifted_time(sign: str, time: Value, count: str, unit: str) -> Value:
     """Return SQL for a timestamp plus or minus an interval of days, hours, minutes or seconds.
 
     Args:
@@ -223,4 +223,4 @@ def moved(sign: str, time: Value, count: str, unit: str) -> Value:
         raise unproven(what, [time])
     at = cast(time, TIMESTAMP)
     micros = f"epoch_us({at.sql}) {sign} CAST({seconds * 1_000_000} AS BIGINT)"
-    return made(f"make_timestamptz({micros})", TIMESTAMP, [at], fails=True)
+    return result_value(f"make_timestamptz({micros})", TIMESTAMP, [at], fails=True)

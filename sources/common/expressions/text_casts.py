@@ -17,7 +17,7 @@ from sources.common.expressions.values import (
     UnprovenError,
     Value,
     duck,
-    made,
+    result_value,
     spark_name,
     undecided,
 )
@@ -51,10 +51,10 @@ def from_text(value: Value, target: pa.DataType, *, is_try: bool) -> Value:
     """
     sql, how = value.sql, "TRY_CAST" if is_try else "CAST"
     if target == BINARY:
-        return made(f"encode({sql})", target, [value])
+        return result_value(f"encode({sql})", target, [value])
     if target == BOOLEAN:
         wrong = _wrong(sql, _VISIBLE, is_try=is_try)
-        return made(
+        return result_value(
             f"CASE WHEN regexp_full_match({sql}, '{_TRUE}') THEN true "
             f"WHEN regexp_full_match({sql}, '{_FALSE}') THEN false "
             f"WHEN {sql} IS NULL THEN NULL {wrong} END",
@@ -76,7 +76,7 @@ def from_text(value: Value, target: pa.DataType, *, is_try: bool) -> Value:
     never = _NO_TIME if target in (DATE, TIMESTAMP) else _never_a_number(target)
     is_usual = f"{sql} IS NULL OR regexp_full_match({sql}, {literal(form)})"
     text = f"CASE WHEN {is_usual} THEN {converted} {_wrong(sql, never, is_try=is_try)} END"
-    return made(text, target, [value], fails=True)
+    return result_value(text, target, [value], fails=True)
 
 
 def to_instant(sql: str, how: str) -> str:

@@ -14,8 +14,8 @@ from sources.common.expressions.values import (
     NULL,
     STRING,
     Value,
-    made,
-    strict,
+    result_value,
+    strict_value,
     undecided,
     unproven,
 )
@@ -42,27 +42,27 @@ def _ascii(function: str) -> Function:
         (text,) = _texts(name, values, 1)
         is_ascii = f"{text} IS NULL OR strlen({text}) = length({text})"
         sql = f"CASE WHEN {is_ascii} THEN {function}({text}) ELSE {undecided(text)} END"
-        return made(sql, STRING, values, fails=True)
+        return result_value(sql, STRING, values, fails=True)
 
     return of
 
 
 def _length(name: str, values: Sequence[Value]) -> Value:
     if len(values) == 1 and values[0].type == BINARY:
-        return made(f"CAST(octet_length({values[0].sql}) AS INTEGER)", INT, values)
+        return result_value(f"CAST(octet_length({values[0].sql}) AS INTEGER)", INT, values)
     (text,) = _texts(name, values, 1)
-    return made(f"CAST(length({text}) AS INTEGER)", INT, values)
+    return result_value(f"CAST(length({text}) AS INTEGER)", INT, values)
 
 
 def _trimmed(function: str) -> Function:
     def of(name: str, values: Sequence[Value]) -> Value:
         (text,) = _texts(name, values, 1)
-        return made(f"{function}({text}, ' ')", STRING, values)
+        return result_value(f"{function}({text}, ' ')", STRING, values)
 
     return of
 
 
-def joined(name: str, values: Sequence[Value]) -> Value:
+def concatenation(name: str, values: Sequence[Value]) -> Value:
     """Return SQL for ``concat`` and ``||``: null if one of the texts is null."""
     if not values:
         raise unproven(name, values)
@@ -70,12 +70,12 @@ def joined(name: str, values: Sequence[Value]) -> Value:
         f"CAST({each.sql} AS VARCHAR)" if each.type in INTEGERS else _texts(name, [each], 1)[0]
         for each in values
     ]
-    return made(" || ".join(parts), STRING, values)
+    return result_value(" || ".join(parts), STRING, values)
 
 
 def _concat_ws(name: str, values: Sequence[Value]) -> Value:
     texts = _texts(name, values, *range(2, 20))
-    return made(f"concat_ws({', '.join(texts)})", STRING, values)
+    return result_value(f"concat_ws({', '.join(texts)})", STRING, values)
 
 
 def _substring(name: str, values: Sequence[Value]) -> Value:
@@ -88,12 +88,12 @@ def _substring(name: str, values: Sequence[Value]) -> Value:
         raise unproven(name, values)
     first, count = numbers[0] or 0, numbers[1] if len(numbers) == 2 else 2_000_000_000
     if count is None or count <= 0:
-        return made(f"left({text}, 0)", STRING, values)
+        return result_value(f"left({text}, 0)", STRING, values)
     if first >= 0:
-        return made(f"substring({text}, {max(first, 1)}, {count})", STRING, values)
+        return result_value(f"substring({text}, {max(first, 1)}, {count})", STRING, values)
     start = f"length({text}) - {-first}"
     length = f"greatest({count} + least({start}, 0), 0)"
-    return made(f"substring({text}, greatest({start}, 0) + 1, {length})", STRING, values)
+    return result_value(f"substring({text}, greatest({start}, 0) + 1, {length})", STRING, values)
 
 
 def _side(function: str) -> Function:
@@ -102,7 +102,7 @@ def _side(function: str) -> Function:
         count = values[1].whole if len(values) == 2 else None
         if count is None or abs(count) > 1_000_000:
             raise unproven(name, values)
-        return made(f"{function}({text}, {max(count, 0)})", STRING, values)
+        return result_value(f"{function}({text}, {max(count, 0)})", STRING, values)
 
     return of
 
@@ -111,13 +111,13 @@ def _replace(name: str, values: Sequence[Value]) -> Value:
     texts = _texts(name, values, 3)
     if not values[1].text:
         raise unproven(name, values)
-    return strict(f"replace({', '.join(texts)})", STRING, values)
+    return strict_value(f"replace({', '.join(texts)})", STRING, values)
 
 
 def _test(function: str) -> Function:
     def of(name: str, values: Sequence[Value]) -> Value:
         texts = _texts(name, values, 2)
-        return strict(f"{function}({', '.join(texts)})", BOOLEAN, values)
+        return strict_value(f"{function}({', '.join(texts)})", BOOLEAN, values)
 
     return of
 
@@ -127,7 +127,7 @@ def like(name: str, values: Sequence[Value]) -> Value:
     text, pattern = _texts(name, values, 2)
     if values[1].text is None or not is_usual_like(values[1].text):
         raise unproven(name, values)
-    return made(f"{text} LIKE {pattern} ESCAPE '\\'", BOOLEAN, values)
+    return result_value(f"{text} LIKE {pattern} ESCAPE '\\'", BOOLEAN, values)
 
 
 def matches(name: str, values: Sequence[Value]) -> Value:
@@ -136,7 +136,7 @@ def matches(name: str, values: Sequence[Value]) -> Value:
     pattern = java_pattern(values[1].text or "")
     if pattern is None:
         raise unproven(name, values)
-    return made(f"regexp_matches({text}, {literal(pattern.text)})", BOOLEAN, values)
+    return result_value(f"regexp_matches({text}, {literal(pattern.text)})", BOOLEAN, values)
 
 
 def _regexp_extract(name: str, values: Sequence[Value]) -> Value:
@@ -147,7 +147,7 @@ def _regexp_extract(name: str, values: Sequence[Value]) -> Value:
         raise unproven(name, values)
     if group == 0 and pattern.has_end:
         raise unproven(name, values)
-    return made(f"regexp_extract({text}, {literal(pattern.text)}, {group})", STRING, values)
+    return result_value(f"regexp_extract({text}, {literal(pattern.text)}, {group})", STRING, values)
 
 
 def _regexp_replace(name: str, values: Sequence[Value]) -> Value:
@@ -157,7 +157,9 @@ def _regexp_replace(name: str, values: Sequence[Value]) -> Value:
         raise unproven(name, values)
     if "$" in put or "\\" in put:
         raise unproven(name, values)
-    return made(f"regexp_replace({text}, {literal(pattern.text)}, {by}, 'g')", STRING, values)
+    return result_value(
+        f"regexp_replace({text}, {literal(pattern.text)}, {by}, 'g')", STRING, values
+    )
 
 
 def _get_json_object(name: str, values: Sequence[Value]) -> Value:
@@ -176,7 +178,7 @@ def _get_json_object(name: str, values: Sequence[Value]) -> Value:
     found = (
         f"CASE WHEN {is_plain} THEN json_extract_string({text}, {at}) ELSE {undecided(text)} END"
     )
-    return made(
+    return result_value(
         f"CASE WHEN json_valid({text}) THEN {found} "
         f"WHEN {text} IS NOT NULL THEN {undecided(text)} END",
         STRING,
@@ -187,13 +189,13 @@ def _get_json_object(name: str, values: Sequence[Value]) -> Value:
 
 def _digest(name: str, values: Sequence[Value]) -> Value:
     if len(values) == 1 and values[0].type in (STRING, BINARY):
-        return made(f"md5({values[0].sql})", STRING, values)
+        return result_value(f"md5({values[0].sql})", STRING, values)
     raise unproven(name, values)
 
 
 def _sha2(name: str, values: Sequence[Value]) -> Value:
     if len(values) == 2 and values[0].type in (STRING, BINARY) and values[1].whole in (0, 256):
-        return made(f"sha256({values[0].sql})", STRING, values)
+        return result_value(f"sha256({values[0].sql})", STRING, values)
     raise unproven(name, values)
 
 
@@ -208,7 +210,7 @@ TEXTS: dict[str, Function] = {
     "trim": _trimmed("trim"),
     "ltrim": _trimmed("ltrim"),
     "rtrim": _trimmed("rtrim"),
-    "concat": joined,
+    "concat": concatenation,
     "concat_ws": _concat_ws,
     "substring": _substring,
     "substr": _substring,

@@ -21,8 +21,8 @@ from sources.common.expressions.values import (
     INTEGERS,
     STRING,
     Value,
-    made,
-    strict,
+    result_value,
+    strict_value,
     undecided,
     unproven,
 )
@@ -53,7 +53,7 @@ def _of_day(sql: str) -> Function:
         if len(values) != 1 or values[0].type not in (DATE, TIMESTAMP):
             raise unproven(name, values)
         day = cast(values[0], DATE)
-        return made(f"CAST({sql.format(day.sql)} AS INTEGER)", INT, [day])
+        return result_value(f"CAST({sql.format(day.sql)} AS INTEGER)", INT, [day])
 
     return of
 
@@ -64,7 +64,7 @@ def _of_time(part: str) -> Function:
     def of(name: str, values: Sequence[Value]) -> Value:
         if len(values) != 1 or values[0].type != TIMESTAMP:
             raise unproven(name, values)
-        return made(f"CAST({part}({wall_clock(values[0].sql)}) AS INTEGER)", INT, values)
+        return result_value(f"CAST({part}({wall_clock(values[0].sql)}) AS INTEGER)", INT, values)
 
     return of
 
@@ -75,7 +75,7 @@ def _of_epoch(unit_us: int) -> Function:
     def of(name: str, values: Sequence[Value]) -> Value:
         if len(values) != 1 or values[0].type != TIMESTAMP:
             raise unproven(name, values)
-        return made(floor_div(f"epoch_us({values[0].sql})", unit_us), BIGINT, values)
+        return result_value(floor_div(f"epoch_us({values[0].sql})", unit_us), BIGINT, values)
 
     return of
 
@@ -92,7 +92,7 @@ def _to_instant(unit_us: int) -> Function:
         is_usual = f"{number} IS NULL OR {number} BETWEEN {-most} AND {most}"
         found = of_unit(number, unit_us)
         sql = f"CASE WHEN {is_usual} THEN {found} ELSE {undecided(number)} END"
-        return made(sql, TIMESTAMP, values, fails=True)
+        return result_value(sql, TIMESTAMP, values, fails=True)
 
     return of
 
@@ -114,7 +114,7 @@ def _parsed(kind: str) -> Function:
         at = f"make_timestamptz(epoch_us(CAST({usual} AS TIMESTAMP)))"
         is_usual = f"{text} IS NULL OR regexp_full_match({text}, {literal(pattern.form)})"
         sql = f"CASE WHEN {is_usual} THEN {at} ELSE {undecided(text)} END"
-        return cast(made(sql, TIMESTAMP, values, fails=True), target)
+        return cast(result_value(sql, TIMESTAMP, values, fails=True), target)
 
     return of
 
@@ -127,7 +127,7 @@ def _date_format(name: str, values: Sequence[Value]) -> Value:
     shown = f"strftime({wall_clock(at.sql)}, {literal(pattern.strftime)})"
     is_usual = f"{at.sql} IS NULL OR ({within_years(at.sql)})"
     sql = f"CASE WHEN {is_usual} THEN {shown} ELSE {undecided(at.sql)} END"
-    return made(sql, STRING, [at], fails=True)
+    return result_value(sql, STRING, [at], fails=True)
 
 
 def _date_trunc(name: str, values: Sequence[Value]) -> Value:
@@ -136,7 +136,7 @@ def _date_trunc(name: str, values: Sequence[Value]) -> Value:
         raise unproven(name, values)
     at = cast(values[1], TIMESTAMP)
     sql = instant(f"CAST(date_trunc('{unit}', {wall_clock(at.sql)}) AS TIMESTAMP)")
-    return made(sql, TIMESTAMP, [at])
+    return result_value(sql, TIMESTAMP, [at])
 
 
 def _trunc(name: str, values: Sequence[Value]) -> Value:
@@ -144,7 +144,7 @@ def _trunc(name: str, values: Sequence[Value]) -> Value:
     if unit is None or values[0].type not in (DATE, TIMESTAMP):
         raise unproven(name, values)
     day = cast(values[0], DATE)
-    return made(f"CAST(date_trunc('{unit}', {day.sql}) AS DATE)", DATE, [day])
+    return result_value(f"CAST(date_trunc('{unit}', {day.sql}) AS DATE)", DATE, [day])
 
 
 def _shifted(sign: str) -> Function:
@@ -161,7 +161,7 @@ def _shifted(sign: str) -> Function:
         is_usual = f"{count} IS NULL OR abs(CAST({count} AS BIGINT)) < {_MOST_DAYS}"
         moved = f"{day.sql} {sign} CAST({count} AS INTEGER)"
         sql = f"CASE WHEN {is_usual} THEN {moved} ELSE {undecided(count)} END"
-        return strict(sql, DATE, [day, values[1]], fails=True)
+        return strict_value(sql, DATE, [day, values[1]], fails=True)
 
     return of
 
@@ -170,14 +170,14 @@ def _datediff(name: str, values: Sequence[Value]) -> Value:
     if len(values) != 2 or any(each.type not in (DATE, TIMESTAMP) for each in values):
         raise unproven(name, values)
     end, start = (cast(each, DATE) for each in values)
-    return strict(f"CAST({end.sql} - {start.sql} AS INTEGER)", INT, [end, start])
+    return strict_value(f"CAST({end.sql} - {start.sql} AS INTEGER)", INT, [end, start])
 
 
 def _last_day(name: str, values: Sequence[Value]) -> Value:
     if len(values) != 1 or values[0].type not in (DATE, TIMESTAMP):
         raise unproven(name, values)
     day = cast(values[0], DATE)
-    return made(f"CAST(last_day({day.sql}) AS DATE)", DATE, [day])
+    return result_value(f"CAST(last_day({day.sql}) AS DATE)", DATE, [day])
 
 
 TIMES: dict[str, Function] = {

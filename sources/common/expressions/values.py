@@ -105,7 +105,9 @@ def undecided(value: str) -> str:
     return f"error({literal(f'{UNDECIDED} ')} || {shown})"
 
 
-def made(sql: str, kind: pa.DataType, arguments: Sequence[Value], *, fails: bool = False) -> Value:
+def result_value(
+    sql: str, kind: pa.DataType, arguments: Sequence[Value], *, fails: bool = False
+) -> Value:
     """Return the value of an operator or a function; it may fail if an argument may.
 
     Args:
@@ -117,7 +119,7 @@ def made(sql: str, kind: pa.DataType, arguments: Sequence[Value], *, fails: bool
     return Value(f"({sql})", kind, may_fail=fails or any(each.may_fail for each in arguments))
 
 
-def strict(
+def strict_value(
     sql: str, kind: pa.DataType, arguments: Sequence[Value], *, fails: bool = False
 ) -> Value:
     """Return the value of a function that, in Spark, evaluates no argument after one that is null.
@@ -134,7 +136,7 @@ def strict(
     if any(each.may_fail for each in arguments[1:]):
         is_null = " OR ".join(f"{each.sql} IS NULL" for each in before)
         sql = f"CASE WHEN {is_null} THEN NULL ELSE {sql} END"
-    return made(sql, kind, [*before, last], fails=fails)
+    return result_value(sql, kind, [*before, last], fails=fails)
 
 
 def is_number(kind: pa.DataType) -> bool:

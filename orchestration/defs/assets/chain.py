@@ -21,7 +21,7 @@ from orchestration.chain import (
 )
 from orchestration.databases.snapshots import declared
 from orchestration.defs.assets.range_partitions import filled_ranges
-from orchestration.defs.assets.table import look
+from orchestration.defs.assets.table import card_and_facts
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.jobs.approval_waits import end_waits, wait
 from orchestration.defs.jobs.waiting_drivers import driver_of_plan, driver_of_step
@@ -384,7 +384,7 @@ def live_metadata(
     if candidate_name(loaded) != generation.name:
         return {"generation": role_of(loaded, generation.name), **told}
     # The stream that readers depend on is another one: it comes first.
-    seen, _ = look(loaded)
+    seen, _ = card_and_facts(loaded)
     return {
         "now": dg.MetadataValue.md(seen.markdown),
         "generation": role_of(loaded, read_serving(loaded).generation),

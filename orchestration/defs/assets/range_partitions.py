@@ -71,12 +71,14 @@ def filled_ranges(
     by_history = len(partitions(ranges).get_partition_keys(current_time=complete))
     of_history = set(list(windows)[:by_history])
     return [
-        filled(loaded, key, generation, HISTORY if key in of_history else LIVE, rows.get(key))
+        materialized_range(
+            loaded, key, generation, HISTORY if key in of_history else LIVE, rows.get(key)
+        )
         for key in new
     ]
 
 
-def filled(
+def materialized_range(
     loaded: LoadedPipeline, key: str, generation: str, by: str, rows: int | None
 ) -> dg.AssetMaterialization:
     """Return the event that marks one range as materialized.

@@ -10,7 +10,13 @@ import dagster as dg
 from pydantic import Field
 
 from orchestration.attribution import acting_user
-from orchestration.defs.assets.range_partitions import HISTORY, LIVE, filled, partitions, ranges_key
+from orchestration.defs.assets.range_partitions import (
+    HISTORY,
+    LIVE,
+    materialized_range,
+    partitions,
+    ranges_key,
+)
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.checks.table import report_table
 from orchestration.defs.jobs import job_texts
@@ -183,7 +189,9 @@ def _recomputed(
         )
     rows = rows_by_range(loaded, utc)
     for key in keys:
-        event = filled(loaded, key, generation, LIVE if key in live else HISTORY, rows.get(key))
+        event = materialized_range(
+            loaded, key, generation, LIVE if key in live else HISTORY, rows.get(key)
+        )
         yield event if key in live else event.with_metadata({**event.metadata, **shown})
 
 

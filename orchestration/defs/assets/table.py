@@ -68,11 +68,11 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
     def table(context: dg.AssetExecutionContext) -> Iterator[Any]:
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
-            seen, facts = look(fresh)
+            seen, facts = card_and_facts(fresh)
             context.log.info(seen.text)
             if (candidate := candidate_name(fresh)) is not None:
                 context.log.info(f"Nothing changed for readers: {role_of(fresh, candidate)}.")
-            first = now(seen, restarts_of_a_day(context.instance, fresh)) | last_day(seen)
+            first = card_metadata(seen, restarts_of_a_day(context.instance, fresh)) | last_day(seen)
             first |= kept_action(context.instance, fresh)
             if facts is None:
                 yield dg.AssetObservation(key, metadata=first)
@@ -87,7 +87,7 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
     return table
 
 
-def look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
+def card_and_facts(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
     """Return a pipeline's card, and facts from the log of the table that readers see.
 
     Raises:
@@ -107,7 +107,7 @@ def look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
     return seen.model_copy(update=told), facts
 
 
-def now(seen: Card, restarts: str | None = None) -> Metadata:
+def card_metadata(seen: Card, restarts: str | None = None) -> Metadata:
     """Return a card's metadata for the table's page.
 
     Args:

@@ -6,11 +6,11 @@ import dagster as dg
 
 from orchestration.audit.compare_generations import compare_generations
 from orchestration.defs.assets.table import (
+    card_and_facts,
+    card_metadata,
     kept_action,
     last_action,
     last_day,
-    look,
-    now,
     table_metadata,
 )
 from orchestration.defs.checks.audit import audit_evaluation, audited_check, last_audit
@@ -47,7 +47,7 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
     )
     def healthy() -> dg.AssetCheckResult:
         with failures(loaded):
-            seen, _ = look(load_pipeline(loaded.path))
+            seen, _ = card_and_facts(load_pipeline(loaded.path))
         return dg.AssetCheckResult(
             passed=seen.is_well, severity=_severity(seen), description=_told(seen)
         )
@@ -92,13 +92,13 @@ def report_table(
         StateError: The state can't be read.
         InputError: The table can't be read.
     """
-    seen, facts = look(loaded)
+    seen, facts = card_and_facts(loaded)
     if facts is None:
         return
     shown = {
         **kept_action(context.instance, loaded),
         **last_action(what),
-        **now(seen),
+        **card_metadata(seen),
         **last_day(seen),
         **table_metadata(loaded, facts),
     }

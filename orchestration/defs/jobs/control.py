@@ -10,7 +10,13 @@ from orchestration.attribution import acting_user
 from orchestration.audit.kept_audit import keep_audit
 from orchestration.audit.run import audit
 from orchestration.defs.assets.chain import live_metadata
-from orchestration.defs.assets.table import kept_action, last_action, last_day, look, now
+from orchestration.defs.assets.table import (
+    card_and_facts,
+    card_metadata,
+    kept_action,
+    last_action,
+    last_day,
+)
 from orchestration.defs.checks.audit import audit_evaluation
 from orchestration.defs.checks.compare import ACTION as COMPARE
 from orchestration.defs.checks.compare import compare
@@ -105,8 +111,8 @@ def _acting(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any)
 
 
 def _status(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:
-    seen, _facts = look(loaded)
-    context.add_output_metadata(now(seen) | last_day(seen))
+    seen, _facts = card_and_facts(loaded)
+    context.add_output_metadata(card_metadata(seen) | last_day(seen))
     context.log.info(" ".join(filter(None, (seen.text, seen.reason))))
 
 

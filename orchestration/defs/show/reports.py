@@ -10,7 +10,13 @@ import dagster as dg
 from pydantic import BaseModel, Field
 
 from orchestration.defs.assets.range_partitions import MOST_MARKED, filled_ranges
-from orchestration.defs.assets.table import kept_action, last_day, look, now, table_metadata
+from orchestration.defs.assets.table import (
+    card_and_facts,
+    card_metadata,
+    kept_action,
+    last_day,
+    table_metadata,
+)
 from orchestration.defs.checks.audit import audit_evaluation, last_audit
 from orchestration.defs.checks.table import health_evaluation
 from orchestration.defs.jobs.restarts import restarts_of_a_day
@@ -113,7 +119,7 @@ def reports(
         return Reports([], cursor, "Nothing was planned yet, so there is nothing to watch.")
     # Until it has shown itself, a run has neither met what is expected of it nor failed.
     known = [each for each in found if each[1].verdict.health != "starting"]
-    findings = together([(_name(each), tick.verdict.findings) for each, tick in known])
+    findings = merge_findings([(_name(each), tick.verdict.findings) for each, tick in known])
     healths = [tick.verdict.health for _, tick in found]
     serving = read_serving(loaded).generation
     beats = [read_heartbeat(generation, source.name) for source in loaded.pipeline.sources]
@@ -150,7 +156,7 @@ def reports(
     is_new = before != now_shown and bool(found or facts)
     kind = dg.AssetMaterialization if is_new else dg.AssetObservation
     tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
-    first = now(card, restarts_of_a_day(instance, loaded))
+    first = card_metadata(card, restarts_of_a_day(instance, loaded))
     of_table = {} if facts is None else table_metadata(loaded, facts)
     told = {**first, **kept_action(instance, loaded), **last_day(card), **of_table}
     events: list[Event] = []
@@ -208,7 +214,7 @@ def _waits(loaded: LoadedPipeline, generation: Generation) -> bool:
 def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
     """Look at the table; one that can't be read must not hide the verdict on the live run."""
     try:
-        return look(loaded)
+        return card_and_facts(loaded)
     except HybridError as error:
         told = in_dagster(str(error), loaded)
         text = f"**The table can't be looked at.** {shortened(told, _SHOWN)}"
@@ -250,7 +256,7 @@ def _name(loaded: LoadedPipeline) -> str:
     return loaded.require_generation().name
 
 
-def together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
+def merge_findings(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
     """Merge the findings of live runs that share an asset; the worst one counts."""
     if len(found) < 2:
         return [each for _, findings in found for each in findings]

@@ -12,7 +12,7 @@ import pytest
 from orchestration import operations
 from orchestration.defs.keys import live_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks
-from orchestration.defs.show.reports import together
+from orchestration.defs.show.reports import merge_findings
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
@@ -143,7 +143,7 @@ def test_the_checks_are_reported_with_what_was_judged(tmp_path: Path) -> None:
 def test_of_two_live_runs_the_worst_one_counts_with_its_number() -> None:
     late = Finding(name="lag", passed=False, text="Much waits.", value=9, limit=3, unit="records")
     good = Finding(name="lag", passed=True, text="Nothing waits.", value=0, limit=3, unit="records")
-    [found] = together([("g1", [good]), ("g2", [late])])
+    [found] = merge_findings([("g1", [good]), ("g2", [late])])
     assert found == late.model_copy(update={"text": "g1: Nothing waits. g2: Much waits."})
 
 

@@ -42,7 +42,7 @@ from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
 from spark_jobs.table.delta_table import NO_MORE, open_table, transactions_of
 from spark_jobs.table.ownership.belonging import SWITCHES, epoch_id, is_committed, require_servable
-from spark_jobs.table.ownership.starts import adopt
+from spark_jobs.table.ownership.starts import record_moved_rows
 from spark_jobs.table.ownership.take_over import OutdatedError, TakeOver, prepare
 from spark_jobs.table.table_snapshot import read_snapshot
 from spark_jobs.table.unlisted_files import delete_unlisted, forget_log
@@ -169,7 +169,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
 def record(loaded: LoadedPipeline, switch: Switch) -> Serving:
     """Record a committed promotion or rollback as done; return the serving generation's record."""
     if switch.target_version is not None:
-        adopt(loaded, read_generation(loaded.state, switch.to), switch.target_version)
+        record_moved_rows(loaded, read_generation(loaded.state, switch.to), switch.target_version)
     serving = read_serving(loaded)
     if serving.generation != switch.to and switch.target_version is not None:
         replaced = Served(

@@ -14,7 +14,7 @@ from sources.state.action_log import recorded
 from sources.state.generation import Generation
 from spark_jobs.run_state.target_record import AcceptedChange
 from spark_jobs.table.ownership.belonging import TargetSide, require_belonging
-from spark_jobs.table.ownership.starts import accept
+from spark_jobs.table.ownership.starts import accept_foreign_changes
 
 
 def find_refusal(loaded: LoadedPipeline, generation: Generation) -> ErrorReport | None:
@@ -49,7 +49,11 @@ def accept_changes(loaded: LoadedPipeline, by: str) -> list[AcceptedChange]:
         raise InputError(message, "Name the person: `hybrid accept P --by NAME`.", value=by)
     sides = [TargetSide.of(each, each.require_generation()) for each in in_service(loaded)]
     with recorded(loaded.state, "accept changes", by) as after:
-        accepted = [change for side in sides for change in accept(side, by.strip(), now_ms())]
+        accepted = [
+            change
+            for side in sides
+            for change in accept_foreign_changes(side, by.strip(), now_ms())
+        ]
         after["accepted"] = ", ".join(f"version {each.version}" for each in accepted) or "nothing"
     return accepted
 

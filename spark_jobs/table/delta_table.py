@@ -136,7 +136,7 @@ def commit_files(
     )
 
 
-def bring(source: Folder, target: Folder, names: Mapping[str, str]) -> None:
+def link_files(source: Folder, target: Folder, names: Mapping[str, str]) -> None:
     """Link or copy files from one table's folder into another's.
 
     Args:

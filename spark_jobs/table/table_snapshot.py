@@ -119,7 +119,7 @@ def data_files(add: dict[str, Any]) -> list[str]:
     return names
 
 
-def below(folder: str, add: dict[str, Any]) -> dict[str, Any]:
+def with_paths_below(folder: str, add: dict[str, Any]) -> dict[str, Any]:
     """Return an ``add`` action with paths relative to a surrounding table's folder.
 
     Args:

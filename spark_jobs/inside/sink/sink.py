@@ -31,8 +31,8 @@ from spark_jobs.inside.sink.table_properties import missing_properties, table_pr
 from spark_jobs.inside.sink.widened_columns import widen_columns
 from spark_jobs.run_state.lock import table_turn
 from spark_jobs.table.ownership.belonging import TargetSide, require_owner
-from spark_jobs.table.ownership.guard import TargetGuard, confirm, epoch_transaction
-from spark_jobs.table.ownership.starts import announce
+from spark_jobs.table.ownership.guard import TargetGuard, confirm_start, epoch_transaction
+from spark_jobs.table.ownership.starts import announce_start
 
 BatchFunction = Callable[[DataFrame, int], None]
 """A function for ``foreachBatch``."""
@@ -88,7 +88,7 @@ def prepare_table(
     require_columns(sink, rows)
     rows = target_rows(rows, sink)
     side = TargetSide(generation, target, is_append=sink.mode == "append")
-    record = announce(side)
+    record = announce_start(side)
     # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
     table = DeltaTable.create(
         target.url,
@@ -108,7 +108,7 @@ def prepare_table(
     if later.added or later.ignored:
         follow_columns(target, table, rows, generation, later.added, later.ignored)
     _require_same_columns(target, json.loads(table.schema().to_json()), rows.schema)
-    return confirm(side, record)
+    return confirm_start(side, record)
 
 
 def require_columns(sink: Sink, rows: DataFrame) -> None:

@@ -15,7 +15,7 @@ from spark_jobs.table.commit_log import Commit, CommitLog, foreign_changes
 from spark_jobs.table.delta_table import commit_nothing, commit_once, open_table
 from spark_jobs.table.ownership import refusals
 from spark_jobs.table.ownership.belonging import TargetSide, epoch_id
-from spark_jobs.table.ownership.starts import verified
+from spark_jobs.table.ownership.starts import verified_record
 
 RECORD_S = 60.0
 
@@ -29,14 +29,14 @@ def _epoch(side: TargetSide, record: TargetRecord) -> Transaction:
     return Transaction(epoch_id(side.generation), record.epoch)
 
 
-def confirm(side: TargetSide, record: TargetRecord) -> TargetGuard:
+def confirm_start(side: TargetSide, record: TargetRecord) -> TargetGuard:
     """Write the epoch of an announced start to the target, and record the version as verified.
 
     Call it after the last change of the table before the query starts.
 
     Args:
         side: The generation and its target, which exists.
-        record: The announced start (:func:`spark_jobs.table.ownership.starts.announce`).
+        record: The announced start (:func:`spark_jobs.table.ownership.starts.announce_start`).
 
     Returns:
         The guard of the query that is about to start.
@@ -156,5 +156,5 @@ class TargetGuard:
 
     def _keep(self) -> None:
         self._kept_at = time.monotonic()
-        self._record = verified(self._side, self._record, self._version)
+        self._record = verified_record(self._side, self._record, self._version)
         self._side.generation.replace(TargetRecord.NAME, self._record)

@@ -22,7 +22,7 @@ from spark_jobs.table.ownership import refusals
 from spark_jobs.table.ownership.belonging import TargetSide, epoch_id, examine, require
 
 
-def announce(side: TargetSide) -> TargetRecord:
+def announce_start(side: TargetSide) -> TargetRecord:
     """Record in the state that a query is about to start, with the next epoch.
 
     The target gets the epoch afterwards; a crash in between is recognized at the next launch.
@@ -58,7 +58,7 @@ def _last_epoch(record: TargetRecord) -> int:
     return record.epoch - (1 if record.is_announced else 0)
 
 
-def accept(side: TargetSide, by: str, at_ms: int) -> list[AcceptedChange]:
+def accept_foreign_changes(side: TargetSide, by: str, at_ms: int) -> list[AcceptedChange]:
     """Accept changes of rows by others, so that the pipeline continues with them.
 
     Args:
@@ -85,7 +85,7 @@ def accept(side: TargetSide, by: str, at_ms: int) -> list[AcceptedChange]:
         AcceptedChange(by=by, at_ms=at_ms, version=each.version, operation=each.operation)
         for each in commits
     ]
-    record = verified(side, found.record, found.table.version())
+    record = verified_record(side, found.record, found.table.version())
     # A start that was announced stays announced.
     changes = {
         "accepted": [*found.record.accepted, *accepted],
@@ -95,7 +95,7 @@ def accept(side: TargetSide, by: str, at_ms: int) -> list[AcceptedChange]:
     return accepted
 
 
-def adopt(loaded: LoadedPipeline, generation: Generation, since: int) -> None:
+def record_moved_rows(loaded: LoadedPipeline, generation: Generation, since: int) -> None:
     """Record that a promotion or rollback moved a generation's rows to another table.
 
     Args:
@@ -114,7 +114,7 @@ def adopt(loaded: LoadedPipeline, generation: Generation, since: int) -> None:
     generation.replace(TargetRecord.NAME, record.model_copy(update=changes))
 
 
-def verified(side: TargetSide, record: TargetRecord, version: int) -> TargetRecord:
+def verified_record(side: TargetSide, record: TargetRecord, version: int) -> TargetRecord:
     """Return a record of the target at a verified version, without writing it."""
     writer = side.writer()
     table = delta_table(side.table, version)

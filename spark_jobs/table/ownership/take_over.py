@@ -18,15 +18,15 @@ from typing import Any
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import commit_name
-from spark_jobs.table.delta_table import bring, missing_file
+from spark_jobs.table.delta_table import link_files, missing_file
 from spark_jobs.table.protocol import CARRIED
 from spark_jobs.table.table_snapshot import (
     TableSnapshot,
-    below,
     data_files,
     identity,
     is_absolute,
     read_snapshot,
+    with_paths_below,
 )
 
 _LAYOUT = "delta.columnMapping."
@@ -99,7 +99,7 @@ class TakeOver:
     def _bring(self) -> None:
         if self._is_elsewhere:
             names = self._files()
-            bring(self.other.folder, self.table.folder, dict(zip(names, names, strict=True)))
+            link_files(self.other.folder, self.table.folder, dict(zip(names, names, strict=True)))
 
     def _files(self) -> list[str]:
         """Names of the files of the other table, relative to its folder."""
@@ -134,7 +134,11 @@ class TakeOver:
         ]
         # A commit must not remove and add the same file, so what both versions have stays.
         inside = other.folder.name_in(table.folder)
-        listed = other.files if inside is None else [below(inside, add) for add in other.files]
+        listed = (
+            other.files
+            if inside is None
+            else [with_paths_below(inside, add) for add in other.files]
+        )
         before = {identity(add): add for add in table.files}
         after = {identity(add): add for add in listed}
         actions += [_remove(before[each], now_ms) for each in before.keys() - after.keys()]

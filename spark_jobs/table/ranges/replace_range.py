@@ -26,7 +26,7 @@ from sources.common.counting import counted
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import dataset_of, is_delta_table
-from spark_jobs.table.delta_table import add_action, bring, commit_files, open_table
+from spark_jobs.table.delta_table import add_action, commit_files, link_files, open_table
 from spark_jobs.table.history_files import RANGE_FILE, HistoryFiles
 from spark_jobs.table.key_match import without_keys
 from spark_jobs.table.ranges.event_range import Range
@@ -247,7 +247,7 @@ class Replacement:
         """Link a file into the table's folder, under a name that marks it as history."""
         path = Path(unquote(row["path"]))
         name = str(path.with_name(f"{RANGE_FILE}{path.name}"))
-        bring(source, self.table, {str(path): name})
+        link_files(source, self.table, {str(path): name})
         return add_action(row, name)
 
 

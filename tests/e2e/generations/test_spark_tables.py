@@ -30,7 +30,7 @@ from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.driver.bounded_run import FINISHED, INCOMPLETE, run_bounded
 from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.table.ownership.belonging import TargetSide
-from spark_jobs.table.ownership.starts import accept
+from spark_jobs.table.ownership.starts import accept_foreign_changes
 from spark_jobs.table.ownership.take_over import prepare
 from tests.e2e.case import TRANSFORMS, moment
 from tests.minimal import minimal_declaration
@@ -65,12 +65,12 @@ def test_deleted_rows_never_come_back(tmp_path: Path, spark: SparkSession) -> No
     case = GenerationCase(tmp_path)
     case.run(OLD)
     delete(spark, str(tmp_path / "out"), "id = 1")
-    accept(TargetSide.of(case.loaded, case.loaded.require_generation()), "me", 0)
+    accept_foreign_changes(TargetSide.of(case.loaded, case.loaded.require_generation()), "me", 0)
     old = {key: value for key, value in OLD.items() if key != 1}
     begin(case.loaded)
     case.run(NEW)
     delete(spark, own_table(case.loaded, "g2").url, "id = 4")
-    accept(TargetSide.of(case.loaded, case.loaded.require_generation()), "me", 0)
+    accept_foreign_changes(TargetSide.of(case.loaded, case.loaded.require_generation()), "me", 0)
     new = {key: value for key, value in NEW.items() if key != 4}
     assert seen(spark, tmp_path) == old
 

@@ -19,8 +19,8 @@ from sources.serving import OWNER, target_of
 from sources.state.generation import Generation
 from sources.storage.tables.delta import delta_table
 from spark_jobs.table.ownership.belonging import TargetSide
-from spark_jobs.table.ownership.guard import confirm, epoch_transaction
-from spark_jobs.table.ownership.starts import announce
+from spark_jobs.table.ownership.guard import confirm_start, epoch_transaction
+from spark_jobs.table.ownership.starts import announce_start
 from tests.minimal import minimal_declaration
 from tests.services.lake import Edit
 
@@ -74,7 +74,7 @@ class GenerationCase:
             times = pa.array([at] * len(rows), pa.timestamp("us", "UTC"))
             rows = rows.append_column("at", times)
         side = TargetSide.of(loaded, generation)
-        record = announce(side)
+        record = announce_start(side)
         DeltaTable.create(
             target.url,
             rows.schema,
@@ -83,7 +83,7 @@ class GenerationCase:
             commit_properties=epoch_transaction(side, record),
             storage_options=target.documents.delta_options,
         )
-        confirm(side, record)
+        confirm_start(side, record)
         query = json.dumps({"id": self.query(generation)}).encode()
         generation.checkpoint.replace_bytes("metadata", query)
         self.append(generation, rows, 0)

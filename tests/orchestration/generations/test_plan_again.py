@@ -26,7 +26,7 @@ from spark_jobs.launch import unread
 from spark_jobs.run_state.lock import QueryLock
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.table.ownership.belonging import TargetSide
-from spark_jobs.table.ownership.starts import verified
+from spark_jobs.table.ownership.starts import verified_record
 from tests.command_line import invoke
 from tests.orchestration.generations.generation_case import GenerationCase
 
@@ -237,7 +237,7 @@ def test_rows_without_their_checkpoint_are_not_given_away(case: GenerationCase) 
     side, record = TargetSide.of(case.loaded, generation), read_target_record(generation)
     assert record is not None
     generation.replace(
-        TargetRecord.NAME, verified(side, record, DeltaTable(side.table.url).version())
+        TargetRecord.NAME, verified_record(side, record, DeltaTable(side.table.url).version())
     )
     os.remove(generation.path("positions/history-end.json"))
     shutil.rmtree(generation.checkpoint.root)

@@ -10,8 +10,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from sources.serving import owner_properties
 from spark_jobs.table.ownership.belonging import TargetSide
-from spark_jobs.table.ownership.guard import TargetGuard, confirm, epoch_transaction
-from spark_jobs.table.ownership.starts import announce
+from spark_jobs.table.ownership.guard import TargetGuard, confirm_start, epoch_transaction
+from spark_jobs.table.ownership.starts import announce_start
 from tests.e2e.case import moment
 from tests.orchestration.supervision.live_case import LiveCase
 
@@ -47,7 +47,7 @@ class TargetCase(LiveCase):
 
     def start(self) -> TargetGuard:
         """What a driver does before its query starts."""
-        record = announce(self.side)
+        record = announce_start(self.side)
         DeltaTable.create(
             self.out,
             SCHEMA,
@@ -56,7 +56,7 @@ class TargetCase(LiveCase):
             raise_if_key_not_exists=False,
             commit_properties=epoch_transaction(self.side, record),
         )
-        return confirm(self.side, record)
+        return confirm_start(self.side, record)
 
     def plan_batch(self, number: int) -> None:
         """Spark's offsets of a batch, before it runs."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from spark_jobs.inside.sink.merging.small_merge import copied
+from spark_jobs.inside.sink.merging.small_merge import copy_rows
 
 
 def without_offsets() -> pa.Array:
@@ -32,7 +32,7 @@ def test_offsets_that_were_left_out_are_filled_in() -> None:
         "labels": pa.MapArray.from_arrays(ends, empty, empty),
     }
     rows = pa.table(columns)
-    filled = copied(rows)
+    filled = copy_rows(rows)
     assert filled.to_pylist() == rows.to_pylist()
     assert filled.schema == rows.schema
     for name in columns:

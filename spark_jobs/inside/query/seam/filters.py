@@ -28,7 +28,7 @@ from sources.common.sql.sql_names import in_backticks
 from sources.decoding.record_columns import EnvelopePart
 from sources.errors import SeamError
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.seam.kept_rows import KeptRows, adopt, find_kept, write_rows
+from spark_jobs.inside.query.seam.kept_rows import KeptRows, find_kept, publish_rows, write_rows
 from spark_jobs.inside.query.seam.offsets import is_in_seam
 from spark_jobs.inside.query.seam.row_content import content_of
 from spark_jobs.inside.readers.spark_errors import raise_at_record
@@ -275,7 +275,7 @@ class KeyFilter(SeamFilter):
                 f"{changed[_KEY_TEXT]} {_CHANGED}."
             )
             raise SeamError(message, _CHANGED_HINT, topic=topic, partition=partition, offset=offset)
-        return adopt(self._folder, _OLDER, written).rows
+        return publish_rows(self._folder, _OLDER, written).rows
 
     def keep(self) -> KeptRows:
         """Write the keys of history's rows from ``keys_from_ms`` on, and of rows without a time.
@@ -292,7 +292,9 @@ class KeyFilter(SeamFilter):
             # Rows without an event time may be in the seam, too.
             at = F.col(in_backticks(self._event_time))
             recent = self._history.where((at >= self._keys_from) | at.isNull())
-            return adopt(self._folder, KEYS, write_rows(self._folder, KEYS, self._grouped(recent)))
+            return publish_rows(
+                self._folder, KEYS, write_rows(self._folder, KEYS, self._grouped(recent))
+            )
 
     def _grouped(self, rows: DataFrame) -> DataFrame:
         """Return each key of some rows of history, renamed, with the hashes of its rows."""

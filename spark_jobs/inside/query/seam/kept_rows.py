@@ -47,7 +47,7 @@ def find_kept(place: Folder, name: str) -> KeptRows | None:
 
 
 def write_rows(place: Folder, name: str, rows: DataFrame) -> KeptRows:
-    """Write rows as one Parquet file into a new folder; nothing finds them until :func:`adopt`."""
+    """Write rows as a Parquet file into a new folder; :func:`publish_rows` makes them visible."""
     folder = f"{name}-{uuid.uuid4().hex}"
     counted = Observation()
     seen = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
@@ -55,7 +55,7 @@ def write_rows(place: Folder, name: str, rows: DataFrame) -> KeptRows:
     return KeptRows(folder=folder, rows=counted.get["rows"])
 
 
-def adopt(place: Folder, name: str, written: KeptRows) -> KeptRows:
+def publish_rows(place: Folder, name: str, written: KeptRows) -> KeptRows:
     """Publish written rows under a name, unless it is taken; return the rows that have the name.
 
     Args:

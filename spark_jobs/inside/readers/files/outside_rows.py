@@ -33,7 +33,7 @@ BOUNDS = pa.schema([("_event_low_us", pa.int64()), ("_event_high_us", pa.int64()
 _PLACE = ("path", "partition", "deleted")
 
 
-def counts(event_time: str) -> Column:
+def event_time_counts(event_time: str) -> Column:
     """Return the condition that a row's event time is within :data:`BOUNDS`, or is null."""
     at = F.col(in_backticks(event_time))
     low, high = BOUNDS.names

@@ -46,7 +46,7 @@ from spark_jobs.inside.readers.files.drifted_columns import (
     other_names,
 )
 from spark_jobs.inside.readers.files.kept_batch import by_plan, keep_batch
-from spark_jobs.inside.readers.files.outside_rows import BOUNDS, counts, stage_outside
+from spark_jobs.inside.readers.files.outside_rows import BOUNDS, event_time_counts, stage_outside
 from spark_jobs.inside.readers.files.parquet_rules import stage_broken
 from spark_jobs.inside.readers.files.plan_entries import PlanEntries, PlannedPart, Version
 from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog
@@ -357,7 +357,7 @@ class PlannedSource:
         rows = select_columns(rows, self._source.selection, self._columns, kept)
         column = self._event_time.column
         if BOUNDS.names[0] in kept:
-            rows = rows.where(counts(column)).drop(*BOUNDS.names)
+            rows = rows.where(event_time_counts(column)).drop(*BOUNDS.names)
         time_range, at = self._source.time_range, F.col(in_backticks(column))
         # A row without an event time lies in no range and must not be lost: it is kept.
         if time_range.since is not None:

@@ -115,7 +115,7 @@ def merge_small(
         return False
     if small.empty is not None and _has_values(table, small.empty, match):
         return False
-    batch = _in_utc(copied(rows.toArrow()))
+    batch = _in_utc(copy_rows(rows.toArrow()))
     try:
         commit_once(partial(_merge, table, batch, match, small.clauses), target, transaction)
         if not _is_recorded(table, transaction):
@@ -178,7 +178,7 @@ def _has_values(table: DeltaTable, name: str, match: Match) -> bool:
     return bool(found.read_all().num_rows)
 
 
-def copied(rows: pa.Table) -> pa.Table:
+def copy_rows(rows: pa.Table) -> pa.Table:
     """Return a copy of rows in buffers that PyArrow itself has allocated.
 
     The Arrow of Spark 4.1 leaves the offsets of an empty child column out, and Rust then reads

@@ -17,8 +17,8 @@ from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.table.delta_table import NO_MORE, open_table, paths_of, transactions_of
 from spark_jobs.table.history_files import HistoryFiles
 from spark_jobs.table.ownership.belonging import epoch_id, require_belonging
-from spark_jobs.table.ownership.guard import confirm
-from spark_jobs.table.ownership.starts import adopt, announce
+from spark_jobs.table.ownership.guard import confirm_start
+from spark_jobs.table.ownership.starts import announce_start, record_moved_rows
 from spark_jobs.table.ownership.take_over import prepare
 from spark_jobs.table.ranges.event_range import Range
 from spark_jobs.table.ranges.replace_range import Replaced, Replacement
@@ -56,8 +56,8 @@ def test_runs_one_after_the_other_belong_together(case: TargetCase) -> None:
 
 
 def test_a_crash_at_any_point_of_a_start_or_a_batch_is_accepted(case: TargetCase) -> None:
-    announce(case.side)
-    record = announce(case.side)
+    announce_start(case.side)
+    record = announce_start(case.side)
     assert record.epoch == 1
     case.start()
     case.plan_batch(0)
@@ -65,8 +65,8 @@ def test_a_crash_at_any_point_of_a_start_or_a_batch_is_accepted(case: TargetCase
     case.write_batch(0)
     case.start()
     case.end_batch(0)
-    announce(case.side)
-    announce(case.side)
+    announce_start(case.side)
+    announce_start(case.side)
     require_belonging(case.loaded, case.generation)
     case.plan_batch(1)
     case.start()
@@ -359,7 +359,7 @@ def test_a_promotion_and_a_rollback_carry_epoch_and_batches_along(case: TargetCa
     assert transactions_of(target, ids, served) == known
     before = case.table.version()
     prepare(target, target, served).commit(known, owner_properties(case.generation))
-    adopt(case.loaded, case.generation, before)
+    record_moved_rows(case.loaded, case.generation, before)
     require_belonging(case.loaded, case.generation)
     case.run(3)
     case.foreign_rows()
@@ -429,10 +429,10 @@ def test_a_micro_batch_is_written_only_after_the_one_before_it(tmp_path: Path) -
 
 def test_a_change_between_the_announcement_and_the_start_is_refused(case: TargetCase) -> None:
     case.run(0)
-    record = announce(case.side)
+    record = announce_start(case.side)
     case.foreign_rows()
     with pytest.raises(StateError, match="changed by something other"):
-        confirm(case.side, record)
+        confirm_start(case.side, record)
     refused(case)
 
 

@@ -44,7 +44,7 @@ from orchestration.audit.database.compare_source import SourceComparison, compar
 from orchestration.backlog import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.databases import table_pipelines
-from orchestration.several import several
+from orchestration.several import run_in_threads
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
@@ -391,7 +391,7 @@ class _Killer(_Thread):
         Raises:
             RunError: One failed although no driver was killed.
         """
-        with several(self._run_until_live, self._loaded) as live:
+        with run_in_threads(self._run_until_live, self._loaded) as live:
             for name in live:
                 console.print(f"          {name} is live")
 

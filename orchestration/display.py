@@ -26,7 +26,7 @@ def size(number: float) -> str:
     return naturalsize(number)
 
 
-def about(seconds: float) -> str:
+def estimated_duration(seconds: float) -> str:
     """Return an estimated duration, rounded up, such as ``30 s``."""
     for step, below in ((10, 60), (60, 3_600), (600, 36_000), (3_600, 172_800)):
         rounded = max(math.ceil(seconds / step), 1) * step

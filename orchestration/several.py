@@ -18,7 +18,7 @@ AT_ONCE = 4
 
 
 @contextmanager
-def several(work: Callable[[T], R], given: Sequence[T]) -> Iterator[Iterator[R]]:
+def run_in_threads(work: Callable[[T], R], given: Sequence[T]) -> Iterator[Iterator[R]]:
     """Call a function in at most :data:`AT_ONCE` threads; yield results as they arrive.
 
     The threads begin when the first result is asked for.

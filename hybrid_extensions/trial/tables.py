@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.audit.report import shown
+from orchestration.audit.report import example_text
 from orchestration.cli import tables
 from orchestration.cli.fitting import Fitting
 from sources.common.counting import counted
@@ -67,5 +67,5 @@ def _rows(found: SampleRun) -> Table:
     for name in found.columns:
         table.add_column(escape(name), overflow="fold")
     for row in found.examples:
-        table.add_row(*(escape(shown(value)) for value in row.values()))
+        table.add_row(*(escape(example_text(value)) for value in row.values()))
     return table

@@ -19,7 +19,7 @@ Outcome = Literal["agrees", "differs", "unknown"]
 """Result of a recount; ``unknown`` if it could not be made, which is never as good as agreement."""
 
 
-def shown(value: Any) -> str:
+def example_text(value: Any) -> str:
     """Return a value as JSON, with texts unquoted, for examples in messages."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
@@ -47,13 +47,14 @@ class AuditExample:
 
     def __str__(self) -> str:
         """Return the example as text, such as ``id=5: `paid` is 3 instead of 4``."""
-        key = ", ".join(f"{name}={shown(value)}" for name, value in self.key.items())
+        key = ", ".join(f"{name}={example_text(value)}" for name, value in self.key.items())
         if self.column is None:
             return f"{key}: {counted(self.found, 'row')} instead of {self.expected:,}"
         if self.found is None and isinstance(self.expected, list):
-            lowest, highest = map(shown, self.expected)
+            lowest, highest = map(example_text, self.expected)
             return f"{key}: `{self.column}` may be {lowest} or {highest}"
-        return f"{key}: `{self.column}` is {shown(self.found)} instead of {shown(self.expected)}"
+        found, expected = example_text(self.found), example_text(self.expected)
+        return f"{key}: `{self.column}` is {found} instead of {expected}"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import typer
 
 from orchestration.cli import remedies
 from orchestration.cli.output import INTERRUPTED, answer, tell
-from orchestration.several import several
+from orchestration.several import run_in_threads
 from sources.extensions import extensions
 from spark_jobs.inside.driver.own_output import OwnOutput, Stream
 
@@ -134,7 +134,7 @@ def _each(
             return
         with (
             redirect_stderr(OwnOutput(err, "stderr")),
-            several(lambda table: act_on(table, _Labelled(table, err)), tables) as found,
+            run_in_threads(lambda table: act_on(table, _Labelled(table, err)), tables) as found,
         ):
             try:
                 yield found

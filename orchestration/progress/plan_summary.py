@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from orchestration.display import about, moment, size, span
+from orchestration.display import estimated_duration, moment, size, span
 from orchestration.progress.estimate import Estimate, computes_rows
 from orchestration.progress.in_words import interval
 from sources.common.counting import counted
@@ -216,7 +216,7 @@ def _time(found: Estimate) -> list[str]:
     later = "; the first run will tell" if found.is_guess else ""
     hours = found.executor_hours
     cost = "" if hours is None or hours < 1 else f", {hours:,.0f} executor-hours"
-    return [f"About {about(found.seconds)}{cost}: {found.basis}{later}."]
+    return [f"About {estimated_duration(found.seconds)}{cost}: {found.basis}{later}."]
 
 
 def _list(names: Sequence[str], of: str, between: str) -> str:

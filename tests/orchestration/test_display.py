@@ -4,7 +4,16 @@ import dagster as dg
 import pytest
 
 from orchestration.defs.show import metadata
-from orchestration.display import about, ago, count, moment, readable_times, second, size, span
+from orchestration.display import (
+    ago,
+    count,
+    estimated_duration,
+    moment,
+    readable_times,
+    second,
+    size,
+    span,
+)
 from orchestration.supervision.rules.verdict import Finding
 from sources.common.durations import duration
 
@@ -48,7 +57,7 @@ def test_a_time_is_told_in_its_two_largest_units(seconds: float, told: str) -> N
 def test_an_estimate_is_rounded_up_as_it_is_no_more_exact_than_that(
     seconds: float, told: str
 ) -> None:
-    assert about(seconds) == told
+    assert estimated_duration(seconds) == told
 
 
 @pytest.mark.parametrize(

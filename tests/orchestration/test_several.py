@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from orchestration.several import AT_ONCE, several
+from orchestration.several import AT_ONCE, run_in_threads
 from tests.services.processes import wait_for
 
 _PATIENCE_S = 60
@@ -59,7 +59,7 @@ def test_so_many_are_worked_on_at_a_time_and_each_result_is_known_at_once() -> N
             held.wait(_PATIENCE_S)
         return number
 
-    with several(work, range(AT_ONCE + 3)) as results:
+    with run_in_threads(work, range(AT_ONCE + 3)) as results:
         first = {next(results) for _ in range(AT_ONCE + 2)}
         held.set()
         assert first == set(range(1, AT_ONCE + 3))
@@ -68,7 +68,7 @@ def test_so_many_are_worked_on_at_a_time_and_each_result_is_known_at_once() -> N
 
 def test_an_interrupt_ends_what_was_begun_and_begins_nothing_more() -> None:
     runs = Runs(interrupt_at=AT_ONCE)
-    with pytest.raises(KeyboardInterrupt), several(runs.watch, range(20)) as results:
+    with pytest.raises(KeyboardInterrupt), run_in_threads(runs.watch, range(20)) as results:
         list(results)
     assert sorted(runs.ended) == sorted(runs.begun) == list(range(AT_ONCE))
 
@@ -82,7 +82,7 @@ def test_an_error_ends_the_others_and_is_raised() -> None:
             raise ValueError(message)
         runs.watch(number)
 
-    with pytest.raises(ValueError, match="a bug"), several(work, range(20)) as results:
+    with pytest.raises(ValueError, match="a bug"), run_in_threads(work, range(20)) as results:
         list(results)
     assert sorted(runs.ended) == sorted(runs.begun)
 
@@ -90,11 +90,11 @@ def test_an_error_ends_the_others_and_is_raised() -> None:
 def test_a_second_interrupt_does_not_wait_for_what_is_deaf_to_the_first() -> None:
     script = (
         "import threading\n"
-        "from orchestration.several import several\n"
+        "from orchestration.several import run_in_threads\n"
         "def work(_):\n"
         "    print('begun', flush=True)\n"
         "    threading.Event().wait()\n"
-        "with several(work, [1]) as results:\n"
+        "with run_in_threads(work, [1]) as results:\n"
         "    list(results)\n"
     )
     command = [sys.executable, "-c", script]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestration.audit.computed.translation import translated
+from orchestration.audit.computed.translation import translate_query
 from orchestration.audit.computed.versions import descending, every_version_query, last_change_query
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.code.sql_file import read_sql
@@ -81,7 +81,7 @@ def expected_query(loaded: LoadedPipeline) -> ExpectedQuery | None:
 def _by_transform(loaded: LoadedPipeline, transform: SqlTransform) -> ExpectedQuery:
     """Return the transform's query in DuckDB's SQL."""
     sink, declared = loaded.pipeline.sink, transform.sql
-    query = translated(read_sql(loaded.own_file(declared), "transform.sql", declared))
+    query = translate_query(read_sql(loaded.own_file(declared), "transform.sql", declared))
     reason = query.reason
     if reason is None and query.combines and sink.mode == "append":
         reason = "it combines rows, and groups that are not final are not in the target yet"

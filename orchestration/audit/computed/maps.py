@@ -27,7 +27,7 @@ def sort_maps(connection: duckdb.DuckDBPyConnection, table: str) -> None:
     sorted_by = {
         name: made
         for name, kind in zip(rows.columns, rows.types, strict=True)
-        if (made := rebuilt(quoted(name), kind)) is not None
+        if (made := normalized_value(quoted(name), kind)) is not None
     }
     if sorted_by:
         replaced = ", ".join(f"{made} AS {quoted(name)}" for name, made in sorted_by.items())
@@ -41,7 +41,7 @@ def _as_is(value: str, kind: DuckDBPyType) -> None:
     del value, kind
 
 
-def rebuilt(
+def normalized_value(
     value: str,
     kind: DuckDBPyType,
     leaf: Callable[[str, DuckDBPyType], str | None] = _as_is,
@@ -59,19 +59,19 @@ def rebuilt(
     if kind.id == "map":
         item = f"x{depth}"
         (_, _), (_, inside) = kind.children
-        of_value = rebuilt(f"{item}.value", inside, leaf, depth + 1) or f"{item}.value"
+        of_value = normalized_value(f"{item}.value", inside, leaf, depth + 1) or f"{item}.value"
         entries = f"[{{'key': {item}.key, 'value': {of_value}}} FOR {item} IN map_entries({value})]"
         return f"map_from_entries(list_sort({entries}))"
     if kind.id == "list":
         item = f"x{depth}"
-        made = rebuilt(item, kind.children[0][1], leaf, depth + 1)
+        made = normalized_value(item, kind.children[0][1], leaf, depth + 1)
         return None if made is None else f"[{made} FOR {item} IN {value}]"
     if kind.id != "struct":
         return leaf(value, kind)
     parts = {
         name: (
             member := f"struct_extract({value}, {literal(name)})",
-            rebuilt(member, each, leaf, depth),
+            normalized_value(member, each, leaf, depth),
         )
         for name, each in kind.children
     }

@@ -29,7 +29,7 @@ def within_sample(rules: RowRules, rows: str) -> str:
     return rows if condition is None else f"(SELECT * FROM {rows} WHERE {condition})"
 
 
-def meeting(rules: RowRules, rows: str) -> str:
+def rows_meeting_rules(rules: RowRules, rows: str) -> str:
     """Return a query for the rows that break no rule.
 
     A rule that only Spark evaluates leaves no row out here: it has to be one that ends the run

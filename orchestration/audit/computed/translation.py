@@ -73,7 +73,7 @@ class _UntranslatableError(Exception):
     """The text of this exception says why a query has no translation."""
 
 
-def translated(text: str) -> Translation:
+def translate_query(text: str) -> Translation:
     """Translate a query from Spark SQL to DuckDB's SQL, if that is possible.
 
     Windows (``window(column, length)`` or with a slide) become DuckDB's ``time_bucket``. Whether

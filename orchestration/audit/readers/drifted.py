@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from orchestration.audit.computed.maps import rebuilt
+from orchestration.audit.computed.maps import normalized_value
 from orchestration.audit.readers.folder_values import options, with_values
 from orchestration.audit.sql import columns_of, duckdb_types
 from sources.common.sql.sql_names import literal, quoted
@@ -41,7 +41,7 @@ class Group(NamedTuple):
     nulls: Sequence[str] = ()
 
 
-def differ(paths: Sequence[str]) -> bool:
+def types_may_differ(paths: Sequence[str]) -> bool:
     """Return whether a file has a column type that the others may have differently.
 
     So it is where one has a time of nanoseconds, or a column without any value, of no type. Of a
@@ -84,7 +84,7 @@ def drifted_rows(
         names = [name for name, _ in columns if name not in nulls]
         reader = _in_micros(connection, with_values(found, of, [*partitions]))
         every.append(Group(names, reader, nulls))
-    return united(connection, source, every, partitions)
+    return union_query(connection, source, every, partitions)
 
 
 def _without_values(
@@ -114,7 +114,8 @@ def _in_micros(connection: duckdb.DuckDBPyConnection, reader: str) -> str:
     changed = {
         name: made
         for name, kind in zip(rows.columns, rows.types, strict=True)
-        if "_NS" in str(kind) and (made := rebuilt(quoted(name), kind, _floored)) is not None
+        if "_NS" in str(kind)
+        and (made := normalized_value(quoted(name), kind, _floored)) is not None
     }
     if not changed:
         return reader
@@ -130,7 +131,7 @@ def _floored(value: str, kind: DuckDBPyType) -> str | None:
     return f"make_timestamptz({nanos} // 1000 - CASE WHEN {nanos} % 1000 < 0 THEN 1 ELSE 0 END)"
 
 
-def united(
+def union_query(
     connection: duckdb.DuckDBPyConnection,
     source: FileSource,
     groups: Sequence[Group],

@@ -24,9 +24,9 @@ from orchestration.audit.computed.proven import (
     require_proven_rules,
     selected_columns,
 )
-from orchestration.audit.computed.rules import meeting, within_sample
+from orchestration.audit.computed.rules import rows_meeting_rules, within_sample
 from orchestration.audit.readers.copies import MAGIC, Copies
-from orchestration.audit.readers.drifted import differ, drifted_rows
+from orchestration.audit.readers.drifted import drifted_rows, types_may_differ
 from orchestration.audit.readers.folder_values import options, values_in, with_values
 from orchestration.audit.readers.lines import load_rows, load_texts
 from orchestration.audit.readers.own_columns import own_rows
@@ -157,7 +157,9 @@ class AuditFiles:
             batches = lake_of(source).rows(source, *self._place_of(source))
             parts = (pa.Table.from_batches([batch]) for batch in batches)
             _load_table(connection, batches.schema, parts, reader)
-        elif source.format == "parquet" and (source.schema_drift is not None or differ(paths)):
+        elif source.format == "parquet" and (
+            source.schema_drift is not None or types_may_differ(paths)
+        ):
             reader = drifted_rows(connection, source, paths, partition_types)
         elif source.format in ("json", "csv"):
             reader = load_rows(connection, source, values, name)
@@ -184,7 +186,9 @@ class AuditFiles:
         counted = f"SELECT * FROM {within_sample(pipeline.row_rules, f'({counted})')}"
         rules = pipeline.row_rules.over(schema_of(connection, counted))
         require_proven_rules(rules)
-        connection.execute(f"CREATE OR REPLACE VIEW {view} AS {meeting(rules, f'({counted})')}")
+        connection.execute(
+            f"CREATE OR REPLACE VIEW {view} AS {rows_meeting_rules(rules, f'({counted})')}"
+        )
         outside = f"SELECT * FROM ({rows}) WHERE {bounds.is_outside}"
         return LeftOut(outside, counted, unproven, rules)
 

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.audit.readers.avro_rows import avro_rows
-from orchestration.audit.readers.drifted import Group, united
+from orchestration.audit.readers.drifted import Group, union_query
 from orchestration.audit.sql import create_empty_table, insert_arrow
 from sources.common.schema import parse_schema
 from sources.common.sql.sql_names import quoted
@@ -63,7 +63,7 @@ def own_rows(
             texts = [pa.array([text] * len(batch), pa.string()) for text in constants.values()]
             whole = pa.Table.from_arrays([*batch.columns, *texts], schema=rows)
             insert_arrow(connection, tables[key], whole)
-    return united(connection, source, groups, source.partitions)
+    return union_query(connection, source, groups, source.partitions)
 
 
 def _batches(

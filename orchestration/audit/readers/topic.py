@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from orchestration.audit.computed.event_times import Bounds, leave_out_of_topic
 from orchestration.audit.computed.proven import require_proven_rules, selected_columns
-from orchestration.audit.computed.rules import create_broken, meeting, within_sample
+from orchestration.audit.computed.rules import create_broken, rows_meeting_rules, within_sample
 from orchestration.audit.readers.json_rows import parse_json
 from orchestration.audit.readers.json_values import OF_TOPICS
 from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
@@ -101,7 +101,7 @@ def create_topic_view(
     rules = pipeline.row_rules.over(schema_of(connection, f"SELECT * FROM {sampled}"))
     require_proven_rules(rules)
     create_broken(connection, rules, source.name, sampled)
-    connection.execute(f"CREATE VIEW {quoted(source.name)} AS {meeting(rules, sampled)}")
+    connection.execute(f"CREATE VIEW {quoted(source.name)} AS {rows_meeting_rules(rules, sampled)}")
     notes = _refuse_bad(connection, source, bad) if source.on_bad_record == "fail" else []
     return TopicView(notes, unproven)
 

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from orchestration.audit.computed.translation import translated
+from orchestration.audit.computed.translation import translate_query
 from sources.errors import InputError
 from tests.orchestration.audit.audit_case import SCHEMA, Case, row, wrong
 
@@ -20,7 +20,7 @@ ROWS = [row(number, at=BEGIN + timedelta(minutes=37 * number)) for number in ran
 
 def result(text: str) -> tuple[list[str], list[tuple[object, ...]]]:
     """Columns and rows that DuckDB computes by a translated query."""
-    made = translated(text)
+    made = translate_query(text)
     assert made.reason is None
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -89,7 +89,7 @@ def test_columns_get_the_names_that_spark_gives_them() -> None:
     ],
 )  # fmt: skip
 def test_what_has_no_translation_says_why(query: str, told: str) -> None:
-    assert told in str(translated(query).reason)
+    assert told in str(translate_query(query).reason)
 
 
 @pytest.fixture
@@ -187,4 +187,4 @@ def test_a_difference_by_a_query_that_is_not_proven_is_no_alarm(case: Case) -> N
 def test_parts_of_a_query_that_may_mean_something_else_are_named(
     query: str, part: str | None
 ) -> None:
-    assert translated(query).unproven == part
+    assert translate_query(query).unproven == part

@@ -9,7 +9,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from hybrid_extensions.feeds.base import Form
 from hybrid_extensions.feeds.delivery import DELETED
-from orchestration.audit.computed.maps import rebuilt
+from orchestration.audit.computed.maps import normalized_value
 from sources.common.sql.sql_names import column_list, literal, quoted
 
 _DIGITS = 38
@@ -81,7 +81,7 @@ def _json(name: str, kind: DuckDBPyType) -> str:
 
 def _parts_as_json(name: str, kind: DuckDBPyType) -> str:
     """Return SQL of a value of which DuckDB makes JSON; the entries of maps are in order."""
-    return rebuilt(quoted(name), kind, _leaf) or quoted(name)
+    return normalized_value(quoted(name), kind, _leaf) or quoted(name)
 
 
 def _leaf(value: str, kind: DuckDBPyType) -> str | None:

@@ -11,7 +11,7 @@ import pytest
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.generations import begin, discard, is_unread
 from sources.planning.approval import approve
-from sources.serving import read_serving, waiting
+from sources.serving import read_serving, candidate_name
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import sensor_of
 
@@ -132,5 +132,5 @@ def test_an_approved_rerun_is_computed_and_promoted_and_nothing_waits_any_more(
         assert tags_of(instance, first)["hybrid/waits_for"] == "nothing: approved by Grace"
         assert check_of_plan(instance).startswith("Approved by Grace")
         assert requests(case, instance) == []
-    assert (read_serving(case.loaded).generation, waiting(case.loaded)) == ("g2", None)
+    assert (read_serving(case.loaded).generation, candidate_name(case.loaded)) == ("g2", None)
     assert case.seen() == {1: 11}

@@ -11,7 +11,7 @@ import pytest
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.generations import begin, discard, is_unread
 from sources.planning.approval import approve
-from sources.serving import read_serving, candidate_name
+from sources.serving import candidate_name, read_serving
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import sensor_of
 

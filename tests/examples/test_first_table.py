@@ -21,7 +21,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
     pytest.mark.e2e,
-    pytest.mark.timeout(1200),
 ]
 
 

@@ -58,7 +58,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.e2e
-@pytest.mark.timeout(1200)
 def test_the_demo_of_the_wheel_ends_with_both_tables_proved(
     installed: Path, tmp_path: Path
 ) -> None:

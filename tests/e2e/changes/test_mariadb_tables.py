@@ -30,7 +30,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
     pytest.mark.slow,
-    pytest.mark.timeout(1200),
 ]
 CUTS = 6
 

@@ -25,7 +25,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
     pytest.mark.slow,
-    pytest.mark.timeout(1200),
 ]
 _TABLES = 2
 _EVENTS = 1500

@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.spark,
     pytest.mark.kafka,
-    pytest.mark.timeout(1200),
 ]
 
 

@@ -9,7 +9,6 @@ import dagster as dg
 from orchestration.chain import steps_of
 from orchestration.defs.assets.chain import pipeline_assets
 from orchestration.defs.assets.progress import progress_asset
-from orchestration.defs.assets.ranges import range_definitions
 from orchestration.defs.assets.table import table_asset
 from orchestration.defs.assets.upstream import upstream_specs
 from orchestration.defs.checks.audit import AUDITED
@@ -32,10 +31,10 @@ def pipeline_definitions(
 ) -> dg.Definitions:
     """Return a pipeline's assets, jobs, checks, schedules and sensor, for a Dagster code location.
 
-    The jobs are four: ``<name>`` builds the table and keeps it up to date, ``<name>_control`` acts
-    on its runs, ``<name>_generation`` replaces the whole table, and ``<name>_backfill`` recomputes
-    ranges of it. With ``feeds`` there is a fifth, ``<name>_feeds``, and a sensor of that name. The
-    checks of the live run are there only if the pipeline ends in an unbounded source.
+    The jobs are three: ``<name>`` builds the table and keeps it up to date, ``<name>_control`` acts
+    on its runs, and ``<name>_generation`` replaces the whole table. Extensions add others, such as
+    ``<name>_backfill``, which recomputes ranges. The checks of the live run are there only if the
+    pipeline ends in an unbounded source.
 
     Args:
         loaded: The pipeline.
@@ -73,7 +72,7 @@ def pipeline_definitions(
         sensors=[supervision_sensor(loaded, [chain, generations])],
     )
     added = (make(loaded) for make in contributions("definitions"))
-    return dg.Definitions.merge(made, range_definitions(loaded), *added)
+    return dg.Definitions.merge(made, *added)
 
 
 def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:

@@ -161,8 +161,9 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
     ]
     if pipeline.compare is not None:
         schedules.append(pipeline.compare)
-    if pipeline.ranges is not None:
-        schedules += pipeline.ranges.reruns
+    ranges = next((each.ranges for each in loaded.sections if hasattr(each, "ranges")), None)
+    if ranges is not None:
+        schedules += ranges.reruns
     feeds = [each for part in loaded.sections for each in getattr(part, "feeds", [])]
     compared = [each for each in feeds if each.type in {"postgres", "redis"}]
     return {
@@ -175,8 +176,8 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
         "a snapshot": [{}] if any(each.snapshot for each in pipeline.sources) else [],
         "compare": [{}] if pipeline.compare is not None else [],
         "approve": [{}] if pipeline.approve else [],
-        "ranges": [{}] if pipeline.ranges is not None else [],
-        "ranges.automatic": [{}] if pipeline.ranges and pipeline.ranges.automatic else [],
+        "ranges": [{}] if ranges is not None else [],
+        "ranges.automatic": [{}] if ranges and ranges.automatic else [],
         "each schedule": each_of("schedule", schedules),
         "feeds": [{}] if feeds else [],
         "each feed": each_of("feed", feeds),

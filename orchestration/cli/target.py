@@ -1,4 +1,4 @@
-"""Commands about a pipeline's target table: prove it, compare it, recompute it."""
+"""Commands about a pipeline's target table: prove it, compare it, rebuild it."""
 
 from __future__ import annotations
 
@@ -55,49 +55,6 @@ def audit(
         show({"generation": declared_generation(loaded), **report.to_dict()}, tables.audit(report))
         for note in keep_audit(loaded, report).notes[len(report.notes) :]:
             tell(note)
-
-
-@app.command()
-def backfill(
-    pipeline: PipelineFile,
-    since: Annotated[
-        str, typer.Option(help="First event time of the range: a date, or a time with a zone.")
-    ],
-    until: Annotated[str, typer.Option(help="First event time after the range.")],
-    dry_run: Annotated[bool, typer.Option(help="Only show how much would be read.")] = False,
-    by: By = None,
-    as_json: AsJson = False,
-) -> None:
-    """Recompute a time range of the target from the files.
-
-    Rows of the live stream are kept, and the stream continues. Of a table of windows, those that
-    start in the range are recomputed.
-    """
-    with answer(as_json) as show:
-        import uuid
-
-        from orchestration.generations.range_scope import utc
-        from orchestration.generations.ranges import backfill as recompute
-        from orchestration.generations.ranges import look
-        from sources.common.fields import parse_instant
-
-        begin, end = parse_instant(since), parse_instant(until)
-        if dry_run:
-            would = look(load(pipeline), begin, end)
-            reads = [utc(would.scope.read.since), utc(would.scope.read.until)]
-            document = {"generation": would.generation, "splits": would.splits, "reads": reads}
-            show({"ok": True, **document, "bytes": would.bytes}, would.text)
-            return
-        found = recompute(
-            load(pipeline),
-            begin,
-            end,
-            uuid.uuid4().hex[:12],
-            tell,
-            person(by),
-        )
-        counts = found.replaced._asdict()
-        show({"ok": True, "generation": found.generation, **counts}, found.text)
 
 
 @app.command()

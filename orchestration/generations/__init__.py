@@ -1,4 +1,4 @@
-"""Operations on generations: begin, compare, promote, roll back, backfill ranges.
+"""Generations next to each other: begin, compare, promote, roll back.
 
 Belongs here: commands on generations. Does not belong here: which generation serves, which is a
 rule of `sources.generations`.

@@ -29,7 +29,7 @@ from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
 from sources.config.table.about import About
 from sources.config.table.compare import Compare
-from sources.config.table.reruns import Generations, Ranges
+from sources.config.table.reruns import Generations
 from sources.config.table.rules import DeclaredRules, RowRules
 from sources.config.table.sample import Sample
 from sources.config.table.sink import Sink
@@ -94,7 +94,6 @@ class Pipeline(SourceChain):
         s3: Object store behind ``s3://``.
         hdfs: HDFS cluster behind ``hdfs://``.
         supervision: What is expected of the live run, and what happens if it fails.
-        ranges: Ranges of event time that can be recomputed from files, as partitions in Dagster.
         generations: How many generations are kept, and schedules that rebuild the table.
         compare: Schedule by which the target is compared with the database table that it captures.
         about: Owners, tags and descriptions of the table, for Dagster's catalog.
@@ -119,7 +118,6 @@ class Pipeline(SourceChain):
     s3: S3Settings = Field(default_factory=S3Settings)
     hdfs: HdfsSettings = HdfsSettings()
     supervision: Supervision = Supervision()
-    ranges: Ranges | None = None
     generations: Generations = Generations()
     compare: Compare | None = None
     about: About = About()

@@ -1,1 +1,1 @@
-"""Delta tables without Spark: log, versions, owner and ranges."""
+"""Delta tables without Spark: log, versions and owner."""

@@ -20,7 +20,6 @@ from orchestration.chain import (
     steps_of,
 )
 from orchestration.databases.snapshots import declared
-from orchestration.defs.assets.range_partitions import filled_ranges
 from orchestration.defs.assets.table import card_and_facts
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.jobs.approval_waits import end_waits, wait
@@ -233,9 +232,6 @@ def _bounded(
         generation = run.context.generation
         note_on_run(context, {GENERATION_TAG: generation.name})
         bad = generation.read(bad_count_name(step.name), BadRecordCount)
-        if any(part.source == step.name for part in run.context.plan.files):
-            for filled in filled_ranges(run.loaded, generation.name, context.instance):
-                context.log_event(filled)
         changed = metadata.transform(last_change(generation))
         late = read_late_rows(generation, step.name)
         role = {"generation": role_of(run.loaded, generation.name)}

@@ -105,16 +105,6 @@ def generation(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
     return f"{first}\n\n{_list(actions)}"
 
 
-def backfill(loaded: LoadedPipeline) -> str:
-    """Return the description of the job that recomputes ranges."""
-    return (
-        "For later: recomputes a range of event times from the files, such as after files were "
-        f"corrected. The table is that of `{loaded.pipeline.name}`. Rows that the live stream "
-        "wrote are kept, and the stream goes on. Only times that files have delivered can be "
-        "recomputed, not those that came from the stream."
-    )
-
-
 def _list(actions: Mapping[str, Action]) -> str:
     return "\n".join(f"- `{name}` {action.text}." for name, action in actions.items())
 

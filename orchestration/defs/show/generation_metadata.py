@@ -1,4 +1,4 @@
-"""Metadata of generations and recomputed ranges in Dagster's UI."""
+"""Metadata of generations in Dagster's UI."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ import dagster as dg
 
 from orchestration.audit.compare_generations import GenerationComparison
 from orchestration.defs.show.metadata import Metadata, table
-from orchestration.display import second, size
-from orchestration.generations.ranges import RangeLook, RangeResult
-from sources.common.counting import counted
-from sources.common.positions import to_ms
-
-_SHOWN = 10
-"""Most ranges that a sentence names."""
 
 
 def comparison(found: GenerationComparison) -> Metadata:
@@ -71,73 +64,3 @@ def compared(found: GenerationComparison, changed: Sequence[str]) -> dg.AssetChe
         description=f"{found.text}{why}",
         metadata=comparison(found),
     )
-
-
-def looked(found: RangeLook, rows: int | None) -> Metadata:
-    """Return the metadata of a backfill's dry run: what it would read and replace.
-
-    Args:
-        found: What it would read.
-        rows: Rows that the table has in the range; None if it can't be counted.
-    """
-    known = {} if rows is None else {"rows in the range now": rows}
-    why = {} if found.scope.why is None else {"reads": found.scope.why}
-    return {**_range(found), "splits": found.splits, "size": size(found.bytes), **known, **why}
-
-
-def replaced(found: RangeResult) -> Metadata:
-    """Return the metadata of a backfilled range: rows written, replaced and kept."""
-    return {
-        **_range(found),
-        "rows written": found.replaced.written,
-        "rows replaced": found.replaced.removed,
-        "live rows kept": found.replaced.kept_live,
-    }
-
-
-def _range(found: RangeLook | RangeResult) -> Metadata:
-    return {
-        "generation": found.generation,
-        "since": f"{second(to_ms(found.scope.since))} UTC",
-        "until": f"{second(to_ms(found.scope.until))} UTC",
-    }
-
-
-def rows_in_ranges(name: str, rows: Mapping[str, int | None]) -> dg.AssetCheckResult:
-    """Return the result of the check that ranges of the table have rows; it only warns.
-
-    Args:
-        name: Name of the check.
-        rows: Rows of each range that a run was about; None where they can't be counted.
-    """
-    empty = [each for each, number in rows.items() if number == 0]
-    is_known = None not in rows.values()
-    told = f"{counted(len(rows), 'range has', 'ranges have')} rows."
-    if not is_known:
-        told = "Rows of ranges can't be counted: there is no table, or it lacks the event time."
-    if empty:
-        shown = ", ".join(empty[:_SHOWN]) + (", …" if empty[_SHOWN:] else "")
-        told = (
-            f"The table has no rows in {counted(len(empty), 'range')} of {len(rows):,}: {shown}. "
-            "If there should be some, look whether their files are there, and materialize them "
-            "again."
-        )
-    return dg.AssetCheckResult(
-        check_name=name,
-        passed=is_known and not empty,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=told,
-        metadata={"ranges": len(rows), "ranges without rows": len(empty)},
-    )
-
-
-def filled(generation: str, by: str, rows: int | None) -> Metadata:
-    """Return the metadata of a range that needs no backfill.
-
-    Args:
-        generation: Generation that readers see.
-        by: What delivered its rows, such as ``history``.
-        rows: Number of its rows; None if they are not counted.
-    """
-    counted = {} if rows is None else {"dagster/row_count": rows}
-    return {"generation": generation, "delivered by": by, **counted}

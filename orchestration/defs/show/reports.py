@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import dagster as dg
 from pydantic import BaseModel, Field
 
-from orchestration.defs.assets.range_partitions import MOST_MARKED, filled_ranges
 from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,
@@ -42,7 +41,6 @@ from spark_jobs.run_state.heartbeat import read_heartbeat
 REPORT_MS = 60_000
 """Time between two equal reports: one for each look would fill Dagster's event log."""
 _MOVING_MS = 20_000
-_RANGES_MS = 3_600_000
 _SHOWN = 900
 
 Event = dg.AssetObservation | dg.AssetMaterialization | dg.AssetCheckEvaluation
@@ -57,7 +55,6 @@ class Cursor(BaseModel):
         is_moving: Whether that was about to change, such as the progress of history.
         version, headline: Version of the table, and headline of its card, at the last report.
         was_well: Whether the check of its health passed then; None if it was never evaluated.
-        ranges_ms: When it last looked for ranges that were filled.
         audited: The last audit that it reported: when it was made, and whether it is accepted.
         action: The last action of people that it showed: its number, and how it ended.
     """
@@ -68,7 +65,6 @@ class Cursor(BaseModel):
     version: int | None = None
     headline: str = ""
     was_well: bool | None = None
-    ranges_ms: int = 0
     audited: list[int] = Field(default_factory=list)
     action: list[int | str] = Field(default_factory=list)
 
@@ -136,11 +132,9 @@ def reports(
     action: list[int | str] = [
         part for each in read_actions(loaded.state, last=1) for part in (each.number, each.outcome)
     ]
-    ranges, ranges_ms = _ranges(instance, loaded, cursor, at_ms)
     is_same = (cursor.seen, cursor.audited, cursor.action) == (seen, audited, action)
     if is_same and at_ms - cursor.at_ms < _wait_ms(cursor, is_live=bool(found)):
-        after = cursor.model_copy(update={"ranges_ms": ranges_ms})
-        return Reports([*ranges], after, "Nothing changed since the last report.")
+        return Reports([], cursor, "Nothing changed since the last report.")
     card, facts = _look(loaded)
     version = cursor.version if facts is None else facts.version
     # Dagster's overview of an asset shows its last materialization, whatever was observed since.
@@ -178,7 +172,6 @@ def reports(
     # Dagster shows a check as not evaluated after each materialization.
     if audit is not None and (is_new or audited != cursor.audited):
         events.append(audit_evaluation(loaded, audit))
-    events += ranges
     after = Cursor(
         at_ms=at_ms,
         seen=seen,
@@ -186,24 +179,10 @@ def reports(
         version=version,
         headline=card.headline,
         was_well=cursor.was_well if evaluated is None else card.is_well,
-        ranges_ms=ranges_ms,
         audited=audited,
         action=action,
     )
     return Reports(events, after, card.text)
-
-
-def _ranges(
-    instance: dg.DagsterInstance, loaded: LoadedPipeline, cursor: Cursor, at_ms: int
-) -> tuple[list[dg.AssetMaterialization], int]:
-    """Return ranges to be marked as filled, and when was looked for them, to be remembered.
-
-    Where there are more than can be marked at once, the next look marks the others.
-    """
-    if loaded.pipeline.ranges is None or at_ms - cursor.ranges_ms < _RANGES_MS:
-        return [], cursor.ranges_ms
-    found = filled_ranges(loaded, read_serving(loaded).generation, instance)
-    return found, cursor.ranges_ms if len(found) == MOST_MARKED else at_ms
 
 
 def _waits(loaded: LoadedPipeline, generation: Generation) -> bool:

@@ -1,13 +1,12 @@
-"""Scheduled reruns: rebuild a pipeline's table, or recompute its latest ranges."""
+"""Scheduled reruns: a pipeline's table is rebuilt as a new generation."""
 
 from __future__ import annotations
 
 import re
-from datetime import date
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field
 
 from sources.common.fields import Declared, Name
 
@@ -83,48 +82,6 @@ class Rerun(Schedule):
             f"{super().text} Readers get it by itself once it has caught up, is healthy and has at "
             f"least {self.rows_at_least:.2%} of the rows (promote: checks)."
         )
-
-
-class RangeRerun(Schedule):
-    """Scheduled recomputation of the latest ranges that history holds completely.
-
-    Attributes:
-        last: Number of ranges.
-
-    """
-
-    last: PositiveInt = 1
-
-
-class Ranges(Declared):
-    """Ranges of event time that can be recomputed one by one, as partitions in Dagster.
-
-    Attributes:
-        by: Length of a range, in UTC.
-        start: First day of the first range, such as ``2024-01-01``.
-        end: Day after the last range; by default ranges are added as time passes.
-        automatic: Whether Dagster recomputes a range when an asset is updated that its files come
-            from: one that a source names as its ``asset``, with the same partitions or with none,
-            of which an update then concerns every range.
-        reruns: Schedules that recompute the latest ranges.
-
-    """
-
-    by: Literal["hour", "day", "month"] = "day"
-    start: date
-    end: date | None = None
-    automatic: bool = False
-    reruns: list[RangeRerun] = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _holds_something(self) -> Ranges:
-        if self.end is not None and self.start >= self.end:
-            message = (
-                f"`end: {self.end}` is not after `start: {self.start}`, so there is no range. "
-                "Correct one of them, or remove `end` to add ranges as time passes."
-            )
-            raise ValueError(message)
-        return self
 
 
 class Generations(Declared):

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.defs.assets.range_partitions import HISTORY, ranges_key
+from hybrid_extensions.ranges.partitions import HISTORY, ranges_key
 from orchestration.display import second
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.common.positions import to_ms
@@ -23,6 +23,7 @@ from sources.planning.context import PipelineContext
 from tests.command_line import invoke
 from tests.e2e.case import BEGIN, Case, as_json, live_of
 from tests.e2e.in_session import run_history, run_live
+from tests.hybrid_extensions.ranges.marks import mark
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -102,6 +103,7 @@ def test_dagster_shows_what_history_has_filled_and_what_a_backfill_would_read(
             job.execute_in_process(
                 instance=instance, asset_selection=[dg.AssetKey(["events", "history"])]
             )
+            mark(loaded, instance)
         records = instance.fetch_materializations(ranges_key(loaded), limit=100).records
         assert len(records) == 24, "what is filled is not marked twice"
         by_history = {

@@ -234,8 +234,10 @@ class TestDeclaration:
         assert (side.state.url, side.target.url) == (
             str(folder / "state" / "events"), str(folder / "table"),
         )  # fmt: skip
-        assert (pipeline.sink.table, pipeline.approve, pipeline.ranges) == (None, False, None)
-        assert "lineage" not in side.path.read_text()
+        assert (pipeline.sink.table, pipeline.approve) == (None, False)
+        text = side.path.read_text()
+        assert "lineage" not in text
+        assert "ranges" not in text
         assert (pipeline.supervision.webhook, pipeline.supervision.late_rows.history) == (None, 3)
         assert pipeline.spark.master == "local[*]"
         assert pipeline.spark.conf == {"a.b": "c"}

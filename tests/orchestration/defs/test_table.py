@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 import pytest
 import yaml
-from deltalake import write_deltalake
 from pydantic import ValidationError
 
-from orchestration.defs.assets import range_partitions
-from orchestration.defs.assets.range_partitions import filled_ranges, ranges_key
 from orchestration.defs.assets.table import kept_action, last_action
-from orchestration.defs.show import reports
-from orchestration.defs.show.reports import Cursor
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.progress.rows_by_range import rows_by_range
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.about import About
-from sources.planning.event_windows import EventWindows
-from sources.planning.transform_analysis import TransformAnalysis, keep_analysis
 from sources.state.action_log import begin_action, end_action
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
@@ -209,89 +200,6 @@ def test_a_table_that_can_not_be_read_does_not_hide_the_verdict(tmp_path: Path) 
     assert {"alive", "lag"} <= names
 
 
-def day(number: int) -> datetime:
-    return datetime(2024, 1, number, tzinfo=UTC)
-
-
-def test_rows_are_counted_by_range(tmp_path: Path) -> None:
-    case = GenerationCase(tmp_path)
-    times = [day(1), day(1) + timedelta(hours=23, minutes=59), day(2), day(4)]
-    rows = pa.table({"at": pa.array(times, pa.timestamp("us", "UTC"))})
-    write_deltalake(str(tmp_path / "out"), rows)
-    windows = {f"{n}": (day(n), day(n + 1)) for n in (1, 2, 3)}
-    assert rows_by_range(case.loaded, windows) == {"1": 2, "2": 1, "3": 0}
-
-
-@pytest.mark.parametrize("kind", ["starts", "ends", "windows"])
-def test_windows_are_counted_in_the_range_that_they_start_in(tmp_path: Path, kind: str) -> None:
-    case = GenerationCase(tmp_path)
-    starts = [day(1), day(1) + timedelta(hours=23, minutes=30), day(2), day(4)]
-    ends = [start + timedelta(minutes=90) for start in starts]
-    times = [pa.array(each, pa.timestamp("us", "UTC")) for each in (starts, ends)]
-    columns = {
-        "starts": times[0],
-        "ends": times[1],
-        "windows": pa.StructArray.from_arrays(times, names=["start", "end"]),
-    }
-    windows = EventWindows(
-        length_us=90 * 60_000_000,
-        slide_us=30 * 60_000_000,
-        offset_us=0,
-        column="w",
-        field="start" if kind == "windows" else None,
-        holds="end" if kind == "ends" else "start",
-    )
-    generation = case.loaded.open_generation(create=True)
-    assert generation is not None
-    keep_analysis(generation, TransformAnalysis(digest="d", columns=[], windows=windows))
-    write_deltalake(str(tmp_path / "out"), pa.table({"w": columns[kind]}))
-    ranges = {f"{n}": (day(n), day(n + 1)) for n in (1, 2, 3)}
-    assert rows_by_range(case.loaded, ranges) == {"1": 2, "2": 1, "3": 0}
-
-
-def test_days_after_history_are_not_missing_but_the_live_runs(tmp_path: Path) -> None:
-    case = GenerationCase(tmp_path)
-    case.write(ranges={"by": "day", "start": "2024-01-01", "end": "2024-01-06"})
-    case.run({1: 10}, end=datetime(2024, 1, 3, 12, tzinfo=UTC))
-    with dg.DagsterInstance.ephemeral() as instance:
-        events = filled_ranges(case.loaded, "g1", instance)
-        by = {each.partition: str(each.metadata["delivered by"].value) for each in events}
-        assert {key: text.partition(";")[0] for key, text in by.items()} == {
-            "2024-01-01": "history",
-            "2024-01-02": "history",
-            "2024-01-03": "the live run",
-            "2024-01-04": "the live run",
-            "2024-01-05": "the live run",
-        }
-        for each in events:
-            instance.report_runless_asset_event(each)
-        marked = instance.get_materialized_partitions(ranges_key(case.loaded))
-        assert marked == set(by)
-        assert filled_ranges(case.loaded, "g1", instance) == []
-        assert filled_ranges(case.loaded, "g2", instance) == [], "readers do not see it"
-
-
-def test_what_the_live_run_delivers_is_not_recomputed_and_no_failure(tmp_path: Path) -> None:
-    case = GenerationCase(tmp_path)
-    case.write(ranges={"by": "day", "start": "2024-01-01", "end": "2024-01-06"})
-    case.run({1: 10}, end=datetime(2024, 1, 3, 12, tzinfo=UTC))
-    definitions = pipeline_definitions(case.loaded)
-    with dg.DagsterInstance.ephemeral() as instance:
-        done = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
-            instance=instance,
-            asset_selection=[ranges_key(case.loaded)],
-            tags={
-                "dagster/asset_partition_range_start": "2024-01-04",
-                "dagster/asset_partition_range_end": "2024-01-05",
-            },
-        )
-        assert done.success
-        assert instance.get_materialized_partitions(ranges_key(case.loaded)) == {
-            "2024-01-04",
-            "2024-01-05",
-        }
-
-
 def test_what_a_job_has_done_stays_on_the_page_until_the_next_thing(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     key = dg.AssetKey(["events", "table"])
@@ -335,30 +243,3 @@ def test_an_action_that_was_shown_as_begun_is_shown_again_once_it_has_ended(tmp_
     # Pages show the last materialization.
     assert kinds(second)[0] == "AssetMaterialization"
     assert "begun" not in shown(second)
-
-
-def test_ranges_that_are_declared_later_are_marked_in_as_many_looks_as_it_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = GenerationCase(tmp_path)
-    generation = case.run({1: 10}, end=datetime(2024, 1, 3, 12, tzinfo=UTC))
-    generation.replace_bytes("plan.json", b"{}")
-    monkeypatch.setattr(range_partitions, "MOST_MARKED", 2)
-    monkeypatch.setattr(reports, "MOST_MARKED", 2)
-    with dg.DagsterInstance.ephemeral() as instance:
-
-        def look(cursor: Cursor) -> Cursor:
-            found = reports.reports(instance, case.loaded, [], cursor)
-            for each in found.events:
-                if each.asset_key == ranges_key(case.loaded):
-                    instance.report_runless_asset_event(each)
-            return found.cursor
-
-        def marked() -> int:
-            return len(instance.get_materialized_partitions(ranges_key(case.loaded)))
-
-        cursor = look(Cursor())
-        case.write(ranges={"by": "day", "start": "2024-01-01", "end": "2024-01-06"})
-        for count in (2, 4, 5, 5):
-            cursor = look(cursor)
-            assert marked() == count

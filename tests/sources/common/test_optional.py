@@ -142,7 +142,6 @@ import sources.decoding.changes.reader, sources.decoding.changes.envelopes
 import sources.files.format_registry
 import spark_jobs.inside.readers.bad_records, spark_jobs.inside.readers.files.planned_files
 import spark_jobs.inside.readers.topics.parse_records, spark_jobs.inside.query.streaming_query
-import spark_jobs.table.ranges.replace_range
 from orchestration.cli.main import main
 main()
 """

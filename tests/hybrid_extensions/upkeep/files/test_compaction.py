@@ -31,8 +31,6 @@ from spark_jobs.table.history_files import (
     keep_history_files,
     read_history_files,
 )
-from spark_jobs.table.ranges.event_range import Range
-from spark_jobs.table.ranges.replace_range import Replaced, Replacement
 from spark_jobs.table.table_snapshot import read_snapshot
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
@@ -148,6 +146,12 @@ def test_each_partition_by_itself_whatever_its_value(tmp_path: Path) -> None:
 
 
 def test_ranges_of_history_can_be_replaced_before_and_after(case: Case) -> None:
+    from hybrid_extensions.ranges.table.event_range import Range  # noqa: PLC0415
+    from hybrid_extensions.ranges.table.replace_range import (  # noqa: PLC0415
+        Replaced,
+        Replacement,
+    )
+
     gone: set[str] = set()
 
     def replace(number: int, v: str) -> Replaced | None:

@@ -20,8 +20,6 @@ from spark_jobs.table.ownership.belonging import epoch_id, require_belonging
 from spark_jobs.table.ownership.guard import confirm_start
 from spark_jobs.table.ownership.starts import announce_start, record_moved_rows
 from spark_jobs.table.ownership.take_over import prepare
-from spark_jobs.table.ranges.event_range import Range
-from spark_jobs.table.ranges.replace_range import Replaced, Replacement
 from tests.e2e.case import moment
 from tests.spark_jobs.table.target_case import QUERY, SCHEMA, TargetCase
 
@@ -326,6 +324,12 @@ def test_ordinary_maintenance_by_others_is_allowed(
 
 
 def test_a_backfill_of_a_range_is_the_pipelines_own(case: TargetCase) -> None:
+    from hybrid_extensions.ranges.table.event_range import Range  # noqa: PLC0415
+    from hybrid_extensions.ranges.table.replace_range import (  # noqa: PLC0415
+        Replaced,
+        Replacement,
+    )
+
     guard = case.start()
     case.batches(0, 1)
     replacement = Replacement(

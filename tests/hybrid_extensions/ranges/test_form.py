@@ -8,8 +8,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration.defs.assets.ranges import RangeConfig, range_of
-from orchestration.defs.show.generation_metadata import rows_in_ranges
+from hybrid_extensions.ranges.dagster import RangeConfig, range_of
+from hybrid_extensions.ranges.metadata import rows_in_ranges
 from sources.errors import InputError
 from tests.orchestration.supervision.live_case import LiveCase
 

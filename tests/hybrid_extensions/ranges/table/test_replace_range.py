@@ -13,11 +13,11 @@ from deltalake.exceptions import CommitFailedError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hybrid_extensions.ranges.table.event_range import Range
+from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
 from spark_jobs.table.history_files import NO_HISTORY, HistoryFiles
-from spark_jobs.table.ranges.event_range import Range
-from spark_jobs.table.ranges.replace_range import Replaced, Replacement
 from tests.properties import examples
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import yaml
 
-from orchestration.defs.assets.range_partitions import ranges_key
+from hybrid_extensions.ranges.partitions import ranges_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline
 from tests.orchestration.generations.generation_case import GenerationCase

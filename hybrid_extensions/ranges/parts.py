@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from orchestration.generations.range_scope import RangeScope, utc
+from hybrid_extensions.ranges.scope import RangeScope, utc
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_options import TimeRange
 from sources.config.source.file_source import FileSource

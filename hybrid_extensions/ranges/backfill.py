@@ -14,14 +14,16 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from hybrid_extensions.ranges.parts import parts_in
+from hybrid_extensions.ranges.scope import RangeScope, last_files, require_fit, utc
+from hybrid_extensions.ranges.side import side_pipeline
+from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement, Turn
+from hybrid_extensions.ranges.table.replace_versions import VersionsReplacement
+from hybrid_extensions.ranges.windows import final_time
 from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
 from orchestration.display import size
 from orchestration.generations.merge_turn import between_merges
 from orchestration.generations.range_history import RANGES, REMOVED, RemovedFiles, history_files
-from orchestration.generations.range_parts import parts_in
-from orchestration.generations.range_scope import RangeScope, last_files, require_fit, utc
-from orchestration.generations.range_side import side_pipeline
-from orchestration.generations.range_windows import final_time
 from orchestration.generations.switch_lock import HeldSwitch, hold_switch_lock_in_turn
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
@@ -31,8 +33,6 @@ from sources.planning.transform_analysis import read_analysis
 from sources.serving import target_of
 from sources.state.action_log import recorded
 from sources.storage.folder import Folder
-from spark_jobs.table.ranges.replace_range import Replaced, Replacement, Turn
-from spark_jobs.table.ranges.replace_versions import VersionsReplacement
 
 
 @dataclass(frozen=True)

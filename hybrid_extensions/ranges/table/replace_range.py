@@ -22,6 +22,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.dataset import FileSystemDataset
 
+from hybrid_extensions.ranges.table.event_range import Range
 from sources.common.counting import counted
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
@@ -29,7 +30,6 @@ from sources.storage.tables.delta import dataset_of, is_delta_table
 from spark_jobs.table.delta_table import add_action, commit_files, link_files, open_table
 from spark_jobs.table.history_files import RANGE_FILE, HistoryFiles
 from spark_jobs.table.key_match import without_keys
-from spark_jobs.table.ranges.event_range import Range
 
 _TRIES = 10
 _PAUSE_S = 0.2

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestration.generations import range_side
-from orchestration.generations.range_scope import RangeScope, require_fit
-from orchestration.generations.ranges import latest_end
+from hybrid_extensions.ranges import side as range_side
+from hybrid_extensions.ranges.backfill import latest_end
+from hybrid_extensions.ranges.scope import RangeScope, require_fit
+from hybrid_extensions.ranges.table.event_range import Range
 from sources.common.positions import EndPosition, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError, StateError
@@ -27,7 +28,6 @@ from sources.planning.transform_analysis import (
 from spark_jobs.checkpoint.history_watermark import HistoryWatermark, keep_history_watermark
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.table.history_files import has_history_files
-from spark_jobs.table.ranges.event_range import Range
 from tests.orchestration.generations.generation_case import GenerationCase
 
 HOUR_US = 3_600_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import yaml
 
-from orchestration.generations.range_parts import parts_in
-from orchestration.generations.range_scope import RangeScope
+from hybrid_extensions.ranges.parts import parts_in
+from hybrid_extensions.ranges.scope import RangeScope
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.kept_definitions import kept_folder
 from sources.planning.context import PipelineContext

@@ -16,13 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from hybrid_extensions.ranges.table.replace_range import (
+    FileReader,
+    Replaced,
+    Replacement,
+    Rewritten,
+)
 from sources.common.counting import counted
 from sources.common.sql.sql_names import quoted
 from sources.errors import StateError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import dataset_of
 from spark_jobs.table.delta_table import open_table
-from spark_jobs.table.ranges.replace_range import FileReader, Replaced, Replacement, Rewritten
 
 _AT = "__at"
 

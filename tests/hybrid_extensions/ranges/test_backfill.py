@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from hybrid_extensions.ranges import backfill as ranges
+from hybrid_extensions.ranges.scope import RangeScope
+from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
 from orchestration.chain import ChainRun
-from orchestration.generations import ranges
-from orchestration.generations.range_scope import RangeScope
 from sources.config.loader import LoadedPipeline
 from sources.planning.event_windows import Interval
-from spark_jobs.table.ranges.replace_range import Replaced, Replacement
 from tests.orchestration.generations.generation_case import GenerationCase
 
 RULES = {"sound": {"check": "v > 0", "on_violation": "drop"}}

@@ -9,17 +9,21 @@ from warnings import catch_warnings, simplefilter
 import dagster as dg
 from pydantic import Field
 
-from orchestration.attribution import acting_user
-from orchestration.defs.assets.range_partitions import (
+from hybrid_extensions.ranges import metadata
+from hybrid_extensions.ranges.backfill import backfill, latest_end, look
+from hybrid_extensions.ranges.declare import Ranges, RangesSection
+from hybrid_extensions.ranges.partitions import (
     HISTORY,
     LIVE,
+    filled_ranges,
     materialized_range,
     partitions,
     ranges_key,
 )
+from hybrid_extensions.ranges.rows import rows_by_range
+from orchestration.attribution import acting_user
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.checks.table import report_table
-from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.form import job_of
 from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import (
@@ -29,15 +33,11 @@ from orchestration.defs.keys import (
     backfill_name,
     note_on_run,
 )
-from orchestration.defs.show import generation_metadata
 from orchestration.defs.show.failures import failures
 from orchestration.defs.show.ways import say_in
-from orchestration.generations.ranges import backfill, latest_end, look
-from orchestration.progress.rows_by_range import rows_by_range
 from sources.common.counting import counted
 from sources.common.fields import parse_instant
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.config.table.reruns import Ranges
 from sources.errors import InputError
 from sources.serving import read_serving
 
@@ -53,6 +53,7 @@ is; ``eager`` would look at the latest one only, and would launch one because it
 HAS_ROWS = "has_rows"
 """Name of the check that warns of ranges that are marked as filled, although nothing is in them."""
 _NO_ROWS, _DRY_RUN = "no rows", "dry run"
+_MARKED_EVERY_S = 30
 
 
 class RangeConfig(dg.Config):
@@ -73,16 +74,16 @@ class RangeConfig(dg.Config):
     )
 
 
-def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
+def definitions(loaded: LoadedPipeline) -> dg.Definitions:
     """Return the Dagster definitions for recomputing ranges of event times of the target.
 
     The job ``<pipeline>_backfill`` recomputes any range that its form names. If the pipeline
     declares ``ranges``, these are also partitions of an asset, which are recomputed from its page,
     by Dagster's backfills and by the declared schedules.
     """
-    job = job_of(loaded, backfill_name(loaded), _any_range(loaded), job_texts.backfill(loaded))
+    job = job_of(loaded, backfill_name(loaded), _any_range(loaded), _text(loaded))
     any_range = dg.Definitions(jobs=[job])
-    ranges = loaded.pipeline.ranges
+    ranges = loaded.section(RangesSection).ranges
     return any_range if ranges is None else dg.Definitions.merge(any_range, _asset(loaded, ranges))
 
 
@@ -133,14 +134,24 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
         rows = {str(event.partition): _rows(event) for event in events}
         if not any(each is None or each for each in rows.values()):
             note_on_run(context, {RESULT_TAG: _NO_ROWS})
-        yield generation_metadata.rows_in_ranges(HAS_ROWS, rows)
+        yield metadata.rows_in_ranges(HAS_ROWS, rows)
 
     schedules = [
         schedule(loaded, each, ranges_, partial(_last_ranges, loaded, ranges, each.last))
         for each in ranges.reruns
     ]
-    sensors = [_automation(name)] if ranges.automatic else []
+    sensors = [_marks(loaded), *([_automation(name)] if ranges.automatic else [])]
     return dg.Definitions(assets=[ranges_], schedules=schedules, sensors=sensors)
+
+
+def _text(loaded: LoadedPipeline) -> str:
+    """Return the description of the job that recomputes ranges."""
+    return (
+        "For later: recomputes a range of event times from the files, such as after files were "
+        f"corrected. The table is that of `{loaded.pipeline.name}`. Rows that the live stream "
+        "wrote are kept, and the stream goes on. Only times that files have delivered can be "
+        "recomputed, not those that came from the stream."
+    )
 
 
 def _rows(event: dg.AssetMaterialization) -> int | None:
@@ -157,6 +168,29 @@ def _automation(name: str) -> dg.AutomationConditionSensorDefinition:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Recomputes ranges of the table whose files were updated upstream.",
     )
+
+
+def _marks(loaded: LoadedPipeline) -> dg.SensorDefinition:
+    """Return the sensor that marks ranges as filled that need no recomputation."""
+
+    @dg.sensor(
+        name=f"{loaded.pipeline.name}_ranges",
+        minimum_interval_seconds=_MARKED_EVERY_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Marks ranges of the table as filled that history or the live run delivered.",
+    )
+    def mark(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        fresh = load_pipeline(loaded.path)
+        generation = fresh.open_generation(create=False)
+        if generation is None or not generation.exists("plan.json"):
+            return dg.SkipReason("Nothing was planned yet.")
+        with failures(fresh):
+            events = filled_ranges(fresh, read_serving(fresh).generation, context.instance)
+        if not events:
+            return dg.SkipReason("No further range is filled.")
+        return dg.SensorResult(asset_events=events)
+
+    return mark
 
 
 def _recomputed(
@@ -179,7 +213,7 @@ def _recomputed(
         by = acting_user(context.run.tags, None)
         say = say_in(context, loaded)
         done = backfill(loaded, since, until, _run_id(context.run), say, by)
-        shown = generation_metadata.replaced(done)
+        shown = metadata.replaced(done)
         if done.is_empty:
             context.log.warning(done.text)
     if live:
@@ -205,7 +239,7 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
                 note_on_run(context, {RESULT_TAG: _DRY_RUN})
                 found = look(fresh, since, until)
                 rows = rows_by_range(fresh, {"range": (since, until)}).get("range")
-                context.add_output_metadata(generation_metadata.looked(found, rows))
+                context.add_output_metadata(metadata.looked(found, rows))
                 there = "" if rows is None else f" The table has {counted(rows, 'row')} there now."
                 context.log.info(
                     f"{found.text}{there} To recompute them, launch this job with "
@@ -215,7 +249,7 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
             by = acting_user(context.run.tags, None)
             say = say_in(context, fresh)
             done = backfill(fresh, since, until, _run_id(context.run), say, by)
-            context.add_output_metadata(generation_metadata.replaced(done))
+            context.add_output_metadata(metadata.replaced(done))
             if done.is_empty:
                 note_on_run(context, {RESULT_TAG: _NO_ROWS})
                 context.log.warning(done.text)

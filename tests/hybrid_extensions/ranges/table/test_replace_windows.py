@@ -17,9 +17,9 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hybrid_extensions.ranges.table.event_range import Range
+from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
 from sources.storage.folder import Folder
-from spark_jobs.table.ranges.event_range import Range
-from spark_jobs.table.ranges.replace_range import Replaced, Replacement
 from tests.properties import examples
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
@@ -117,7 +117,7 @@ def test_merges_that_come_first_again_and_again_are_kept_out_in_the_end(tmp_path
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tests.spark_jobs.table.ranges.test_replace_windows import replacement
+from tests.hybrid_extensions.ranges.table.test_replace_windows import replacement
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -13,11 +13,11 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hybrid_extensions.ranges.table.event_range import Range
+from hybrid_extensions.ranges.table.replace_range import Replaced
+from hybrid_extensions.ranges.table.replace_versions import VersionsReplacement
 from sources.errors import StateError
 from sources.storage.folder import Folder
-from spark_jobs.table.ranges.event_range import Range
-from spark_jobs.table.ranges.replace_range import Replaced
-from spark_jobs.table.ranges.replace_versions import VersionsReplacement
 from tests.properties import examples
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from orchestration.generations import promotion, ranges
+from hybrid_extensions.ranges import backfill as ranges
+from hybrid_extensions.ranges.table.replace_range import Replacement
+from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard
 from orchestration.generations.switch_lock import SwitchHolder, hold_switch_lock_in_turn
 from sources.errors import InputError, StateError
 from sources.serving import pending_switch, read_serving
 from spark_jobs.run_state.lock import is_switching
 from spark_jobs.table.ownership.take_over import TakeOver
-from spark_jobs.table.ranges.replace_range import Replacement
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, two
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestration.generations.range_windows import RERUN, final_time, windows_by
+from hybrid_extensions.ranges.table.event_range import Range
+from hybrid_extensions.ranges.windows import RERUN, final_time, windows_by
 from sources.common.durations import duration
 from sources.common.positions import EndPosition, iso, to_ms
 from sources.config.loader import LoadedPipeline
@@ -19,7 +20,6 @@ from sources.planning.context import PipelineContext
 from sources.planning.event_windows import EventWindows, Interval
 from sources.serving import require_in_service
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
-from spark_jobs.table.ranges.event_range import Range
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, time
 
 import dagster as dg
 
-from orchestration.defs.show import generation_metadata
-from orchestration.generations.ranges import latest_end
-from orchestration.progress.rows_by_range import rows_by_range
+from hybrid_extensions.ranges import metadata
+from hybrid_extensions.ranges.backfill import latest_end
+from hybrid_extensions.ranges.declare import Ranges, RangesSection
+from hybrid_extensions.ranges.rows import rows_by_range
 from sources.config.loader import LoadedPipeline
-from sources.config.table.reruns import Ranges
 from sources.serving import read_serving
 
 MOST_MARKED = 2_000
@@ -57,7 +57,7 @@ def filled_ranges(
         StateError: Nothing was planned yet.
         InputError: The table can't be read.
     """
-    ranges = loaded.pipeline.ranges
+    ranges = loaded.section(RangesSection).ranges
     if ranges is None or read_serving(loaded).generation != generation:
         return []
     if (complete := latest_end(loaded)) is None:
@@ -90,7 +90,7 @@ def materialized_range(
         by: :data:`HISTORY` or :data:`LIVE`.
         rows: Number of its rows; None if they are not counted.
     """
-    shown = generation_metadata.filled(generation, by, rows)
+    shown = metadata.filled(generation, by, rows)
     return dg.AssetMaterialization(ranges_key(loaded), partition=key, metadata=shown)
 
 

@@ -1,0 +1,15 @@
+"""Ranges of event time: recomputed one by one from the files, while the live run goes on.
+
+Belongs here: which files a range is read from, the run beside the live one, the commit that
+replaces its rows, and partitions in Dagster. Does not belong here: which files of the table hold
+history (`orchestration.generations.range_history`), and new generations of the whole table.
+"""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension(
+    "ranges",
+    section="hybrid_extensions.ranges.declare:RangesSection",
+    commands="hybrid_extensions.ranges.cli:app",
+    definitions="hybrid_extensions.ranges.dagster:definitions",
+)

@@ -1,0 +1,69 @@
+"""Ranges of event time in a pipeline's file, and the schedules that recompute them."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from sources.common.fields import Declared
+from sources.config.section import Section
+from sources.config.table.reruns import Schedule
+
+
+class RangeRerun(Schedule):
+    """Scheduled recomputation of the latest ranges that history holds completely.
+
+    Attributes:
+        last: Number of ranges.
+
+    """
+
+    last: PositiveInt = 1
+
+
+class Ranges(Declared):
+    """Ranges of event time that can be recomputed one by one, as partitions in Dagster.
+
+    Attributes:
+        by: Length of a range, in UTC.
+        start: First day of the first range, such as ``2024-01-01``.
+        end: Day after the last range; by default ranges are added as time passes.
+        automatic: Whether Dagster recomputes a range when an asset is updated that its files come
+            from: one that a source names as its ``asset``, with the same partitions or with none,
+            of which an update then concerns every range.
+        reruns: Schedules that recompute the latest ranges.
+
+    """
+
+    by: Literal["hour", "day", "month"] = "day"
+    start: date
+    end: date | None = None
+    automatic: bool = False
+    reruns: list[RangeRerun] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _holds_something(self) -> Ranges:
+        if self.end is not None and self.start >= self.end:
+            message = (
+                f"`end: {self.end}` is not after `start: {self.start}`, so there is no range. "
+                "Correct one of them, or remove `end` to add ranges as time passes."
+            )
+            raise ValueError(message)
+        return self
+
+
+class RangesSection(Section):
+    """What a pipeline's file declares of ranges.
+
+    Attributes:
+        ranges: Ranges of event time that can be recomputed from files, as partitions in Dagster.
+    """
+
+    ranges: Ranges | None = None
+
+    @property
+    def schedules(self) -> list[str]:
+        """Names of the schedules, as they are declared."""
+        return [] if self.ranges is None else [each.name for each in self.ranges.reruns]

@@ -117,8 +117,8 @@ def _side_by_side(columns: Mapping[str, Mapping[str, str]]) -> dict[str, dict[st
 def _changes(before_at: Folder, before: Plan, now_at: Folder, now: Plan) -> list[Change]:
     """Return the differences from an earlier plan, source by source."""
     changes: list[Change] = []
-    old = _facts(before_at, before)
-    new = _facts(now_at, now)
+    old = _facts(before)
+    new = _facts(now)
     for source in dict.fromkeys([*new, *old]):
         was, is_now = old.get(source, {}), new.get(source, {})
         changes += [
@@ -133,7 +133,7 @@ def _changes(before_at: Folder, before: Plan, now_at: Folder, now: Plan) -> list
     return changes
 
 
-def _facts(folder: Folder, plan: Plan) -> dict[str, dict[str, str]]:
+def _facts(plan: Plan) -> dict[str, dict[str, str]]:
     """Return the figures of a plan that are compared, by source."""
     found: dict[str, dict[str, str]] = {}
     for part in plan.files:

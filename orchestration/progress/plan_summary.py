@@ -116,7 +116,7 @@ def _topic(pipeline: Pipeline, plan: Plan, topic: TopicPlan) -> list[str]:
         text = f"{kafka} continues {where}"
     else:
         text = f"{kafka} is read {where}"
-    overlap = _overlap(pipeline, topic, before) if before else ""
+    overlap = _overlap(pipeline, topic) if before else ""
     return [f"{text}{'; ' if overlap else ''}{overlap}."]
 
 
@@ -153,7 +153,7 @@ def _start(source: KafkaSource, topic: TopicPlan, before: Sequence[EndPosition])
     return "from the declared offsets"
 
 
-def _overlap(pipeline: Pipeline, topic: TopicPlan, before: Sequence[EndPosition]) -> str:
+def _overlap(pipeline: Pipeline, topic: TopicPlan) -> str:
     """Return how many records of a topic history may hold, too, and what becomes of them.
 
     By their timestamps; where these say nothing, at most all between the expected start and the log

@@ -103,27 +103,3 @@ def record_bounds(
         return next_record_start(file, edge, mark, region.size)
 
     return first(edges[0]), first(edges[1])
-
-
-def skip_blank(file: pa.NativeFile, low: int, high: int) -> int:
-    """Return an offset at or before the first byte that is not white space.
-
-    Used to find out whether a file contains any row at all, which Arrow's CSV reader requires.
-
-    Args:
-        file: The file, open for random access.
-        low: Offset to begin at.
-        high: Offset to end at, returned if there is nothing but white space before it.
-
-    Raises:
-        OSError: The file can't be read.
-    """
-    while low < high:
-        file.seek(low)
-        block: bytes = file.read(min(_BLOCK_BYTES, high - low))
-        if not block:
-            return high
-        if block.strip():
-            return low
-        low += len(block)
-    return high

@@ -98,8 +98,6 @@ def _tag(value: Any) -> str:
     return _FUNCTION if is_function else _SQL
 
 
-AnyTransform = FunctionTransform | SqlTransform
-"""Both kinds of transform there are."""
 DeclaredTransform = Annotated[
     Annotated[
         FunctionTransform,

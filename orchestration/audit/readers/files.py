@@ -7,9 +7,10 @@ ranges of the plan (:mod:`orchestration.audit.readers.own_columns`). For JSON li
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from glob import escape
+from glob import escape, iglob
 from pathlib import Path
 from typing import NamedTuple
 
@@ -218,6 +219,8 @@ class AuditFiles:
 def _matching_files(pattern: str, folder: Path) -> Iterator[Path]:
     """Yield the files of this machine that a glob matches, and those in folders that it matches.
 
+    Links to folders are followed.
+
     Args:
         pattern: The glob; a relative one starts at ``folder``.
         folder: Folder of the pipeline's file.
@@ -225,11 +228,17 @@ def _matching_files(pattern: str, folder: Path) -> Iterator[Path]:
     parts = (folder / Path(pattern.removeprefix("file://")).expanduser()).parts
     fixed = next((n for n, part in enumerate(parts) if MAGIC.search(part)), len(parts))
     base = Path(*parts[:fixed])
-    magic = parts[fixed:]
-    for match in base.glob(str(Path(*magic))) if magic else [base]:
-        for file in match.rglob("*") if match.is_dir() else [match]:
-            names = file.relative_to(base).parts
-            if file.is_file() and not any(map(_NO_DATA.match, names)):
+    pattern = str(Path(*parts[fixed:]))
+    found = iglob(pattern, root_dir=base, recursive=True) if parts[fixed:] else [""]
+    for match in map(base.joinpath, found):
+        inside = [
+            Path(place, name)
+            for place, _, names in os.walk(match, followlinks=True)
+            for name in names
+        ]
+        for file in inside if match.is_dir() else [match]:
+            below = file.relative_to(base).parts
+            if file.is_file() and not any(map(_NO_DATA.match, below)):
                 yield file
 
 

@@ -214,6 +214,9 @@ def test_the_same_files_are_found_as_by_the_plan(case: Case, tmp_path: Path) -> 
     for name in ("a/day=1/x.parquet", "a/day=2/y.parquet", "a/_x/z.parquet", "a/.w", "b[1]/v"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
+    (tmp_path / "elsewhere" / "day=3").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "day=3" / "w.parquet").touch()
+    (tmp_path / "a" / "linked").symlink_to(tmp_path / "elsewhere")
     files = AuditFiles(case.loaded(), tmp_path)
     for pattern in ("a", "a/*", "a/**/*.parquet", "a/**", "**/*", "a/day=[12]/*", "*/*/x.*"):
         source = FileSource(type="files", name="history", path=pattern, format="parquet")

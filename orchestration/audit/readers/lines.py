@@ -7,7 +7,7 @@ Python splits the rows and notes the byte offset of each, and DuckDB checks thei
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from glob import escape
 from itertools import islice
@@ -69,9 +69,12 @@ def load_rows(
             else:
                 names = column_list([*columns, *source.partitions])
                 connection.execute(f"CREATE TABLE {table} AS SELECT {names} FROM {reader}")
-                if source.format == "csv":
+                if source.format == "json":
+                    return table
+                if not _has_empty_row(connection, table, columns):
                     _settle_texts(connection, source, table)
-                return table
+                    return table
+                connection.execute(f"DROP TABLE {table}")
     bad = bad_records_table(source.name)
     rows = load_lines(connection, source, paths, name, bad)
     if source.on_bad_record == "fail":
@@ -123,6 +126,14 @@ def _is_misread(kind: pa.DataType) -> bool:
     of_doubles = 15
     is_long = pa.types.is_decimal(kind) and kind.precision > of_doubles
     return bool(pa.types.is_binary(kind) or is_long)
+
+
+def _has_empty_row(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]
+) -> bool:
+    """Return whether a row has no value: DuckDB makes one of a CSV file of blank lines alone."""
+    nothing = " AND ".join(f"{quoted(name)} IS NULL" for name in columns)
+    return bool(connection.execute(f"SELECT 1 FROM {table} WHERE {nothing} LIMIT 1").fetchall())
 
 
 def _are_good_objects(

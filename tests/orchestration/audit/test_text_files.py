@@ -194,6 +194,20 @@ def test_runs_and_audit_read_the_rows_that_are_right(
     assert by_audit(source, path) == right
 
 
+def test_a_file_of_blank_lines_next_to_others_has_no_row(tmp_path: Path) -> None:
+    for name, content in (("a.csv", "\n\n"), ("b.csv", "id,name\n1,a\n,\n"), ("c.csv", "id,name")):
+        (tmp_path / name).write_text(content)
+    source = declared(tmp_path / "a.csv", {}, NAMES, "fail")
+    (tmp_path / "db").mkdir()
+    with open_database(tmp_path / "db", "1GB") as connection:
+        paths: dict[str, dict[str, str | None]] = {
+            str(path): {} for path in sorted(tmp_path.glob("*.csv"))
+        }
+        rows = load_rows(connection, source, paths, "history.1")
+        found = connection.execute(f"SELECT id, name FROM {rows} ORDER BY ALL").fetchall()
+    assert found == [("1", "a"), (None, None)]
+
+
 TEXTS = {
     "ends": ("a.log", b"a\r\nb\nc\rd\r\r\ne\n\nf", ["a", "b", "c", "d", "", "e", "", "f"]),
     "marks": ("a.log", "\ufeffa\n\ufeffb\n".encode(), ["a", "\ufeffb"]),

@@ -130,16 +130,21 @@ def _require_readable(source: FileSource, table: DeltaTable) -> None:
             )
             raise InputError(message, hint, source=source.name, column=field["name"])
         # Timestamps without a time zone are read as UTC, and Spark reads no date as such a one.
-        if any(change["toType"] == "timestamp_ntz" for change in _type_changes(field)):
+        dated = [each for each in _type_changes(field) if each["toType"] == "timestamp_ntz"]
+        if dated:
             message = (
                 f"Source `{source.name}`: column `{field['name']}` of its Delta table was of the "
                 "type date before it became timestamp_ntz, or has such a part, and older files "
                 "still hold dates."
             )
-            hint = (
-                "Rewrite the files (`ALTER TABLE … DROP FEATURE 'typeWidening'` in Spark does), or "
-                "declare `schema` with the other columns alone."
+            # Of lists and maps, Delta 4.4 drops the feature and leaves the files as they are.
+            is_rewritten = not any("fieldPath" in each for each in dated)
+            rewrite = (
+                "Rewrite the files (`ALTER TABLE … DROP FEATURE 'typeWidening'` in Spark does)"
+                if is_rewritten
+                else "Copy the rows to another table, and name that one under `path`"
             )
+            hint = f"{rewrite}, or declare `schema` with the other columns alone."
             raise InputError(message, hint, source=source.name, column=field["name"])
 
 

@@ -173,7 +173,12 @@ def _read_deletes(
         f"Source `{source.name}`: the deletes in {delete.file_path} are of format "
         f"{delete.file_format.value.lower()}; those in Parquet and Puffin files are read."
     )
-    hint = "Rewrite the table's position deletes as Parquet, then plan again."
+    hint = (
+        "Rewrite the table's position deletes as Parquet (in Spark `ALTER TABLE … SET "
+        "TBLPROPERTIES ('write.delete.format.default' = 'parquet')`, then `CALL catalog.system."
+        "rewrite_position_delete_files(table => …, options => map('rewrite-all', 'true'))`), then "
+        "plan again."
+    )
     raise InputError(message, hint, source=source.name, file=delete.file_path)
 
 

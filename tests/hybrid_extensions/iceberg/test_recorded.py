@@ -32,8 +32,10 @@ BEFORE = {
     "renamed_and_wider": "it has `j` under an older name, and Spark would mistake its type",
     "added_files": "it has no field ids, only the table has names for them",
     "orc": "is of format orc",
-    "avro": "is of format avro",
+    "/avro": "is of format avro",
     "v1/without_a_list": "names its manifests one by one",
+    "deletes_by_values": "it has equality deletes",
+    "deletes_in_avro": "are of format avro",
     "v3/defaults": "column `n` has an initial default, which the file does not contain",
 }
 """Tables that are refused before their last step, which is what the message says to do."""

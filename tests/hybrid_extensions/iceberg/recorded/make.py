@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tests.hybrid_extensions.iceberg.recorded.place import ARCHIVE, PLACE
@@ -132,10 +134,29 @@ def without_list(_: SparkSession, table: str) -> None:
     (folder / ".version-hint.text.crc").unlink()
 
 
+def delete_by_values(spark: SparkSession, table: str, *keys: str) -> None:
+    """Commit a file of equality deletes, such as Flink writes; Spark writes none."""
+    of, found = _table(spark, table)
+    key = pa.field("k", pa.int64(), metadata={"PARQUET:field_id": "1"})
+    path = PLACE / table.replace(".", "/") / "data" / "equality-deletes.parquet"
+    pq.write_table(
+        pa.table([[int(each) for each in keys]], pa.schema([key])), path, compression="none"
+    )
+    gateway = spark._sc._gateway
+    assert gateway is not None
+    ids = gateway.new_array(gateway.jvm.int, 1)
+    ids[0] = 1
+    builder = of.FileMetadata.deleteFileBuilder(found.spec()).ofEqualityDeletes(ids)
+    builder = builder.withPath(f"file:{path}").withFormat("parquet").withRecordCount(len(keys))
+    deletes = builder.withFileSizeInBytes(path.stat().st_size).build()
+    found.newRowDelta().addDeletes(deletes).commit()
+
+
 STEPS: dict[str, Callable[..., None]] = {
     "add_uuid": add_uuid,
     "add_default": add_default,
     "without_list": without_list,
+    "delete_by_values": delete_by_values,
 }
 
 

@@ -220,6 +220,23 @@ FIRST: dict[str, Made] = {
 }
 """Tables that only the first version of the format has."""
 SECOND: dict[str, Made] = {
+    "deletes_by_values": Made(
+        "v string",
+        some(0, 5, V),
+        some(5, 9, V),
+        ("delete_by_values", "1", "7"),
+        some(9, 12, V),
+        REWRITE,
+    ),
+    "deletes_in_avro": Made(
+        "v string",
+        some(0, 5, V),
+        "DELETE FROM {t} WHERE k IN (1, 3)",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('write.delete.format.default' = 'parquet')",
+        "CALL lake.system.rewrite_position_delete_files(table => '{n}', "
+        "options => map('rewrite-all', 'true'))",
+        properties={**MERGE_ON_READ, "write.delete.format.default": "avro"},
+    ),
     "uuid": Made(
         "v string",
         ("add_uuid", "u"),

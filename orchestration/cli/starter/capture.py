@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,15 @@ from typing import NamedTuple
 
 import yaml
 
+from orchestration.remedies import Remedy
 from sources.common.fields import check_name
 from sources.config.database_kind import kind_of
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table_names import pipeline_name, topic_part
 from sources.databases.captured_table import DatabaseTable, require_key
 from sources.databases.kinds import part_for
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
+from sources.kafka.client.address import resolve_bootstrap
 
 _HEAD = "# Captures table {table}. All fields: docs/pipeline.md; how it works: docs/cdc.md.\n"
 _TRANSFORM = '''\
@@ -75,7 +78,10 @@ class CaptureOptions:
     @property
     def brokers(self) -> str:
         """Brokers of the topics, ``host:port``."""
-        return "localhost:9092" if self.servers == "local" else self.servers
+        try:
+            return resolve_bootstrap(self.servers)
+        except UnavailableError:
+            return "localhost:9092"
 
     @property
     def connectors(self) -> str:
@@ -194,14 +200,25 @@ def start_capture(
 
 
 def next_steps(options: CaptureOptions, loaded: Sequence[LoadedPipeline]) -> str:
-    """Return the next commands to run, one per line."""
+    """Return the next commands to run, one per line, for a shell in this process's folder."""
     password = kind_of(options.dsn).password
-    runs = "\n".join(f"  {password}=… hybrid run {each.path}" for each in loaded)
-    post = (
-        f"curl -X POST -H 'Content-Type: application/json' --data @{options.name}_connector.json "
-        f"{options.connectors}"
+    given = "" if os.environ.get(password) else f"{password}=… "
+    runs = "\n".join(
+        f"  {given}{Remedy('run').command(_here(each.path)).strip('`')}" for each in loaded
     )
-    return f"Then:\n  sh {options.name}_topics.sh\n  {post}\n{runs}"
+    folder = loaded[0].path.parent
+    topics = shlex.quote(_here(folder / f"{options.name}_topics.sh"))
+    connector = shlex.quote(f"@{_here(folder / f'{options.name}_connector.json')}")
+    post = (
+        f"curl -X POST -H 'Content-Type: application/json' --data {connector} "
+        f"{shlex.quote(options.connectors)}"
+    )
+    return f"Then:\n  sh {topics}\n  {post}\n{runs}"
+
+
+def _here(path: Path) -> str:
+    """Return a path as people would type it in the folder of this process."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _kind(options: CaptureOptions) -> CapturedKind:

@@ -86,7 +86,8 @@ def test_everything_that_a_capture_needs_is_written(
     assert connector["config"]["table.include.list"] == "public.orders,public.parts"
     assert connector["config"]["publish.via.partition.root"] == "true"
     assert "--topic shop.public.orders --partitions" in (tmp_path / "shop_topics.sh").read_text()
-    for each in ("sh shop_topics.sh", "@shop_connector.json", f"hybrid run {tmp_path}/orders.yaml"):
+    written = [f"sh {tmp_path}/shop_topics.sh", f"@{tmp_path}/shop_connector.json"]
+    for each in (*written, f"hybrid run {tmp_path}/orders.yaml"):
         # Long paths are broken at the terminal's width.
         assert "".join(each.split()) in "".join(output.split())
     assert not any(server.password in path.read_text() for path in tmp_path.iterdir())

@@ -19,7 +19,7 @@ from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.kept_definitions import declaration_of
-from sources.planning.approval import require_approver
+from sources.planning.approval import NotApprovedError, require_approver
 from sources.serving import Serving, candidate_name, read_serving, require_in_service, target_of
 from sources.state.action_log import recorded
 from sources.state.generation import read_generation
@@ -134,6 +134,7 @@ def rerun(
     Raises:
         StateError: The new generation has too few rows, or its live run is not healthy. It is kept
             and waits; the serving one is not touched.
+        NotApprovedError: Its plan waits for a person; repeated after the approval, it goes on.
         InputError: It is to be promoted, and ``approvers`` does not name ``by``; nothing was begun.
         HybridError: A step of the chain was refused or failed, or the tables can't be compared.
     """
@@ -142,7 +143,11 @@ def rerun(
     promotion.finish(loaded, say=say)
     name = candidate_name(loaded) or generations.begin(loaded, by).name
     observer = _Lines(name, say)
-    run_chain(ChainRun(loaded, observer, rest_requested=True, until_caught_up=True))
+    try:
+        run_chain(ChainRun(loaded, observer, rest_requested=True, until_caught_up=True))
+    except NotApprovedError as error:
+        again = f"{error.hint} Then repeat `hybrid rerun P`: it goes on from there."
+        raise NotApprovedError(error.message, again, **error.fields) from None
     found = compare_generations(loaded)
     before, now = found.rows[found.serving], found.rows[found.candidate]
     say(found.text)

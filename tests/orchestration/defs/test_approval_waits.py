@@ -12,6 +12,7 @@ from orchestration.pipeline_definitions import pipeline_definitions
 from sources.generations import begin, discard, is_unread
 from sources.planning.approval import approve
 from sources.serving import candidate_name, read_serving
+from tests.command_line import invoke
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import sensor_of
 
@@ -73,6 +74,17 @@ def test_a_rerun_that_waits_for_an_approval_is_no_failure_and_shows_its_plan(
         assert shown.asset_materialization is not None
         assert str(shown.asset_materialization.metadata["generation"].value).startswith("g2, ")
     assert is_unread(case.loaded.require_generation())
+
+
+def test_a_rerun_in_a_shell_says_that_it_is_to_be_repeated_after_the_approval(
+    case: GenerationCase,
+) -> None:
+    refused = invoke(["rerun", str(case.loaded.path)])
+    assert refused.exit_code == 2
+    told = " ".join(refused.output.split())
+    path = case.loaded.path
+    assert f"hybrid approve {path} --by NAME`. Then repeat `" in told
+    assert f"hybrid rerun {path}`: it goes on from there." in told
 
 
 def test_the_supervision_goes_on_with_a_rerun_by_its_own_form_once_it_is_approved(

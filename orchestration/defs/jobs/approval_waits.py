@@ -113,6 +113,19 @@ def after_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> list
     return [dg.RunRequest(run_key=key, job_name=again, run_config=rerun.run_config, tags=tags)]
 
 
+def give_up_waits(instance: dg.DagsterInstance, loaded: LoadedPipeline, generation: str) -> None:
+    """Say on the Dagster runs that ended to wait for an approval that their generation is gone.
+
+    Args:
+        instance: Dagster's instance.
+        loaded: The pipeline.
+        generation: Name of the generation, which was discarded.
+    """
+    for record in _records(instance, loaded, [APPROVAL], generation):
+        told = {PAUSED_TAG: f"nothing: {generation} was discarded"}
+        instance.add_run_tags(record.dagster_run.run_id, told)
+
+
 class _Waited(NamedTuple):
     run: dg.DagsterRun
     given: Approval
@@ -132,16 +145,24 @@ def _waited(
     given = None if generation is None else find_approval(generation)
     if generation is None or given is None:
         return []
-    filters = dg.RunsFilter(tags={PAUSED_TAG: waits_for, GENERATION_TAG: generation.name})
-    own = {loaded.pipeline.name, generation_name(loaded)}
     return [
         _Waited(record.dagster_run, given)
+        for record in _records(instance, loaded, waits_for, generation.name)
+        # One that ended before waited for a generation of the same name, which was discarded.
+        if (record.end_time or 0) * 1000 >= generation.info.created_ms
+    ]
+
+
+def _records(
+    instance: dg.DagsterInstance, loaded: LoadedPipeline, waits_for: list[str], generation: str
+) -> list[dg.RunRecord]:
+    """Return the runs of a pipeline that ended to wait for a generation's approval."""
+    own = {loaded.pipeline.name, generation_name(loaded)}
+    filters = dg.RunsFilter(tags={PAUSED_TAG: waits_for, GENERATION_TAG: generation})
+    return [
+        record
         for record in instance.get_run_records(filters)
         # Runs of the graph of assets have a job in common; what they materialize tells them apart.
-        if (
-            record.dagster_run.job_name in own
-            or live_key(loaded) in (record.dagster_run.asset_selection or ())
-        )
-        # One that ended before waited for a generation of the same name, which was discarded.
-        and (record.end_time or 0) * 1000 >= generation.info.created_ms
+        if record.dagster_run.job_name in own
+        or live_key(loaded) in (record.dagster_run.asset_selection or ())
     ]

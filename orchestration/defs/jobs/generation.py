@@ -13,7 +13,12 @@ from orchestration.defs.checks.table import COMPARED, report_table
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
-from orchestration.defs.jobs.approval_waits import end_waits, report_approval, wait
+from orchestration.defs.jobs.approval_waits import (
+    end_waits,
+    give_up_waits,
+    report_approval,
+    wait,
+)
 from orchestration.defs.jobs.form import job_of
 from orchestration.defs.jobs.generation_form import FIELDS, GenerationForm
 from orchestration.defs.jobs.schedules import schedule
@@ -163,7 +168,9 @@ def _abort(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: Generat
 
 def _discard(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
     by = acting_user(context.run.tags, form.by)
-    text = f"Generation {discard(loaded, by)} was deleted."
+    name = discard(loaded, by)
+    give_up_waits(context.instance, loaded, name)
+    text = f"Generation {name} was deleted."
     context.log.info(text)
     # Dagster shows its comparison as outdated from now on.
     report_table(context, loaded, text)

@@ -116,6 +116,15 @@ def test_a_rerun_whose_generation_was_discarded_does_not_go_on_with_another_one_
         assert requests(case, instance) == []
 
 
+def test_a_rerun_whose_candidate_is_discarded_waits_for_nothing(case: GenerationCase) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        first = launch(case, instance)
+        action: dict[str, Any] = {"action": {"discard": {}}}
+        form = {"ops": {"do_events_generation": {"config": action}}}
+        assert launch(case, instance, form).success
+        assert tags_of(instance, first)["hybrid/waits_for"] == "nothing: g2 was discarded"
+
+
 def test_a_run_from_the_graph_of_assets_goes_on_after_its_approval_too(
     case: GenerationCase,
 ) -> None:

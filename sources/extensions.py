@@ -89,7 +89,12 @@ class Extension:
 
 @cache
 def extensions() -> tuple[Extension, ...]:
-    """Return the extensions that are installed, the project's own ones first, by name."""
+    """Return the extensions that are installed, the project's own ones first, by name.
+
+    Raises:
+        InputError: An extension can't be loaded, is of another type, or has the name of another
+            one.
+    """
     found = {each.name: each for each in _own()}
     for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
         extension = _loaded(point)

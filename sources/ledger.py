@@ -191,7 +191,11 @@ def read_ledger(generation: Folder, source: str) -> tuple[Ledger | None, SeamCou
 
 
 def find_ledger(generation: Folder, source: KafkaSource) -> Ledger | None:
-    """Read the ledger of the hand-over to a source; None if the hand-over was not made."""
+    """Read the ledger of the hand-over to a source; None if the hand-over was not made.
+
+    Raises:
+        StateError: The declared start changed after the hand-over, or the state is damaged.
+    """
     ledger = generation.read(ledger_name(source.name), Ledger)
     if ledger is not None and ledger.declared != _start_digest(source):
         message = (
@@ -207,7 +211,11 @@ def find_ledger(generation: Folder, source: KafkaSource) -> Ledger | None:
 
 
 def require_ledger(generation: Folder, source: KafkaSource) -> Ledger:
-    """Read the ledger of the hand-over to a source, which must have been made."""
+    """Read the ledger of the hand-over to a source, which must have been made.
+
+    Raises:
+        StateError: The hand-over was not made, or the state is damaged.
+    """
     if (ledger := find_ledger(generation, source)) is None:
         message = (
             f"The hand-over to `{source.name}` is not recorded: "

@@ -169,6 +169,10 @@ def connect(path: str) -> AzureStore | GCSStore:
 
     Args:
         path: ``abfss://container@account.dfs.core.windows.net/key`` or ``gs://bucket/key``.
+
+    Raises:
+        InputError: The path names no container or bucket, or the login is wrong.
+        UnavailableError: The store does not answer.
     """
     base, _ = split(path)
     if not _ADDRESS.fullmatch(base):
@@ -214,6 +218,10 @@ def head(path: str, what: str = "examined") -> ObjectMeta | None:
     Args:
         path: The object.
         what: What could not be done if the store refuses, for the message.
+
+    Raises:
+        InputError: The store refuses.
+        UnavailableError: The store does not answer.
     """
     _, key = split(path)
     if not key:

@@ -199,7 +199,11 @@ def feeds_of(loaded: LoadedPipeline) -> list[AnyFeed]:
 
 
 def feed_of(loaded: LoadedPipeline, name: str) -> AnyFeed:
-    """Return the feed of this name."""
+    """Return the feed of this name.
+
+    Raises:
+        InputError: The pipeline declares no feed of this name.
+    """
     feeds = feeds_of(loaded)
     for feed in feeds:
         if feed.name == name:

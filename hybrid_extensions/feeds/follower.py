@@ -81,6 +81,11 @@ class Follower:
 
         Returns:
             What was done; after a delivery that was begun before, there may be more to do.
+
+        Raises:
+            InputError: The declaration, the table or the sink does not allow the delivery.
+            StateError: Another follower feeds the sink, or the state is damaged.
+            UnavailableError: The sink, or the store of the table, does not answer.
         """
         self._seen = None
         key = self._read_declaration()

@@ -92,6 +92,10 @@ def all_rows(table: DeltaTable, key: Sequence[str], columns: pa.Schema) -> Itera
 
     Yields:
         The rows; they are gone at the end.
+
+    Raises:
+        InputError: The table's rows can't be read, or a key is not unique.
+        UnavailableError: The login to the store has expired.
     """
     with _database() as connection:
         copy_rows(
@@ -121,6 +125,9 @@ def changed_rows(
 
     Yields:
         A row for each key whose row is new, differs or is gone; they are gone at the end.
+
+    Raises:
+        CannotFollow: The changes can't be computed from the files of both versions.
     """
     try:
         older = delta_table(folder, start)

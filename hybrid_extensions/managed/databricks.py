@@ -141,6 +141,9 @@ def request(
         conf: Spark properties.
         libraries: The JVM parts, as libraries of the task.
         service: The fields of the task, as the pipeline declares them.
+
+    Raises:
+        InputError: ``spark.service.new_cluster`` has a field that Databricks does not have.
     """
     cluster = service["new_cluster"]
     known = {field.name for field in dataclasses.fields(ClusterSpec)}

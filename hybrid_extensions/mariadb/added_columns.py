@@ -99,6 +99,9 @@ def statements_of(
         changes: All definitions of the table, and the statements that changed it.
         snapshot: The snapshot.
         new: The columns.
+
+    Raises:
+        UnknownDefault: What older rows hold in a column can't be known.
     """
     before = [change for change in changes if change.is_in(snapshot)]
     if not before:

@@ -25,6 +25,9 @@ def serve(paths: Sequence[Path], host: str, port: int) -> Iterator[str]:
 
     Yields:
         URL of the endpoint.
+
+    Raises:
+        InputError: The address can't be listened on.
     """
     registry = CollectorRegistry()
     registry.register(PipelineCollector(paths))

@@ -28,6 +28,10 @@ def mark_log(options: SnapshotOptions) -> Mark:
 
     Args:
         options: The declared snapshot, which says how the database is reached.
+
+    Raises:
+        InputError: The database refuses the message.
+        UnavailableError: The database does not answer.
     """
     import psycopg  # noqa: PLC0415 - the extra is required by `connect_to`
 

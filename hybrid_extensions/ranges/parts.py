@@ -54,7 +54,11 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
 
 
 def parts_in(context: PipelineContext, scope: RangeScope) -> list[RangePart]:
-    """Return the parts that each bounded file source contributes to a range's backfill."""
+    """Return the parts that each bounded file source contributes to a range's backfill.
+
+    Raises:
+        StateError: The transform selects windows, and those of the range lie in several sources.
+    """
     parts = list(parts_of(context.loaded, scope.read.since, scope.read.until))
     if scope.windows is None or not scope.windows.is_selective or len(parts) <= 1:
         return parts

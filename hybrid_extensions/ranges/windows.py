@@ -38,6 +38,9 @@ def windows_by(context: PipelineContext) -> EventWindows | None:
 
     Args:
         context: The serving generation, whose history was read to its end.
+
+    Raises:
+        StateError: The transform keeps state by which ranges can't be recomputed; says why.
     """
     pipeline, generation = context.pipeline, context.generation
     # By this one the runs go, and so does the recomputation.
@@ -65,7 +68,11 @@ def windows_by(context: PipelineContext) -> EventWindows | None:
 
 
 def final_time(context: PipelineContext, end: EndPosition) -> FinalTime:
-    """Return the time by which windows are final; the live run's state holds later ones only."""
+    """Return the time by which windows are final; the live run's state holds later ones only.
+
+    Raises:
+        StateError: The watermark that history left is not recorded.
+    """
     found = _history_watermark(context)
     if found is None:
         name = context.generation.name

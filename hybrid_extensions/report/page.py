@@ -87,6 +87,9 @@ def require_file(path: Path) -> Path:
     """Return the absolute path for a page; refuse one that can't be written.
 
     Called before the page is made, which may take a while.
+
+    Raises:
+        InputError: It is a folder, or its folder does not exist.
     """
     path = path.expanduser().absolute()
     if path.is_dir():

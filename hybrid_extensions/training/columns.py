@@ -63,6 +63,9 @@ def join_columns(
         asked: What was asked for.
         labels: DuckDB types of the labels' columns, by name.
         table: The same of the table.
+
+    Raises:
+        InputError: A column is missing, has another type, or is in both tables.
     """
     event_time = pipeline.event_time.column
     time = asked.time or event_time

@@ -92,7 +92,11 @@ def training_set(
 
 
 def read_labels(path: Path) -> pa.Table:
-    """Read labels from a Parquet file."""
+    """Read labels from a Parquet file.
+
+    Raises:
+        InputError: The file can't be read as Parquet.
+    """
     try:
         return pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
@@ -103,7 +107,11 @@ def read_labels(path: Path) -> pa.Table:
 
 
 def write_rows(made: TrainingSet, path: Path) -> None:
-    """Write a training set as a Parquet file; an existing one is replaced as a whole."""
+    """Write a training set as a Parquet file; an existing one is replaced as a whole.
+
+    Raises:
+        InputError: The file can't be written.
+    """
     part = path.with_name(f".{path.name}.part")
     try:
         pq.write_table(made.rows, part)

@@ -61,7 +61,11 @@ class SampleOptions:
 
 
 def parse_share(text: str) -> float:
-    """Return a percentage of a command line as a number, such as 0.01 for ``1%``."""
+    """Return a percentage of a command line as a number, such as 0.01 for ``1%``.
+
+    Raises:
+        InputError: It is not a percentage, or not above 0 and up to 100.
+    """
     found = _PERCENT.fullmatch(text.strip())
     hint = "Write a percentage of the keys, such as `--keys 1%`; 100% reads all of them."
     if found is None:
@@ -77,7 +81,12 @@ def parse_share(text: str) -> float:
 
 
 def sample_of(loaded: LoadedPipeline, options: SampleOptions) -> Sample:
-    """Return the declaration of a sample, in place of one that the pipeline has itself."""
+    """Return the declaration of a sample, in place of one that the pipeline has itself.
+
+    Raises:
+        InputError: It is unknown by which columns to sample, they differ between changes of a row,
+            or the range is empty.
+    """
     pipeline = loaded.pipeline
     if not (by := list(options.by) or pipeline.key):
         message = (

@@ -171,7 +171,8 @@ def accept_audit(loaded: LoadedPipeline, why: str, by: str) -> KeptAudit:
     if kept is None or kept.outcome != "failed":
         found = "there is none" if kept is None else kept.text
         message = f"Only a failed audit can be accepted. The last audit: {found}"
-        raise InputError(message, "Run it: `hybrid audit P`.", pipeline=loaded.pipeline.name)
+        hint = "Nothing has to be accepted. To audit the table as it is now, run `hybrid audit P`."
+        raise InputError(message, hint, pipeline=loaded.pipeline.name)
     with recorded(loaded.state, "accept audit", by, generation.name) as after:
         made = kept.model_copy(update={"accepted": Acceptance(at_ms=now_ms(), by=by, why=why)})
         generation.replace(_NAME, made)

@@ -43,6 +43,10 @@ def create_sides(
 
     Returns:
         Sentences about what is not compared and therefore not proved, and other notes.
+
+    Raises:
+        NotProvenError: A query is declared, and a column of its input is not proven to be right.
+        InputError: The query fails, or its columns differ from the target's.
     """
     if query is not None and query.is_declared and unproven:
         raise NotProvenError(next(iter(unproven.values())))

@@ -128,6 +128,9 @@ def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple
         loaded: The pipeline.
         lines: How many lines of the output at most.
         previous: Show the output of the launch before, such as of a driver that was killed.
+
+    Raises:
+        InputError: No run was launched yet, or this machine has no log of an earlier launch.
     """
     generation = loaded.open_generation(create=False)
     found = None if generation is None else last_lines(generation, lines, previous=previous)

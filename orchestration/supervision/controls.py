@@ -34,7 +34,11 @@ DRAINED = "drained: all input that was there by then is committed"
 
 
 def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
-    """Return the unbounded source that a pipeline ends in, which its live run reads."""
+    """Return the unbounded source that a pipeline ends in, which its live run reads.
+
+    Raises:
+        InputError: The pipeline ends with a bounded source.
+    """
     last = loaded.pipeline.sources[-1]
     if last.boundedness is Boundedness.BOUNDED:
         name = loaded.pipeline.name

@@ -62,7 +62,11 @@ class Request:
 
 
 def repository() -> Repository:
-    """Return the mirror named in ``HYBRID_MAVEN_REPOSITORY``, or Maven Central."""
+    """Return the mirror named in ``HYBRID_MAVEN_REPOSITORY``, or Maven Central.
+
+    Raises:
+        InputError: ``HYBRID_MAVEN_REPOSITORY`` is not a usable URL.
+    """
     named = os.environ.get(REPOSITORY_VARIABLE)
     if not named:
         return Repository(_CENTRAL)

@@ -165,7 +165,11 @@ def sets_with(parts: JvmParts) -> dict[str, JarSet]:
 
 
 def find_set(name: str) -> JarSet:
-    """Return the Maven packages of a declared set of jars, such as ``spark``."""
+    """Return the Maven packages of a declared set of jars, such as ``spark``.
+
+    Raises:
+        InputError: There is no set of this name for the installed Spark.
+    """
     if name in SETS:
         return SETS[name]
     parts = installed_parts()

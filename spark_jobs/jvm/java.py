@@ -49,7 +49,11 @@ def require_java(minimum: int = MINIMUM) -> Path:
 
 
 def java_version(path: Path) -> int:
-    """Return the feature release of a ``java`` binary, such as 17."""
+    """Return the feature release of a ``java`` binary, such as 17.
+
+    Raises:
+        InputError: The program can't be started, or reports no version.
+    """
     try:
         run = subprocess.run(
             [path, "-version"],
@@ -105,6 +109,9 @@ def find_java(minimum: int = MINIMUM) -> Path:
 
     Args:
         minimum: Feature release that a message asks for, such as 17.
+
+    Raises:
+        InputError: No Java is found.
     """
     way_out = _way_out(minimum)
     home = os.environ.get("JAVA_HOME")

@@ -125,6 +125,9 @@ def parts_of(version: str, where: str) -> JvmParts:
     Args:
         version: The version, such as ``4.2.1``.
         where: Where this Spark is, for the error; continues "Spark 4.0.1 …".
+
+    Raises:
+        InputError: The version of Spark is not supported.
     """
     if (minor := minor_of(version)) in SUPPORTED:
         return SUPPORTED[minor]

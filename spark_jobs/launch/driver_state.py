@@ -123,6 +123,9 @@ class DriverState:
         """Return whether the driver has finished its source and now reads a later one.
 
         False once there is a later launch.
+
+        Raises:
+            StateError: The launch's record can't be read.
         """
         recorded = self.recorded()
         if recorded is None:

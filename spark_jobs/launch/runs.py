@@ -116,6 +116,11 @@ def find_or_launch(
             it.
         extra: More environment variables for a job that is launched on this machine.
         waiting: A driver that waits for its run, if there is one.
+
+    Raises:
+        StateError: Another source's run is active, or the state can't be read or written.
+        InputError: The launch is refused, such as for a missing tool or variable.
+        UnavailableError: It is unknown whether a driver runs, as its cluster does not answer.
     """
     source, *then = sources
     if (running := find_run(generation, source)) is not None:

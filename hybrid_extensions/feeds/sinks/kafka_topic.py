@@ -97,7 +97,11 @@ class KafkaSink(FeedSink):
         """Do nothing: a delivery is one transaction."""
 
     def apply(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Produce a record for each row, and the position, in one transaction."""
+        """Produce a record for each row, and the position, in one transaction.
+
+        Raises:
+            HybridError: As :meth:`FeedSink.apply` says.
+        """
         with self._errors(), self._transaction() as producer:
             for batch in rows:
                 for row in batch.to_pylist():

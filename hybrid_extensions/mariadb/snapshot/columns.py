@@ -154,6 +154,9 @@ def typed(column: Column, declared: pa.Field, values: pa.Array) -> pa.Array:
         column: The column in the database.
         declared: Its name and type in the ``schema``.
         values: Binary values, the text of each.
+
+    Raises:
+        Misfit: A value does not fit the declared type.
     """
     if pa.types.is_binary(declared.type):
         return values

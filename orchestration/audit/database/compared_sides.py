@@ -106,6 +106,9 @@ def compared_sides(
     Yields:
         The database with the tables ``source``, ``target``, ``only_source`` and ``only_target``,
         and the names of the columns in them.
+
+    Raises:
+        InputError: The target does not exist, or one of the tables can't be read.
     """
     dsn, table, columns, path, names, present = asked
     reader = rows_of(dsn)

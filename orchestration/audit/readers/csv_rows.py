@@ -13,7 +13,12 @@ Split = Callable[[str], list[str | None]]
 
 
 def csv_rows(path: str, options: CsvOptions, columns: list[str]) -> Iterator[TextRow]:
-    """Yield the rows of a CSV file, each with the texts of the columns in order."""
+    """Yield the rows of a CSV file, each with the texts of the columns in order.
+
+    Raises:
+        InputError: The header lacks a declared column or has it several times, or the file can't be
+            read.
+    """
     rows = _rows(path, options)
     names: list[str] = columns
     if options.header and (head := next(rows, None)) is not None:

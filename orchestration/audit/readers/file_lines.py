@@ -41,6 +41,9 @@ def lines_of(path: str, encoding: str | None = None) -> Iterator[tuple[int, str 
 
     Yields:
         Offset in bytes, those of the text in UTF-8; and the line, None if it is not UTF-8.
+
+    Raises:
+        InputError: The file can't be read.
     """
     lines = _utf8_lines(path) if encoding is None else _decoded_lines(path, encoding)
     try:

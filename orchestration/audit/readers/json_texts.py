@@ -39,6 +39,9 @@ def members_of(text: str, *, is_topic: bool) -> Members:
         text: The text of a value. In topics, Spark reads single quotes and ``-INF``, too, and what
             follows the object does not count.
         is_topic: Whether it is a topic's, or a line of a file.
+
+    Raises:
+        Unfit: The text is not a JSON object.
     """
     whole = text.strip(_BLANKS)
     try:

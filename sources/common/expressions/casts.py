@@ -48,6 +48,9 @@ def cast(value: Value, target: pa.DataType, *, is_try: bool = False) -> Value:
         value: The value.
         target: The type.
         is_try: Whether a value that does not fit becomes null (``try_cast``) instead of an error.
+
+    Raises:
+        UnprovenError: The cast is not proven to be equal.
     """
     source = value.type
     if source == target:

@@ -48,6 +48,9 @@ def from_text(value: Value, target: pa.DataType, *, is_try: bool) -> Value:
         value: The text.
         target: The type.
         is_try: Whether a text that is no value of the type becomes null instead of an error.
+
+    Raises:
+        UnprovenError: The cast is not proven to be equal.
     """
     sql, how = value.sql, "TRY_CAST" if is_try else "CAST"
     if target == BINARY:

@@ -73,7 +73,11 @@ class Value:
 
 
 def duck(kind: pa.DataType) -> str:
-    """Return DuckDB's name of a type."""
+    """Return DuckDB's name of a type.
+
+    Raises:
+        UnprovenError: The type is not among the proven ones.
+    """
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if kind not in _NAMES:

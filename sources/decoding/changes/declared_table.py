@@ -118,7 +118,7 @@ class DeclaredTable(Declared):
         return all_names(self.renamed_columns.get(column, column))[-1]
 
     def check_columns(self, columns: RecordColumns) -> None:
-        """Refuse changes of columns that do not fit the declared ones, or a ``select``.
+        """Refuse declared changes of columns that do not fit the ``schema`` or a ``select``.
 
         Args:
             columns: The declared columns of the topic.

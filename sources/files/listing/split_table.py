@@ -127,6 +127,10 @@ def selected_columns(
         source: Declaration of the source.
         event_time: Name of the event-time column among the output columns.
         inside: Columns inside the files, without partition columns.
+
+    Raises:
+        InputError: Two columns differ in case only, ``select`` fails, or the event time does not
+            fit.
     """
     read = pa.schema([*inside, *parse_schema(source.partitions)])
     if (alike := alike_names(read.names)) is not None:

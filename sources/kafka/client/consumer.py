@@ -76,6 +76,10 @@ def scan(
         end: Offset after the last one to read, of each partition in ``start``.
         take: Called with partition and message (``confluent_kafka.Message``), in order within a
             partition; if it returns False, no more of the partition is read.
+
+    Raises:
+        InputError: The broker refuses.
+        UnavailableError: The broker does not answer.
     """
     remaining = {partition for partition in start if start[partition] < end[partition]}
     if not remaining:

@@ -84,6 +84,11 @@ class StartLookUp:
 
         Returns:
             The start position; with gaps where deleted or skipped records may be missing.
+
+        Raises:
+            SeamError: The time is in the future.
+            InputError: The broker refuses a look-up.
+            UnavailableError: The broker does not answer.
         """
         if time_ms > self.now_ms:
             name = self._source.name

@@ -38,6 +38,10 @@ def without_tombstones(
 
     Those without a value are left out where they are skipped or delete rows. Where they do neither,
     one without a key is bad.
+
+    Raises:
+        InputError: The key of a record without a value does not identify a row, under
+            ``on_bad_record: fail``.
     """
     if source.skips_tombstones:
         return [record for record in sample if record.value is not None]

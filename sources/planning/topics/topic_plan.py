@@ -277,6 +277,9 @@ def is_continued(source: KafkaSource, log: KafkaLog, following: KafkaLog | None)
 
     Returns:
         True, too, if no source follows.
+
+    Raises:
+        InputError: Only some of the topics are in both sources.
     """
     if following is None:
         return True

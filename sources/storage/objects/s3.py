@@ -224,6 +224,10 @@ def login_keys(settings: S3Settings, path: str, what: str) -> Any:
         settings: Address of the store.
         path: File or folder that they are for.
         what: What can't be done with it without them, for the message.
+
+    Raises:
+        InputError: There is no usable login.
+        UnavailableError: The login has expired, or can't be looked up now.
     """
     try:
         return current_login().get_frozen_credentials()
@@ -285,6 +289,10 @@ def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, A
 
     Returns:
         boto3's answer to ``head_object``; None if there is no such object.
+
+    Raises:
+        InputError: The store refuses.
+        UnavailableError: The store does not answer.
     """
     bucket, key = split(path)
     client = connect(settings)

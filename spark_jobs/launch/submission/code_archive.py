@@ -24,6 +24,9 @@ def write_code_archive(folders: Sequence[Path], archive: Path) -> Path:
 
     Returns:
         The file, for ``spark-submit --py-files``.
+
+    Raises:
+        InputError: The modules are too large to be sent to executors.
     """
     taken: set[str] = set()
     size = 0

@@ -60,6 +60,9 @@ def window_lengths(node: Any, number: int) -> WindowLengths:
     Args:
         node: Node of the plan that has the column; the windows are computed there or below.
         number: The column's number.
+
+    Raises:
+        NoWindowsError: The column has no windows, or Spark describes them in an unknown form.
     """
     while node is not None:
         kind = kind_of(node)

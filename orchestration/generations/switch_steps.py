@@ -207,6 +207,9 @@ def clean(loaded: LoadedPipeline) -> tuple[list[str], int]:
 
     Returns:
         Names of the removed generations, and how many files in ``_generations`` were deleted.
+
+    Raises:
+        StateError: The state can't be read or written.
     """
     removed = _remove_surplus(loaded)
     versions = [each.version for each in read_serving(loaded).before]

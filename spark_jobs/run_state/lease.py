@@ -111,6 +111,10 @@ class Lease:
 
         Args:
             pid: That process, by which others on this machine see whether it lives.
+
+        Raises:
+            StateError: The lease can't be written.
+            UnavailableError: The store does not answer.
         """
         self._stop()
         with self._lock:

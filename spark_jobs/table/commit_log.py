@@ -70,6 +70,9 @@ class CommitLog:
 
         A commit that Delta has removed from the log (after ``delta.logRetentionDuration``) is
         returned as one that may have changed rows: nobody can tell any more.
+
+        Raises:
+            OSError: A commit is there and can't be read.
         """
         numbers = range(after + 1, last + 1)
         found = ((number, self.read(number)) for number in numbers)

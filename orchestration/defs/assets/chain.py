@@ -336,6 +336,9 @@ def say_candidate(context: dg.AssetExecutionContext, loaded: LoadedPipeline) -> 
     Args:
         context: The run of an asset of the chain, which works on the newest generation.
         loaded: The pipeline.
+
+    Raises:
+        StateError: The state can't be read.
     """
     candidate = candidate_name(loaded)
     run = context.instance.get_run_by_id(context.run.run_id)

@@ -43,7 +43,11 @@ FUNCTIONS: dict[str, Function] = {**TEXTS, **TIMES, **CHOICES}
 
 
 class Translator:
-    """Translator of a syntax tree over some columns; each method translates one kind of node."""
+    """Translator of a syntax tree over some columns; each method translates one kind of node.
+
+    Raises:
+        UnprovenError: A node has no proven translation; by each of the methods.
+    """
 
     def __init__(self, columns: pa.Schema) -> None:
         self._columns = columns

@@ -88,7 +88,7 @@ def advance(
             begun.open()
             found = begun.look()
         except BaseException:
-            # Nobody continues it.
+            # No process will continue this attempt.
             begun.close()
             raise
     else:

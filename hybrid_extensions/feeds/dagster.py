@@ -76,7 +76,7 @@ def _asset(loaded: LoadedPipeline, feed: AnyFeed) -> dg.AssetsDefinition:
         description="A second sink, which gets the rows of the table from its commits.",
     )
     def deliver(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        # The sensor asks again.
+        # The sensor requests the delivery again at its next tick.
         with failures(loaded, allow_retries=False):
             fresh = load_pipeline(loaded.path)
             declared = feed_of(fresh, feed.name)

@@ -63,7 +63,7 @@ class HdfsDocuments:
             return None
         except (OSError, RuntimeError) as error:
             raise store_error(path, "read", error) from None
-        # A file that replaced another one meanwhile has a tag that nobody waits for.
+        # If the file was replaced between both requests, the tag never matches.
         digest = hashlib.sha256(data).hexdigest()[:16]
         return Document(data, f"{status.modification_time}-{digest}", status.modification_time)
 
@@ -94,7 +94,7 @@ class HdfsDocuments:
             InputError: The cluster refuses, for example without permission.
         """
         client, plain = self._at(path)
-        # The namenode tells its time only by what it writes.
+        # The namenode's clock shows only in the times of files that it writes.
         clock = f"{plain}.{uuid.uuid4().hex}.clock"
         try:
             written = client.get_file_info(plain).modification_time

@@ -81,7 +81,7 @@ def output_of(
         version = delta_table(target).version()
         facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(str(version))
     except (TableNotFoundError, OSError):
-        # The first run makes it.
+        # The first run creates the table.
         pass
     generation = loaded.open_generation(create=False)
     analysis = None if generation is None else read_analysis(generation)

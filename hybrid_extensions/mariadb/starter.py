@@ -11,7 +11,7 @@ from sources.databases.captured_table import DatabaseTable
 from sources.databases.kafka_connect import server_id_of
 from sources.errors import InputError
 
-# Nobody reads old ones.
+# Old heartbeats are never read.
 _HEARTBEATS_MS = 3_600_000
 
 

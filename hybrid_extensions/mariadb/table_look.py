@@ -93,7 +93,7 @@ def _look_at_statements(
         return before, f"statements can't be read: {error}"
     known = before.stated if isinstance(before.stated, BinlogDefinition) else None
     if before.definition is None and not before.statements:
-        # The snapshot is of an older version, whose runs have gone on since.
+        # The snapshot was taken by an older version, whose runs have continued since.
         told = [each.definition for each in statements if each.definition is not None]
         stated = told[-1] if told else None
         return before.model_copy(update={"statements": ends, "stated": stated}), None

@@ -50,7 +50,7 @@ _TYPES = {
         "string",
     ),
 }
-# In an array, Debezium's schema does not tell the unit of these.
+# Debezium's schema does not contain the unit of these within an array.
 _NOT_IN_ARRAYS = ("timestamp without time zone",)
 
 

@@ -68,7 +68,7 @@ class LocalAzurite(TemporaryServer):
         try:
             urllib.request.urlopen(f"http://{self.address}/{ACCOUNT}?comp=list").close()
         except urllib.error.HTTPError:
-            # It refuses, because nobody is logged in.
+            # It answers, although it refuses requests without a login.
             return True
         except OSError:
             return False

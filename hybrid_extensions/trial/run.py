@@ -115,7 +115,7 @@ def try_sample(
             _require_rows(loaded, sample, report, found)
             compared = compare_with_serving(loaded, side, sample)
         except BaseException:
-            # One that is kept is whole.
+            # Only a complete table is kept.
             shutil.rmtree(table, ignore_errors=True)
             raise
     return SampleRun(

@@ -352,7 +352,7 @@ def _begin(loaded: LoadedPipeline, switch: Switch, say: Say) -> None:
         ready = switch_steps.check(loaded, switch)
         files = counted(len(ready.other.files), "file")
         say(f"checked: {switch.to} can replace {switch.past} and lacks none of its {files}")
-        # Ended by whoever completes the switch, which may be another process after a crash.
+        # The process that completes the switch ends it; after a crash that may be another one.
         before = {"serving": switch.past}
         action = begin_action(loaded.state, switch.kind, switch.by, switch.to, before)
         loaded.state.put_if_absent(Switch.NAME, switch.model_copy(update={"action": action}))

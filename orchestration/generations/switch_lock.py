@@ -98,7 +98,7 @@ class HeldSwitch:
             self._home.delete(SwitchHolder.NAME)
 
     def _write(self) -> None:
-        # It is for people: without it they are told less, and the change goes on.
+        # The note only informs people: the change continues without it.
         with suppress(HybridError):
             if self._holder is not None:
                 self._home.replace(SwitchHolder.NAME, self._holder)

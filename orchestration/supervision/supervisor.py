@@ -69,7 +69,7 @@ def tick(loaded: LoadedPipeline) -> Tick | None:
         restart_if_due(loaded, generation, look.slot, look.now_ms)
     keep_table(generation, look.table)
     watch, restart = decide(look, loaded.pipeline.supervision)
-    # Before anything is done about it.
+    # The decision is recorded before anything is done.
     write_watch(generation, watch)
     alerted, problem = _alert(loaded, look, watch)
     write_watch(generation, alerted)

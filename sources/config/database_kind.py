@@ -57,7 +57,7 @@ def kind_of(dsn: str) -> DatabaseKind:
     for kind in kinds:
         if re.match(kind.addresses, dsn):
             return kind
-    # No more of it, as a password may follow.
+    # Only the beginning is shown, as a password may follow.
     scheme, url, _ = dsn.partition("://")
     address = f"{scheme}://…" if url else "host=…"
     known = ", ".join(kind.title for kind in kinds) or "none"

@@ -33,7 +33,7 @@ def suspicious_decimals(kinds: Iterable[pa.DataType]) -> str:
     whole = MOST_DIGITS + 1 - max(scales, default=0)
     # An exponent of one digit moves the point by nine places at most.
     raised = rf"[0-9.][eE]\+?[0-9]{{2}}|[0-9]{{{max(whole - 9, 1)}}}[0-9.]*[eE]"
-    # With the point.
+    # More characters than any allowed number has, decimal point included.
     long = rf"[0-9.]{{{MOST_DIGITS + 2}}}"
     return rf"[0-9.][eE]-|{raised}|{long}|[0-9]{{{max(whole, 1)}}}"
 

@@ -41,7 +41,7 @@ def local_copy(folder: Folder) -> Path:
         try:
             part.rename(copy)
         except OSError:
-            # Another process was first.
+            # Another process has written the same copy first.
             shutil.rmtree(part)
     return copy
 

@@ -187,7 +187,7 @@ class LocalDocuments:
         for place, _, names in os.walk(folder, onerror=_raise_unless_gone):
             for name in names:
                 path = os.path.join(place, name)
-                # Temporary files come and go.
+                # Temporary files may vanish while the folder is listed.
                 with contextlib.suppress(FileNotFoundError):
                     status = os.stat(path)
                     found.append(Listed(path, status.st_size, status.st_mtime_ns // 1_000_000))
@@ -243,7 +243,7 @@ class LocalDocuments:
         """
         if not os.path.exists(path):
             return None
-        # No file system call compares and replaces; whoever replaces locks the folder.
+        # File systems have no compare-and-swap, so each replacement locks the folder.
         folder = os.open(os.path.dirname(path), os.O_RDONLY)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)

@@ -175,7 +175,7 @@ def stop(generation: Generation, source: str) -> bool:
     try:
         os.kill(beat.pid, signal.SIGTERM)
     except ProcessLookupError:
-        # It ended by itself in the meantime.
+        # The run has ended by itself in the meantime.
         return False
     wait_until(lambda: not is_held(generation), GRACE_S)
     return True

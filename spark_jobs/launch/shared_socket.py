@@ -142,7 +142,7 @@ def listen(folder: Path) -> socket.socket:
         OSError: The folder can't be written.
     """
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Left by a driver that was killed.
+    # A driver that was killed has left its socket.
     (folder / _NAME).unlink(missing_ok=True)
     with _short(folder) as name:
         server.bind(name)

@@ -107,7 +107,7 @@ def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
     gtids = _sequences(read.gtids)
     end: list[Gtid] = []
     if gtids:
-        # Another server has other files.
+        # After a change of server, file names differ, so that GTIDs decide.
         [(begin,)] = ask(connection, "SELECT BINLOG_GTID_POS(%s, 4)", files[0][0])
         removed = _sequences(parse_gtids(str(begin or "")))
         [(last, own)] = ask(connection, "SELECT @@gtid_binlog_pos, @@server_id")

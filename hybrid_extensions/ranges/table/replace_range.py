@@ -84,7 +84,7 @@ class Replacement:
     scratch: Folder
     turn: Turn = nullcontext
 
-    # The first attempt, from 0, during which nobody else writes.
+    # The first attempt (from 0) that keeps other writers out.
     _UNHINDERED: ClassVar[int] = 2
 
     def run(self, before_commit: Callable[[list[str]], None]) -> Replaced | None:

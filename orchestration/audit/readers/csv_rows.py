@@ -53,7 +53,7 @@ def _rows(path: str, options: CsvOptions) -> Iterator[TextRow]:
         if not text:
             continue
         values = split(text)
-        # A quoted value may go on in the next line.
+        # A quoted value may continue in the next line.
         begun = begun + line if options.multiline and not values else ""
         if not begun:
             yield TextRow(begin, None if values else "its quotes are misplaced", values)

@@ -184,7 +184,7 @@ def _is_utf8(path: Path) -> bool:
         with pa.input_stream(str(path), compression="detect") as file:
             head = file.read(_HEAD_BYTES)
     except OSError:
-        # What is wrong with the file is told already.
+        # The error already says what is wrong with the file.
         return True
     try:
         head.decode()
@@ -216,7 +216,7 @@ def _type_of(kind: pa.DataType, none: pa.DataType) -> str:
         known = normalize(kind)
         return type_name(with_leaves(known, lambda leaf: none if pa.types.is_null(leaf) else leaf))
     except InputError:
-        # Such as times of day.
+        # Types without a counterpart in Spark, such as times of day.
         return "string"
 
 

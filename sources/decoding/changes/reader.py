@@ -89,7 +89,7 @@ class DebeziumReader(BaseReader):
         self._without_default = [
             name for name in added if "default" not in added[name].model_fields_set
         ]
-        # What a wider type is asked for, once a value does not fit or the schema tells of it.
+        # A wider type is looked up once a value does not fit, or the schema reports another type.
         self._follows = table.follows_columns
         self._kinds = {field.name: type_name(field.type) for field in columns}
         self._decimals = {
@@ -279,7 +279,7 @@ class DebeziumReader(BaseReader):
                 column that was widened.
         """
         for name in self._floats:
-            # MariaDB's `float(M,D)` is a double there: its values tell.
+            # MariaDB's `float(M,D)` is a double in the schema: only the values show which it is.
             is_sure = origin.get("connector") == "postgresql"
             if is_sure and encodings.get(name, NO_ENCODING).kind == "double":
                 raise widened_column(self._table, name, "float", "a double", NEW_START)

@@ -172,7 +172,7 @@ def list_splits(
     files = _with_partitions(source, in_range_by_folder(source, files))
     declared = parse_schema(source.columns) if source.columns else None
     if declared is not None:
-        # Before any file is opened.
+        # Checked before any file is opened.
         selected_columns(source, event_time, declared)
     warnings: list[str] = []
     exact = source.format in ("parquet", "orc")
@@ -251,7 +251,7 @@ def nothing_yet(
         check_names(source.name, inside, source.schema_drift)
     read, columns = selected_columns(source, event_time, inside)
     partitions = list(source.partitions)
-    # Nothing is known of the files to come, so that tasks parse them, whoever writes them.
+    # Later files may be written in any way, so tasks of this project parse them.
     parsed = source.patterns[0] if source.format == "parquet" else None
     none = SPLITS.empty_table()
     return FileListing(none, read, columns, partitions, exact=True, limits=limits, parsed=parsed)

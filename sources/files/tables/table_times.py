@@ -107,7 +107,7 @@ def _of_partition(
     values: str, rows: int, column: pa.Field, event: EventColumn, limits: TimeLimits
 ) -> EventTimeRange:
     value = typed_value(values_of(values)[column.name], column.type)
-    # All rows have the same time, so that one tells of all.
+    # All rows have the same time, so that one row is enough.
     one = pa.chunked_array([pa.repeat(value, min(rows, 1))], column.type)
     found = column_range(one, event.unit_us, limits)
     assert found.nulls is not None

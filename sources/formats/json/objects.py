@@ -90,7 +90,7 @@ def check_depth(line: bytes) -> None:
 
 
 def _members(line: bytes) -> dict[str, Any]:
-    # Of bytes it would find out the encoding.
+    # Given bytes, the parser would guess the encoding.
     members = json.loads(line.decode(), parse_float=Decimal, object_pairs_hook=_once)
     if not isinstance(members, dict):
         reason = "it is not a JSON object"

@@ -222,7 +222,7 @@ def start_factory(
     """
     pipeline = loaded.pipeline
     before = pipeline.sources[max(pipeline.hybrid_source().index(source.name) - 1, 0)]
-    # Record times are no rows' clocks.
+    # Only files without `complete_through` end at a time that one wrong row may have set.
     is_declared = not isinstance(before, FileSource) or before.complete_through is not None
     return factory_for(
         source,

@@ -132,7 +132,7 @@ def login_session(login: Login) -> Any:
         if answer.get("Error", {}).get("Code") not in _EXPIRED and not is_untold:
             return None
         login.look_again()
-        # Signed again, and sent at once.
+        # The request is signed again and repeated at once.
         return 0.0
 
     session.register("needs-retry.s3", again)

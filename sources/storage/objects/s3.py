@@ -303,7 +303,7 @@ def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, A
         except ClientError as error:
             if not is_untold(error):
                 raise
-            # The same question, whose answer says why.
+            # The same request as GET, whose answer contains the reason.
             found = client.get_object(Bucket=bucket, Key=key)
             found["Body"].close()
     except ClientError as error:

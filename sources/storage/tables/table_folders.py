@@ -10,7 +10,7 @@ from sources.storage.stores import Stores
 
 _WORKERS = 16
 _ICEBERG, _ICEBERG_FILE = "metadata", ".metadata.json"
-# What to do instead, by the folder that tells the format.
+# What to do instead, by the name of the format's log folder.
 _LOGS = {
     "_delta_log": ("a Delta table", "Declare `format: delta`, and `path: {}`."),
     ".hoodie": (

@@ -33,7 +33,7 @@ from sources.planning.topics.followed_columns import FollowedChange, keep_follow
 from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.inside.readers.spark_errors import report_of
 
-# Types that Kafka Connect's schema tells without doubt.
+# Types that Kafka Connect's schema identifies exactly.
 _PLAIN = {"boolean", "smallint", "int", "bigint", "float", "double"}
 
 

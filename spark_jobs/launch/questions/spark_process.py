@@ -74,7 +74,7 @@ class SparkProcess:
         """Start the process, which then waits for questions; a failed start raises no error."""
         try:
             self._process = self._start()
-        # Whoever asks decides what it means.
+        # The caller decides what a missing answer means.
         except (HybridError, OSError) as error:
             self.reason = str(error)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from hybrid_extensions.clusters.tools import Answer, ask
 from sources.errors import HybridError, RunError
-from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.record import Launch, Place
 
 _CONTAINER = "spark-kubernetes-driver"
@@ -35,7 +35,7 @@ class KubernetesLauncher:
             *(part for name, value in given for part in (f"--{name}", value)),
         ]
 
-    def status(self, launch: Launch) -> Status:
+    def status(self, launch: Launch) -> DriverStatus:
         """Return the state of the driver's pod, as the API server reports it.
 
         ``unknown`` if it does not answer or ``kubectl`` is not installed; ``ended`` if there is no
@@ -45,7 +45,7 @@ class KubernetesLauncher:
         try:
             answer = ask([*command, "--ignore-not-found", "--output", "json"])
         except HybridError as error:
-            return Status("unknown", reason=str(error).rstrip("."))
+            return DriverStatus("unknown", reason=str(error).rstrip("."))
         return read_status(launch.application, answer)
 
     def stop(self, launch: Launch) -> None:
@@ -87,7 +87,7 @@ class KubernetesLauncher:
         return answer.output.rstrip("\n") if answer.status == 0 else ""
 
 
-def read_status(pod: str, answer: Answer) -> Status:
+def read_status(pod: str, answer: Answer) -> DriverStatus:
     """Return the state of a driver from the answer of ``kubectl get pod``.
 
     Args:
@@ -99,26 +99,28 @@ def read_status(pod: str, answer: Answer) -> Status:
         pod does not answer; ``ended`` if there is no such pod.
     """
     if answer.status != 0:
-        return Status("unknown", reason=f"Kubernetes does not answer: {answer.last_words}")
+        return DriverStatus("unknown", reason=f"Kubernetes does not answer: {answer.last_words}")
     if not answer.output.strip():
-        return Status("ended", reason=f"and Kubernetes has no pod {pod}")
+        return DriverStatus("ended", reason=f"and Kubernetes has no pod {pod}")
     try:
         status: dict[str, Any] = json.loads(answer.output)["status"]
         phase = status["phase"]
     except (ValueError, KeyError, TypeError):
-        return Status("unknown", reason=f"Kubernetes reports no status of pod {pod}")
+        return DriverStatus("unknown", reason=f"Kubernetes reports no status of pod {pod}")
     if phase == "Pending":
-        return Status("waiting", reason=_why(status, "waiting"))
+        return DriverStatus("waiting", reason=_why(status, "waiting"))
     if phase == "Running":
-        return Status("running")
+        return DriverStatus("running")
     if phase == "Succeeded":
-        return Status("ended", is_good=True, reason=f"as {phase} on Kubernetes (pod {pod})")
+        return DriverStatus("ended", is_good=True, reason=f"as {phase} on Kubernetes (pod {pod})")
     if phase == "Failed":
         why = _why(status, "terminated")
         text = f"as {phase} on Kubernetes (pod {pod}){why and f': {why}'}"
-        return Status("ended", is_good=False, reason=text)
+        return DriverStatus("ended", is_good=False, reason=text)
     # `Unknown`: its node does not answer.
-    return Status("unknown", reason=f"pod {pod} is in phase {phase}: its node does not answer")
+    return DriverStatus(
+        "unknown", reason=f"pod {pod} is in phase {phase}: its node does not answer"
+    )
 
 
 def _why(status: dict[str, Any], state: str) -> str:

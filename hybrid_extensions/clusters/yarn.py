@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hybrid_extensions.clusters.tools import Answer, ask
 from sources.errors import HybridError, RunError, UnavailableError
-from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.record import Launch
 
 _ID = re.compile(r"application_\d+_\d+")
@@ -36,7 +36,7 @@ class YarnLauncher:
     def __init__(self, submit_log: Path) -> None:
         self._submit_log = submit_log
 
-    def status(self, launch: Launch) -> Status:
+    def status(self, launch: Launch) -> DriverStatus:
         """Return the state of the launch's application, as the resource manager reports it.
 
         ``unknown`` if it does not answer or ``yarn`` is not installed; ``ended`` if it knows no
@@ -44,10 +44,10 @@ class YarnLauncher:
         """
         try:
             if (application := self._find(launch)) is None:
-                return Status("ended", reason="and YARN knows no application of it")
+                return DriverStatus("ended", reason="and YARN knows no application of it")
             answer = ask(["yarn", "application", "-status", application])
         except HybridError as error:
-            return Status("unknown", reason=str(error).rstrip("."))
+            return DriverStatus("unknown", reason=str(error).rstrip("."))
         return read_status(application, answer)
 
     def stop(self, launch: Launch) -> None:
@@ -113,7 +113,7 @@ class YarnLauncher:
         return next((each[0] for each in found if each is not None), None)
 
 
-def read_status(application: str, answer: Answer) -> Status:
+def read_status(application: str, answer: Answer) -> DriverStatus:
     """Return the state of a driver from the answer of ``yarn application -status``.
 
     Returns:
@@ -121,20 +121,20 @@ def read_status(application: str, answer: Answer) -> Status:
         know the application any more.
     """
     if _UNKNOWN_TO_YARN in answer.output:
-        return Status("ended", reason=f"and YARN does not know {application} any more")
+        return DriverStatus("ended", reason=f"and YARN does not know {application} any more")
     state, final = _field("State", answer.output), _field("Final-State", answer.output)
     if answer.status != 0 or state is None:
-        return Status("unknown", reason=f"YARN does not answer: {answer.last_words}")
+        return DriverStatus("unknown", reason=f"YARN does not answer: {answer.last_words}")
     if state in _WAITING:
-        return Status("waiting")
+        return DriverStatus("waiting")
     if state not in _ENDED:
-        return Status("running")
+        return DriverStatus("running")
     why = _diagnostics(answer.output)
     for_memory = "out of memory; raise `spark.driver.memoryOverhead`: "
     text = f"as {final} on YARN ({application})"
     if why:
         text += f": {for_memory if _MEMORY.search(why) else ''}{why}"
-    return Status("ended", is_good=final == "SUCCEEDED", reason=text)
+    return DriverStatus("ended", is_good=final == "SUCCEEDED", reason=text)
 
 
 def _field(name: str, report: str) -> str | None:

@@ -83,7 +83,7 @@ def write_crossing(generation: Folder, crossing: Crossing) -> None:
     generation.replace(_CROSSING, crossing)
 
 
-class Step(Enum):
+class BarrierStep(Enum):
     """Way of merging a micro-batch that may have changes from behind an open barrier.
 
     Attributes:
@@ -105,7 +105,7 @@ class Step(Enum):
 
 def step(
     batch: int, before: int, behind: int, crossing: Crossing | None, *, is_barred: bool
-) -> Step:
+) -> BarrierStep:
     """Decide how a micro-batch is merged while a barrier is open.
 
     Args:
@@ -118,9 +118,9 @@ def step(
     if crossing is not None:
         # The micro-batch of the crossing may be repeated after a failure.
         is_late = before > 0 and crossing.failure is None and crossing.batch != batch
-        return Step.LATE if is_late else Step.WHOLE
+        return BarrierStep.LATE if is_late else BarrierStep.WHOLE
     if not behind:
-        return Step.WHOLE
+        return BarrierStep.WHOLE
     if not before:
-        return Step.CROSS
-    return Step.BARRED if is_barred else Step.SPLIT
+        return BarrierStep.CROSS
+    return BarrierStep.BARRED if is_barred else BarrierStep.SPLIT

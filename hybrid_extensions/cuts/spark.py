@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from hybrid_extensions.cuts.barrier import (
     Barrier,
+    BarrierStep,
     Crossing,
-    Step,
     read_barrier,
     read_crossing,
     step,
@@ -37,8 +37,10 @@ PATIENCE_S = 5.0
 """Seconds that a micro-batch waits for the position of a barrier."""
 _POLL_S = 0.05
 _WHY = {
-    Step.LATE: "a change from before the barrier came after changes from behind it",
-    Step.BARRED: "the driver was started, or its query built again, after the barrier was opened",
+    BarrierStep.LATE: "a change from before the barrier came after changes from behind it",
+    BarrierStep.BARRED: (
+        "the driver was started, or its query built again, after the barrier was opened"
+    ),
 }
 
 
@@ -113,10 +115,10 @@ class Barriers(Merging):
         rest = batch
         if decided in _WHY:
             self._give_up(barrier, batch_id, _WHY[decided])
-        elif decided is Step.SPLIT:
+        elif decided is BarrierStep.SPLIT:
             self.rows(batch.where(is_before), barrier.number, application=cut_id(self.generation))
             rest = batch.where(~is_before)
-        if decided in (Step.SPLIT, Step.CROSS):
+        if decided in (BarrierStep.SPLIT, BarrierStep.CROSS):
             # Before the rest: what has no answer has nothing from behind the barrier.
             answer = Crossing(
                 number=barrier.number, batch=batch_id, table_version=version_of(self.target)

@@ -29,7 +29,7 @@ from sources.storage.tables.delta_log import commit_name, has_log
 from spark_jobs.table.delta_table import open_table
 
 
-class Outcome(NamedTuple):
+class DeliveryOutcome(NamedTuple):
     """Result of a look at the table.
 
     Attributes:
@@ -76,7 +76,7 @@ class Follower:
             return True
         return commit_of(self._table, seen.number) != seen.commit
 
-    def deliver(self, *, reload: bool = False) -> Outcome:
+    def deliver(self, *, reload: bool = False) -> DeliveryOutcome:
         """Bring the sink to the newest version of the table; an interrupted delivery is completed.
 
         Returns:
@@ -90,7 +90,7 @@ class Follower:
         self._seen = None
         key = self._read_declaration()
         if not has_log(self._table):
-            return Outcome("none", None)
+            return DeliveryOutcome("none", None)
         table = open_table(self._table)
         columns = self._columns(table, key)
         now = position_of(self._table, table, columns, key)
@@ -102,7 +102,7 @@ class Follower:
             return self._load(sink, table, now, columns, "nothing is delivered yet")
         if held.delivered == now and held.pending is None:
             self._seen = now
-            return Outcome("none", now.number)
+            return DeliveryOutcome("none", now.number)
         return self._bring(sink, held, held.delivered, table, now, columns)
 
     def compare(self, sample: int) -> Comparison:
@@ -145,7 +145,7 @@ class Follower:
         table: DeltaTable,
         now: Position,
         columns: pa.Schema,
-    ) -> Outcome:
+    ) -> DeliveryOutcome:
         """Deliver the changes since a position, or load the table where they are not known."""
         why = why_not_from(start, now, commit_of(self._table, start.number))
         end = now
@@ -162,17 +162,17 @@ class Follower:
                     if held.pending is None:
                         sink.begin(end)
                     sink.apply(rows.read(sink.form), end)
-                    return Outcome("changes", end.number, len(rows))
+                    return DeliveryOutcome("changes", end.number, len(rows))
             except CannotFollow as error:
                 why = str(error)
         return self._load(sink, open_table(self._table, now.number), now, columns, why)
 
     def _load(
         self, sink: FeedSink, table: DeltaTable, now: Position, columns: pa.Schema, why: str
-    ) -> Outcome:
+    ) -> DeliveryOutcome:
         with all_rows(table, self._key, columns) as rows:
             sink.load(rows.read(sink.form), now)
-            return Outcome("load", now.number, len(rows), why)
+            return DeliveryOutcome("load", now.number, len(rows), why)
 
     def _read_declaration(self) -> list[str]:
         """Read the pipeline's file again; return the key of the generation that readers see."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from hybrid_extensions.feeds.base import Comparison
 from hybrid_extensions.feeds.declare import AnyFeed
-from hybrid_extensions.feeds.follower import Follower, Outcome
+from hybrid_extensions.feeds.follower import DeliveryOutcome, Follower
 from hybrid_extensions.feeds.record import Compared, FeedRecord, read_record, write_record
 from sources.common.counting import counted
 from sources.common.positions import now_ms
@@ -25,7 +25,7 @@ _AGAIN_S = (1.0, 60.0)
 Say = Callable[[str], None]
 
 
-def deliver_once(loaded: LoadedPipeline, feed: AnyFeed, *, reload: bool = False) -> Outcome:
+def deliver_once(loaded: LoadedPipeline, feed: AnyFeed, *, reload: bool = False) -> DeliveryOutcome:
     """Bring a sink to the newest version, and record the result.
 
     Args:
@@ -109,7 +109,7 @@ def follow(
     return threads
 
 
-def in_words(feed: AnyFeed, outcome: Outcome) -> str:
+def in_words(feed: AnyFeed, outcome: DeliveryOutcome) -> str:
     """Return the result of a delivery as a sentence."""
     if outcome.number is None:
         return f"{feed.name}: there is no table yet."
@@ -135,10 +135,10 @@ def _follow(loaded: LoadedPipeline, feed: AnyFeed, stop: threading.Event, say: S
                         say(in_words(feed, outcome))
                     known = outcome.number
                 else:
-                    _record(loaded, feed, Outcome("none", known), None, follows=True)
+                    _record(loaded, feed, DeliveryOutcome("none", known), None, follows=True)
                 again_s = _AGAIN_S[0]
                 stop.wait(max(pace_s - (time.monotonic() - begun_s), 0))
-            # A thread that ends is seen by nobody.
+            # An exception would end the thread without being reported.
             except Exception as error:
                 follower.__exit__()
                 say(f"{feed.name}: {error}")
@@ -153,9 +153,9 @@ def _catch_up(
     *,
     reload: bool = False,
     follows: bool = False,
-) -> Outcome:
+) -> DeliveryOutcome:
     """Deliver until there is nothing more; return the last outcome that delivered something."""
-    done: Outcome | None = None
+    done: DeliveryOutcome | None = None
     try:
         while True:
             outcome = follower.deliver(reload=reload and done is None)
@@ -178,7 +178,7 @@ def _unknown(error: Exception) -> HybridError:
 def _record(
     loaded: LoadedPipeline,
     feed: AnyFeed,
-    outcome: Outcome | None,
+    outcome: DeliveryOutcome | None,
     failure: ErrorReport | None,
     *,
     follows: bool,

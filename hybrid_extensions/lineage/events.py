@@ -26,7 +26,7 @@ _PRODUCER = f"https://pypi.org/project/hybrid-backfill/{version('hybrid-backfill
 _WRITES_NOTHING = ("plan", "take_snapshot")
 
 
-class Reporter:
+class EventSender:
     """Sender of a pipeline's OpenLineage events.
 
     Args:

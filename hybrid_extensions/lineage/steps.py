@@ -12,7 +12,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 
 if TYPE_CHECKING:
-    from hybrid_extensions.lineage.events import Reporter
+    from hybrid_extensions.lineage.events import EventSender
 
 
 def observer(loaded: LoadedPipeline) -> StepObserver | None:
@@ -38,7 +38,7 @@ class _Events:
         with suppress(InputError):
             self._reporter(lambda _: None).live_run_ended(source, launch_id)
 
-    def _reporter(self, tell: Tell) -> Reporter:
+    def _reporter(self, tell: Tell) -> EventSender:
         with needs_extra("lineage", "`lineage`"):
-            from hybrid_extensions.lineage.events import Reporter  # noqa: PLC0415 - few need it
-        return Reporter(self._loaded, self._lineage, tell)
+            from hybrid_extensions.lineage.events import EventSender  # noqa: PLC0415 - few need it
+        return EventSender(self._loaded, self._lineage, tell)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from sources.errors import UnavailableError
-from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.base import DriverStatus
 
 GRACE_S = 20
 """Seconds that a driver has to end its query, where the service can give it any."""
@@ -31,7 +31,7 @@ class Service(Protocol):
     def find(self, name: str) -> str | None:
         """Return the id of the run of this name; None if the service knows no such run."""
 
-    def status(self, run: str) -> Status:
+    def status(self, run: str) -> DriverStatus:
         """Return the state of a run; ``ended`` if the service does not know it any more."""
 
     def cancel(self, run: str) -> None:

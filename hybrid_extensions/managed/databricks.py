@@ -13,7 +13,7 @@ from typing import Any
 from hybrid_extensions.managed.client import no_answer
 from sources.common.optional import needs_extra
 from sources.errors import InputError, RunError
-from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.base import DriverStatus
 
 with needs_extra("databricks", "`master: databricks://…`"):
     from databricks.sdk import WorkspaceClient
@@ -74,7 +74,7 @@ class Databricks:
                     return str(run.run_id)
         return None
 
-    def status(self, run: str) -> Status:
+    def status(self, run: str) -> DriverStatus:
         """Return the state of a run."""
         try:
             with _answers(NotFound):
@@ -86,7 +86,7 @@ class Databricks:
                         reason=f"{status.reason}{why and f': {why}'}"[:_LONGEST]
                     )
         except NotFound:
-            return Status("ended", reason=f"and Databricks does not know run {run} any more")
+            return DriverStatus("ended", reason=f"and Databricks does not know run {run} any more")
         return status
 
     def cancel(self, run: str) -> None:
@@ -109,19 +109,19 @@ class Databricks:
         return None if task is None else self._jobs.get_run_output(task)
 
 
-def read_status(run: Run) -> Status:
+def read_status(run: Run) -> DriverStatus:
     """Return the state of a driver from the answer to ``jobs/runs/get``."""
     state = run.state
     if state is None or state.life_cycle_state is None:
-        return Status("unknown", reason=f"Databricks reports no state of run {run.run_id}")
+        return DriverStatus("unknown", reason=f"Databricks reports no state of run {run.run_id}")
     why = (state.state_message or state.queue_reason or "").strip()[:_LONGEST]
     if (phase := state.life_cycle_state.value) in _WAITING:
-        return Status("waiting", reason=why)
+        return DriverStatus("waiting", reason=why)
     if phase not in _ENDED:
-        return Status("running")
+        return DriverStatus("running")
     result = state.result_state.value if state.result_state is not None else phase
     text = f"as {result} on Databricks (run {run.run_id}){why and f': {why}'}"
-    return Status("ended", is_good=result == "SUCCESS", reason=text)
+    return DriverStatus("ended", is_good=result == "SUCCESS", reason=text)
 
 
 def request(

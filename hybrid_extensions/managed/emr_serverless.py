@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from hybrid_extensions.managed.client import GRACE_S, no_answer
 from sources.errors import RunError
-from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.base import DriverStatus
 
 _WAITING = {"SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"}
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
@@ -65,13 +65,13 @@ class EmrServerless:
                         return str(run["id"])
         return None
 
-    def status(self, run: str) -> Status:
+    def status(self, run: str) -> DriverStatus:
         """Return the state of a job run."""
         try:
             with _answers(_UNKNOWN_RUN):
                 answer = self._client.get_job_run(applicationId=self._application, jobRunId=run)
         except ClientError:
-            return Status("ended", reason=f"and EMR Serverless does not know {run} any more")
+            return DriverStatus("ended", reason=f"and EMR Serverless does not know {run} any more")
         return read_status(answer["jobRun"])
 
     def cancel(self, run: str) -> None:
@@ -96,15 +96,15 @@ class EmrServerless:
         return f"EMR Serverless has the log of {run}: {answer['url']}" if "url" in answer else ""
 
 
-def read_status(run: Mapping[str, Any]) -> Status:
+def read_status(run: Mapping[str, Any]) -> DriverStatus:
     """Return the state of a driver from ``jobRun`` of the answer to ``GetJobRun``."""
     state, why = run["state"], str(run.get("stateDetails") or "").strip()[:_LONGEST]
     if state in _WAITING:
-        return Status("waiting", reason=why)
+        return DriverStatus("waiting", reason=why)
     if state not in _ENDED:
-        return Status("running")
+        return DriverStatus("running")
     text = f"as {state} on EMR Serverless ({run['jobRunId']}){why and f': {why}'}"
-    return Status("ended", is_good=state == "SUCCESS", reason=text)
+    return DriverStatus("ended", is_good=state == "SUCCESS", reason=text)
 
 
 def request(

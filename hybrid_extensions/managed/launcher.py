@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hybrid_extensions.managed.client import Service
 from sources.errors import HybridError, RunError
-from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.record import Launch, Place
 
 SUBMITTED = "Submitted run {} to {}"
@@ -41,17 +41,17 @@ class ManagedLauncher:
     def _service(self) -> Service:
         return service_at(self._place)
 
-    def status(self, launch: Launch) -> Status:
+    def status(self, launch: Launch) -> DriverStatus:
         """Return the state of the launch's run, as the service reports it.
 
         ``unknown`` if it does not answer; ``ended`` if it knows no such run.
         """
         try:
             if (run := self._find(launch)) is None:
-                return Status("ended", reason=f"and {self._service.name} knows no run of it")
+                return DriverStatus("ended", reason=f"and {self._service.name} knows no run of it")
             return self._service.status(run)
         except HybridError as error:
-            return Status("unknown", reason=str(error).rstrip("."))
+            return DriverStatus("unknown", reason=str(error).rstrip("."))
 
     def stop(self, launch: Launch) -> None:
         """Cancel the run and wait until the service reports its end; no error if there is none.

@@ -15,7 +15,7 @@ from sources.databases.captured_table import UnknownDefault
 from sources.databases.kafka_connect import without_passwords
 
 
-class Judged(NamedTuple):
+class JudgedStatements(NamedTuple):
     """Combined effect of some statements on a table.
 
     Attributes:
@@ -35,7 +35,7 @@ def judge(
     names: Names,
     snapshot: BinlogSnapshot,
     stated: BinlogDefinition | None,
-) -> Judged:
+) -> JudgedStatements:
     """Return the effect of statements on a table, up to the first one that altered rows.
 
     Args:
@@ -53,7 +53,7 @@ def judge(
                 both = names.in_both(stated.columns, change.definition.columns)
                 what = find_alteration(stated, change.definition, dict(both.values()))
             if what is not None:
-                return Judged(change.definition, (change, what), [])
+                return JudgedStatements(change.definition, (change, what), [])
             required += [
                 RequiredColumn(
                     table=table,
@@ -64,7 +64,7 @@ def judge(
                 for name in newly_required(stated, change.definition, names)
             ]
         stated = change.definition or stated
-    return Judged(stated, None, required)
+    return JudgedStatements(stated, None, required)
 
 
 def newly_required(

@@ -54,7 +54,7 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
         RunError: The copy was interrupted; the chunks that are complete are kept.
     """
     # The database driver takes a while to import, and few commands need it.
-    from sources.databases.snapshot_copy import TableSnapshot  # noqa: PLC0415
+    from sources.databases.snapshot_copy import SnapshotCopy  # noqa: PLC0415
 
     sources = declared(loaded)
     if not sources:
@@ -67,7 +67,7 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
         raise InputError(message, hint, pipeline=name, field="snapshot")
     taken = []
     for source in sources:
-        snapshot = TableSnapshot(loaded, source, report)
+        snapshot = SnapshotCopy(loaded, source, report)
         taken.append(_taken(source.name, snapshot.take(), snapshot.warnings))
     return taken
 
@@ -86,10 +86,10 @@ def take_together(
     Returns:
         By name of the pipeline the snapshot that was taken now, or why it was not.
     """
-    from sources.databases.snapshot_copy import TableSnapshot, snapshot_of  # noqa: PLC0415
+    from sources.databases.snapshot_copy import SnapshotCopy, snapshot_of  # noqa: PLC0415
 
     every = [
-        (loaded.pipeline.name, source, TableSnapshot(loaded, source, report))
+        (loaded.pipeline.name, source, SnapshotCopy(loaded, source, report))
         for loaded in pipelines
         for source in declared(loaded)
     ]

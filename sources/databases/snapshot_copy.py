@@ -47,7 +47,7 @@ from sources.errors import HybridError, InputError, RunError, UnavailableError
 from sources.kafka.client.look_ups import KafkaLog
 
 
-class TableSnapshot:
+class SnapshotCopy:
     """Copy of a database table, which a file source declares as ``snapshot``, into Parquet files.
 
     Args:
@@ -264,7 +264,7 @@ def _number(snapshot: DatabaseSnapshot, known: list[DatabaseSnapshot]) -> int:
 
 
 @contextmanager
-def snapshot_of(tables: Sequence[TableSnapshot]) -> Iterator[Exported]:
+def snapshot_of(tables: Sequence[SnapshotCopy]) -> Iterator[Exported]:
     """Take one snapshot of a database for several of its tables: one point in time for all.
 
     Args:

@@ -51,7 +51,7 @@ def merge(parts: Sequence[Ints]) -> Merged:
     return Merged(runs, overlaps, pair)
 
 
-class Judged(NamedTuple):
+class JudgedRanges(NamedTuple):
     """Verdict on the offset ranges in the names of a partition's files.
 
     Attributes:
@@ -68,7 +68,7 @@ def judge(
     ranges: Sequence[tuple[int, int]],
     rows: Sequence[int | None],
     files: Sequence[str],
-) -> Judged:
+) -> JudgedRanges:
     """Compare the offset ranges in the names of a partition's files with their row counts.
 
     Args:
@@ -106,7 +106,7 @@ def judge(
             "compaction leave such offsets out, too."
         )
     is_unknown = any(group.rows is None for group in distributed)
-    return Judged(not distributed or not (short or is_unknown), warnings)
+    return JudgedRanges(not distributed or not (short or is_unknown), warnings)
 
 
 class _Group:

@@ -73,7 +73,7 @@ def refuse_outside(row: BadRow) -> None:
     raise InputError(row.in_words, hint, file=row.path)
 
 
-class ParquetRows(NamedTuple):
+class PlannedParquetRows(NamedTuple):
     """Planned Parquet file, with its mapping to the source's columns and its deleted rows.
 
     Attributes:
@@ -90,7 +90,7 @@ class ParquetRows(NamedTuple):
 
 
 def outside_of_parquet(
-    rows_of: ParquetRows,
+    rows_of: PlannedParquetRows,
     columns: Sequence[str],
     event: EventColumn,
     bounds: tuple[int, int],

@@ -10,7 +10,7 @@ import time
 from sources.errors import StateError, UnavailableError
 from sources.state.generation import Generation
 from sources.state.local_copy import local_path
-from spark_jobs.launch.places.base import Launcher, Status
+from spark_jobs.launch.places.base import DriverStatus, Launcher
 from spark_jobs.launch.places.choice import launcher_at
 from spark_jobs.launch.record import Launch, last_launch
 from spark_jobs.run_state import run_log
@@ -34,7 +34,7 @@ class DriverState:
         self.generation = generation
         self.launch = launch
         self.launcher = launcher
-        self._answer: tuple[float, Status] | None = None
+        self._answer: tuple[float, DriverStatus] | None = None
 
     @classmethod
     def of(cls, generation: Generation, launch: Launch) -> DriverState:
@@ -62,7 +62,7 @@ class DriverState:
         is_own = beat is not None and beat.launch_id == self.launch.launch_id
         return beat if is_own else None
 
-    def status(self) -> Status:
+    def status(self) -> DriverStatus:
         """Return the driver's state as its launcher reports it.
 
         A cluster is asked at most every 5 s: until then the last answer is returned again. One that
@@ -77,7 +77,7 @@ class DriverState:
         return status
 
     @property
-    def known_status(self) -> Status | None:
+    def known_status(self) -> DriverStatus | None:
         """Last status from the launcher, kept in memory; None before a call of :meth:`status`."""
         return None if self._answer is None else self._answer[1]
 

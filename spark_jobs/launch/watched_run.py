@@ -13,7 +13,7 @@ from sources.errors import RunError
 from sources.state.local_copy import local_path
 from spark_jobs.launch.driver_error import DriverError
 from spark_jobs.launch.driver_state import DriverState
-from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.local import GRACE_S, kill_group, wait_until
 from spark_jobs.launch.submission import submit
 from spark_jobs.run_state import run_log
@@ -178,7 +178,7 @@ class WatchedRun:
         kill_group(recorded.group)
         wait_until(lambda: not is_launched(self._generation), GRACE_S)
 
-    def _ended(self) -> Status:
+    def _ended(self) -> DriverStatus:
         """Return how it ended; a process that was started here is reaped."""
         if self._process is not None:
             self._process.wait()

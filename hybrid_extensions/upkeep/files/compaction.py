@@ -58,7 +58,7 @@ class Compacted:
     new_files: int = 0
     bytes: int = 0
 
-    def add(self, made: Sequence[Merged], *, is_history: bool) -> None:
+    def add(self, made: Sequence[CompactedFile], *, is_history: bool) -> None:
         """Count one commit that replaces files of history, or of live rows, by others."""
         self.commits += 1
         self.new_files += len(made)
@@ -68,7 +68,7 @@ class Compacted:
             self.bytes += sum(add["size"] for add in each.old)
 
 
-class Merged(NamedTuple):
+class CompactedFile(NamedTuple):
     """A new file: its ``add`` action, and those of the files whose rows it has."""
 
     add: dict[str, Any]
@@ -111,7 +111,7 @@ class Compaction:
         """
         found = Compacted()
         for groups in commits(self._groups(self._snapshot())):
-            made = [Merged({}, group.adds) for group in groups]
+            made = [CompactedFile({}, group.adds) for group in groups]
             found.add(made, is_history=groups[0].is_history)
         return found
 
@@ -180,8 +180,8 @@ class Compaction:
         return is_changed
 
     def _commit(
-        self, log: LogWriter, number: int, made: list[Merged], *, is_history: bool
-    ) -> list[Merged]:
+        self, log: LogWriter, number: int, made: list[CompactedFile], *, is_history: bool
+    ) -> list[CompactedFile]:
         """Commit new files; return those whose old files no other writer has changed meanwhile."""
         while made:
             old = [add for each in made for add in each.old]
@@ -197,7 +197,7 @@ class Compaction:
             made = [each for each in made if not log.has_changed(each.old)]
         return []
 
-    def _write(self, table: TableSnapshot, group: SmallFiles) -> Iterator[Merged]:
+    def _write(self, table: TableSnapshot, group: SmallFiles) -> Iterator[CompactedFile]:
         """Write the rows of a group into one new file for each layout of its files."""
         opened: dict[bytes, _Open] = {}
         for add, part in self._read(group.adds):
@@ -228,7 +228,7 @@ class Compaction:
                     except pa.ArrowInvalid as error:
                         raise self._unreadable(add["path"], error) from None
 
-    def _put(self, table: TableSnapshot, made: _Open, data: bytes) -> Merged:
+    def _put(self, table: TableSnapshot, made: _Open, data: bytes) -> CompactedFile:
         first = made.old[0]
         # Promoted generations in a store without links have files in a folder that VACUUM passes.
         parts = first["path"].split("/")[:-1]
@@ -246,9 +246,9 @@ class Compaction:
             "dataChange": False,
             "stats": merge_statistics(statistics, made.rows, schema),
         }
-        return Merged(add, made.old)
+        return CompactedFile(add, made.old)
 
-    def _discard(self, made: Iterable[Merged]) -> None:
+    def _discard(self, made: Iterable[CompactedFile]) -> None:
         """Delete files that no commit lists."""
         for each in made:
             self.table.delete(unquote(each.add["path"]))

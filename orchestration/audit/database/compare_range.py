@@ -88,7 +88,7 @@ class LiveRun(NamedTuple):
     pace_s: float = 0.0
 
 
-class Judged(NamedTuple):
+class RangeComparison(NamedTuple):
     """Result of comparing a range, after rechecks.
 
     Attributes:
@@ -116,7 +116,7 @@ def compare_range(
     within: KeyRange,
     look_at_run: Callable[[], LiveRun],
     wait: Callable[[float], None] = time.sleep,
-) -> Judged:
+) -> RangeComparison:
     """Compare the rows of a range; recheck differing rows until the live run has caught up.
 
     A key counts if the database has the same row at each look, and the target another one, also
@@ -147,7 +147,7 @@ def compare_range(
             if number >= len(PAUSES_S):
                 run = look_at_run()
                 if run.why_not is not None:
-                    return Judged(None, run.why_not, read)
+                    return RangeComparison(None, run.why_not, read)
                 is_last = _has_committed(began, run, time.monotonic() - looked_s)
             kept, before = Path(scratch) / f"{number}.parquet", kept
             look = _look(asked, key, within, kept, before)
@@ -155,7 +155,7 @@ def compare_range(
             read += look.rows
     if look.differing and not is_last:
         why_not = "the live run has not committed what waited when rows that differ were first seen"
-        return Judged(None, why_not, read)
+        return RangeComparison(None, why_not, read)
     found = ComparedRange(
         first=within.first,
         until=within.until,
@@ -164,7 +164,7 @@ def compare_range(
         differing=look.differing,
         examples=look.examples,
     )
-    return Judged(found, None, read)
+    return RangeComparison(found, None, read)
 
 
 def _has_committed(began: LiveRun, run: LiveRun, passed_s: float) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 
 from orchestration.audit.database.compare_range import (
     KEYS,
-    Judged,
     KeyRange,
     LiveRun,
+    RangeComparison,
     compare_range,
 )
 from orchestration.audit.database.compare_source import compared_table
@@ -68,7 +68,7 @@ def compare_ranges(
         kept = before or KeptCompare(begun_ms=now_ms(), ranges=[])
         if kept.at is None:
             kept = kept.model_copy(update={"begun_ms": now_ms()})
-        judged = Judged(None, look_at_run().why_not, 0)
+        judged = RangeComparison(None, look_at_run().why_not, 0)
         if judged.why_not is None:
             within = _next_range(asked, key[0], kept.at)
             judged = compare_range(asked, key, within, look_at_run, wait)

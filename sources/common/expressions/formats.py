@@ -18,7 +18,7 @@ _ORDER = ("year", "month", "day", "hour", "minute", "second")
 _DEFAULTS = ("1970", "01", "01", "00", "00", "00")
 
 
-class Format(NamedTuple):
+class TimeFormat(NamedTuple):
     """A pattern in the terms of DuckDB.
 
     Attributes:
@@ -32,7 +32,7 @@ class Format(NamedTuple):
     instant: str
 
 
-def time_format(pattern: str) -> Format | None:
+def time_format(pattern: str) -> TimeFormat | None:
     """Return a pattern of Spark as DuckDB's; None if it has parts that are not translated."""
     shown = form = ""
     fields: list[str] = []
@@ -62,4 +62,4 @@ def time_format(pattern: str) -> Format | None:
         f"\\{fields.index(field) + 1}" if field in fields else default
         for field, default in zip(_ORDER, _DEFAULTS, strict=True)
     ]
-    return Format(shown, form, "{}-{}-{} {}:{}:{}".format(*parts))
+    return TimeFormat(shown, form, "{}-{}-{} {}:{}:{}".format(*parts))

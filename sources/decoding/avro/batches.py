@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from sources.common.schema import TIMESTAMP
 from sources.decoding.avro.columns import (
+    AvroRecord,
     Blocks,
     Boolean,
     Bytes,
@@ -27,7 +28,6 @@ from sources.decoding.avro.columns import (
     Instant,
     Integer,
     Null,
-    Record,
     Type,
     Union,
 )
@@ -40,7 +40,7 @@ _MICROS = {
 }
 
 
-def batch_reader(schema: Any, columns: pa.Schema) -> Record | None:
+def batch_reader(schema: Any, columns: pa.Schema) -> AvroRecord | None:
     """Build the decoder that reads many records of one Avro schema at once.
 
     Args:
@@ -67,7 +67,7 @@ def _record(
     wanted: Mapping[str, pa.DataType],
     named: Mapping[str, Any],
     kind: pa.DataType | None = None,
-) -> Record:
+) -> AvroRecord:
     """Build the batch decoder of an Avro record type.
 
     A record that contains itself raises :class:`_NotInBatches`: its own name is unknown inside it.
@@ -79,7 +79,7 @@ def _record(
         kind: Type of the record's own column; None if there is none.
     """
     inside = {name: each for name, each in named.items() if name != schema["name"]}
-    return Record(
+    return AvroRecord(
         [
             (field["name"], _type(field["type"], wanted.get(field["name"]), inside))
             for field in schema["fields"]

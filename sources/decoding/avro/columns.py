@@ -218,7 +218,7 @@ class Blocks(Type):
 
 
 @dataclass(frozen=True)
-class Record(Type):
+class AvroRecord(Type):
     """Batch decoder of an Avro record's fields, one by one.
 
     Attributes:

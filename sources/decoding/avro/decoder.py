@@ -15,7 +15,7 @@ import pyarrow as pa
 from sources.common.conversion import BadValue, Nanos
 from sources.common.optional import needs_extra
 from sources.decoding.avro.batches import batch_reader
-from sources.decoding.avro.columns import Record
+from sources.decoding.avro.columns import AvroRecord
 from sources.decoding.avro.schemas import NANOS, normalized_schema
 from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch
@@ -46,7 +46,7 @@ class AvroReader(BaseReader):
     def __init__(self, schema: Any, registry: Registry | None) -> None:
         self._schema = schema
         self._registry = registry
-        self._batch_readers: dict[tuple[int, pa.Schema], Record | None] = {}
+        self._batch_readers: dict[tuple[int, pa.Schema], AvroRecord | None] = {}
 
     @classmethod
     def of_file(cls, path: str) -> AvroReader:
@@ -107,7 +107,7 @@ class AvroReader(BaseReader):
             return pa.nulls(0, pa.struct(columns))
         return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(indexes))))
 
-    def _batch_reader(self, schema_id: int, columns: pa.Schema) -> Record | None:
+    def _batch_reader(self, schema_id: int, columns: pa.Schema) -> AvroRecord | None:
         """Return the batch decoder of a schema; None if its values must be decoded one by one."""
         if schema_id == _NO_SCHEMA:
             return None

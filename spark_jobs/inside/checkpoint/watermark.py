@@ -21,7 +21,7 @@ _PASSING = ("SubqueryAlias", "ResolvedHint", "Repartition", "EventTimeWatermark"
 
 
 @dataclass(frozen=True)
-class Watermark:
+class QueryWatermark:
     """Watermark of a query.
 
     Attributes:
@@ -34,7 +34,7 @@ class Watermark:
     reads: Reads
 
 
-def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> Watermark | None:
+def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> QueryWatermark | None:
     """Return the watermark of a transform; None if it sets none.
 
     Of several watermarks Spark follows the one that is furthest behind
@@ -48,12 +48,12 @@ def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> Watermar
     jvm: Any = rows.sparkSession._jvm
     node_class = jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
     source = analyzed_plan(given)
-    found: list[Watermark] = []
+    found: list[QueryWatermark] = []
 
     def visit(node: Any) -> None:
         if kind_of(node) == "EventTimeWatermark":
             reads = _reads(node, source, event_time)
-            found.append(Watermark(int(node_class.getDelayMs(node.delay())), reads))
+            found.append(QueryWatermark(int(node_class.getDelayMs(node.delay())), reads))
         for child in each_of(node.children()):
             visit(child)
 
@@ -62,11 +62,11 @@ def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> Watermar
         return None
     order: list[Reads] = ["unknown", "some rows", "all rows"]
     reads = next(each for each in order if any(each == one.reads for one in found))
-    return Watermark(max(each.delay_ms for each in found), reads)
+    return QueryWatermark(max(each.delay_ms for each in found), reads)
 
 
 def judge_order(
-    source: str, out_of_orderness_ms: int, watermark: Watermark | None, *, is_exact: bool
+    source: str, out_of_orderness_ms: int, watermark: QueryWatermark | None, *, is_exact: bool
 ) -> str | None:
     """Refuse a reading order of history in which stateful operators would drop late rows.
 
@@ -123,7 +123,9 @@ def judge_order(
     )
 
 
-def judge_arrival(source: str, out_of_orderness_ms: int, watermark: Watermark | None) -> str | None:
+def judge_arrival(
+    source: str, out_of_orderness_ms: int, watermark: QueryWatermark | None
+) -> str | None:
     """Warn if stateful operators may drop rows that are read in order of arrival.
 
     A live run would have dropped the same rows, so nothing is refused.
@@ -148,7 +150,7 @@ def judge_arrival(source: str, out_of_orderness_ms: int, watermark: Watermark | 
 
 
 def judge_seam(
-    end: EndPosition, topic: str, watermark: Watermark | None, now_ms: int
+    end: EndPosition, topic: str, watermark: QueryWatermark | None, now_ms: int
 ) -> str | None:
     """Warn if the watermark at the end of history would drop rows of the topic after it.
 

@@ -21,7 +21,7 @@ from spark_jobs.checkpoint.transform_compatibility import first_batch, record_tr
 from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.checkpoint.watermark import (
-    Watermark,
+    QueryWatermark,
     judge_arrival,
     judge_order,
     judge_seam,
@@ -170,7 +170,7 @@ def _writer(
     return sink.write_stream(rows, query.context.loaded, target, generation, guard, reporting)
 
 
-def _judge_watermark(query: QueryDeclaration, watermark: Watermark | None) -> list[str]:
+def _judge_watermark(query: QueryDeclaration, watermark: QueryWatermark | None) -> list[str]:
     """Refuse an order of files in which rows would be dropped; return warnings where some may be.
 
     Nothing is known about the order of a topic's records, nor of files that arrive in a folder.

@@ -26,7 +26,7 @@ from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.file_places import GrowingFolderPlace, PlannedFilesPlace
 from spark_jobs.inside.query.places.followed_topic import Prepared
 from spark_jobs.inside.query.places.history import EarlierSources, Planned
-from spark_jobs.inside.query.places.place import Place, PlaceholderPlace
+from spark_jobs.inside.query.places.place import PlaceholderPlace, SourcePlace
 from spark_jobs.inside.query.places.topic_places import (
     FollowedTopicPlace,
     ReadRangePlace,
@@ -58,7 +58,7 @@ class QueryDeclaration:
     source: FileSource | KafkaSource
     index: int
     rate: RateLimit
-    places: tuple[Place, ...]
+    places: tuple[SourcePlace, ...]
     history: EarlierSources
 
     @property
@@ -72,7 +72,7 @@ class QueryDeclaration:
         return self.context.plan
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SourcePlace:
         """The place of the source that this run reads."""
         return self.places[self.index]
 
@@ -137,7 +137,7 @@ def declare_query(
     source = chain.sources[index]
     rate = rate_of(context.generation, name, source.rate)
     columns = context.plan.columns.names
-    places: list[Place] = []
+    places: list[SourcePlace] = []
     planned: list[Planned] = []
     for number in range(len(chain.sources)):
         turn = Turn(number, rate if number == index else None, is_over=number < index)
@@ -167,7 +167,7 @@ class Turn:
 
 def place_of(
     context: PipelineContext, turn: Turn, earlier: EarlierSources, prepared: Prepared | None
-) -> tuple[Place, Planned | None]:
+) -> tuple[SourcePlace, Planned | None]:
     """Return the place of a source, by its kind and by whether it may be read yet.
 
     This is the only function that asks which kind of source it is.
@@ -217,7 +217,7 @@ def _topic_place(
     turn: Turn,
     earlier: EarlierSources,
     prepared: Prepared | None,
-) -> tuple[Place, Planned | None]:
+) -> tuple[SourcePlace, Planned | None]:
     if turn.rate is None and not turn.is_over:
         part = context.plan.topic_of(source.name)
         return PlaceholderPlace(context, source.selection, part), None

@@ -31,7 +31,7 @@ class Order(NamedTuple):
     descriptors: tuple[int, ...]
 
 
-class Status(NamedTuple):
+class DriverStatus(NamedTuple):
     """State of a driver, as far as its launcher knows it.
 
     Attributes:
@@ -53,7 +53,7 @@ class Launcher(Protocol):
     Works by the record of a launch, so also in processes that did not start the driver.
     """
 
-    def status(self, launch: Launch) -> Status:
+    def status(self, launch: Launch) -> DriverStatus:
         """Return the state of a launch's driver at this moment.
 
         On a cluster, a ``spark-submit`` that still hands the driver over is not looked at. A

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sources.errors import RunError
 from sources.state.generation import Generation
-from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.record import Launch
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.heartbeat import read_heartbeat
@@ -42,18 +42,18 @@ class LocalLauncher:
         self._log = log
         self._process = process
 
-    def status(self, _: Launch) -> Status:
+    def status(self, _: Launch) -> DriverStatus:
         """Return the state of the launch's process.
 
         In the process that started it, with its exit status; elsewhere by the launch lock, which is
         held as long as the process lives, so that an end has no exit status.
         """
         if self._process is None:
-            return Status("running" if is_launched(self._generation) else "ended")
+            return DriverStatus("running" if is_launched(self._generation) else "ended")
         status = self._process.poll()
         if status is None:
-            return Status("running")
-        return Status("ended", is_good=status == 0, reason=f"with status {status}")
+            return DriverStatus("running")
+        return DriverStatus("ended", is_good=status == 0, reason=f"with status {status}")
 
     def stop(self, launch: Launch) -> None:
         """End the launch's processes: SIGTERM, then SIGKILL after at most 25 s.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sources.errors import RunError
 from sources.state.generation import Generation
-from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.local import end_group, launched_elsewhere, wait_until
 from spark_jobs.launch.record import Launch
 from spark_jobs.launch.shared_socket import Request, ask, log_of, pid_of
@@ -36,9 +36,9 @@ class SharedLauncher:
         self._log = log
         self._folder = folder
 
-    def status(self, _: Launch) -> Status:
+    def status(self, _: Launch) -> DriverStatus:
         """Return whether the run is active, by its launch lock."""
-        return Status("running" if is_launched(self._generation) else "ended")
+        return DriverStatus("running" if is_launched(self._generation) else "ended")
 
     def stop(self, launch: Launch) -> None:
         """End the run, leaving the driver's other runs alone; no error if it has ended already.

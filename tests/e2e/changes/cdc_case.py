@@ -18,7 +18,7 @@ from orchestration.audit.database.compare_source import SourceComparison, compar
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import SnapshotManifest
-from sources.databases.snapshot_copy import TableSnapshot
+from sources.databases.snapshot_copy import SnapshotCopy
 from tests.e2e.case import TRANSFORMS
 from tests.e2e.changes.captured import captured
 from tests.services.processes import wait_for
@@ -171,7 +171,7 @@ def take_snapshot(
     """What ``hybrid snapshot`` does."""
     source = loaded.pipeline.sources[0]
     assert isinstance(source, FileSource)
-    return TableSnapshot(loaded, source, report).take()
+    return SnapshotCopy(loaded, source, report).take()
 
 
 def is_equal(loaded: LoadedPipeline) -> Callable[[object], bool]:

@@ -24,7 +24,7 @@ from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.spark_version import installed_parts
 from spark_jobs.jvm.storage_jar import CONF, JAR
 from spark_jobs.launch import driver_state
-from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.choice import place_of
 from spark_jobs.launch.process import find_running, run_to_end, stop
 from spark_jobs.launch.record import Place, last_launch
@@ -380,16 +380,16 @@ class TestYarnAnswers:
     @pytest.mark.parametrize(
         ("state", "final", "expected"),
         [
-            ("ACCEPTED", "UNDEFINED", Status("waiting")),
-            ("RUNNING", "UNDEFINED", Status("running")),
+            ("ACCEPTED", "UNDEFINED", DriverStatus("waiting")),
+            ("RUNNING", "UNDEFINED", DriverStatus("running")),
             (
                 "FINISHED",
                 "SUCCEEDED",
-                Status("ended", True, f"as SUCCEEDED on YARN ({recorded.APPLICATION})"),
+                DriverStatus("ended", True, f"as SUCCEEDED on YARN ({recorded.APPLICATION})"),
             ),
         ],
     )
-    def test_states(self, state: str, final: str, expected: Status) -> None:
+    def test_states(self, state: str, final: str, expected: DriverStatus) -> None:
         answer = Answer(0, recorded.report(state, final), "")
         assert yarn.read_status(recorded.APPLICATION, answer) == expected
 
@@ -443,8 +443,11 @@ class TestKubernetesAnswers:
     @pytest.mark.parametrize(
         ("pod", "expected"),
         [
-            (recorded.pod("Running"), Status("running")),
-            (recorded.pod("Succeeded"), Status("ended", True, f"as Succeeded {recorded.POD}")),
+            (recorded.pod("Running"), DriverStatus("running")),
+            (
+                recorded.pod("Succeeded"),
+                DriverStatus("ended", True, f"as Succeeded {recorded.POD}"),
+            ),
             (
                 recorded.pod(
                     "Pending",
@@ -454,14 +457,14 @@ class TestKubernetesAnswers:
                         message='Back-off pulling image "registry/hybrid:1"',
                     ),
                 ),
-                Status(
+                DriverStatus(
                     "waiting",
                     reason='ImagePullBackOff: Back-off pulling image "registry/hybrid:1"',
                 ),
             ),
             (
                 recorded.pod("Pending", conditions=recorded.UNSCHEDULED),
-                Status("waiting", reason=f"Unschedulable: {recorded.INSUFFICIENT}"),
+                DriverStatus("waiting", reason=f"Unschedulable: {recorded.INSUFFICIENT}"),
             ),
             (
                 recorded.pod(
@@ -470,7 +473,7 @@ class TestKubernetesAnswers:
                         "terminated", exitCode=137, reason="OOMKilled"
                     ),
                 ),
-                Status(
+                DriverStatus(
                     "ended",
                     False,
                     f"as Failed {recorded.POD}: OOMKilled: out of memory; raise "
@@ -482,16 +485,18 @@ class TestKubernetesAnswers:
                     "Failed",
                     containerStatuses=recorded.container("terminated", exitCode=2, reason="Error"),
                 ),
-                Status("ended", False, f"as Failed {recorded.POD}: Error: exit status 2"),
+                DriverStatus("ended", False, f"as Failed {recorded.POD}: Error: exit status 2"),
             ),
             (
                 recorded.pod("Failed", reason="Evicted", message=recorded.EVICTED),
-                Status("ended", False, f"as Failed {recorded.POD}: Evicted: {recorded.EVICTED}"),
+                DriverStatus(
+                    "ended", False, f"as Failed {recorded.POD}: Evicted: {recorded.EVICTED}"
+                ),
             ),
-            ("", Status("ended", None, "and Kubernetes has no pod hybrid-a")),
+            ("", DriverStatus("ended", None, "and Kubernetes has no pod hybrid-a")),
         ],
     )
-    def test_phases(self, pod: str, expected: Status) -> None:
+    def test_phases(self, pod: str, expected: DriverStatus) -> None:
         assert kubernetes.read_status("hybrid-a", Answer(0, pod, "")) == expected
 
     @pytest.mark.parametrize(

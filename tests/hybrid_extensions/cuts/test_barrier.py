@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hybrid_extensions.cuts.barrier import Crossing, Step, step
+from hybrid_extensions.cuts.barrier import BarrierStep, Crossing, step
 
 
 def crossed(batch: int, version: int | None = 7, failure: str | None = None) -> Crossing:
@@ -16,24 +16,24 @@ def crossed(batch: int, version: int | None = 7, failure: str | None = None) -> 
 
 
 def test_a_barrier_divides_only_the_first_batch_with_changes_from_behind_it() -> None:
-    assert step(3, 5, 0, None, is_barred=False) is Step.WHOLE
-    assert step(3, 0, 5, None, is_barred=False) is Step.CROSS
-    assert step(3, 5, 5, None, is_barred=False) is Step.SPLIT
-    assert step(4, 0, 5, crossed(3), is_barred=False) is Step.WHOLE
+    assert step(3, 5, 0, None, is_barred=False) is BarrierStep.WHOLE
+    assert step(3, 0, 5, None, is_barred=False) is BarrierStep.CROSS
+    assert step(3, 5, 5, None, is_barred=False) is BarrierStep.SPLIT
+    assert step(4, 0, 5, crossed(3), is_barred=False) is BarrierStep.WHOLE
     # Repeated after a failure, it is the same batch.
-    assert step(3, 5, 5, crossed(3), is_barred=True) is Step.WHOLE
+    assert step(3, 5, 5, crossed(3), is_barred=True) is BarrierStep.WHOLE
 
 
 def test_a_change_from_before_the_barrier_that_comes_after_the_crossing_gives_it_up() -> None:
-    assert step(4, 1, 5, crossed(3), is_barred=False) is Step.LATE
+    assert step(4, 1, 5, crossed(3), is_barred=False) is BarrierStep.LATE
     given_up = crossed(3, None, "late")
-    assert step(5, 1, 5, given_up, is_barred=False) is Step.WHOLE
+    assert step(5, 1, 5, given_up, is_barred=False) is BarrierStep.WHOLE
 
 
 def test_a_barrier_that_is_older_than_the_query_divides_nothing() -> None:
-    assert step(3, 5, 5, None, is_barred=True) is Step.BARRED
+    assert step(3, 5, 5, None, is_barred=True) is BarrierStep.BARRED
     # Nothing is to be merged under the barrier's transaction.
-    assert step(3, 0, 5, None, is_barred=True) is Step.CROSS
+    assert step(3, 0, 5, None, is_barred=True) is BarrierStep.CROSS
 
 
 @dataclass
@@ -54,11 +54,11 @@ class Driver:
         behind = [each for each in changes if each >= barrier]
         decided = step(batch, len(before), len(behind), self.crossing, is_barred=self.barred)
         steps: list[Callable[[], None]] = [lambda: self.rest(batch, changes)]
-        if decided in (Step.LATE, Step.BARRED):
+        if decided in (BarrierStep.LATE, BarrierStep.BARRED):
             steps.insert(0, lambda: self.answer(crossed(batch, None, "given up")))
-        elif decided is Step.CROSS:
+        elif decided is BarrierStep.CROSS:
             steps.insert(0, lambda: self.answer(crossed(batch, len(self.versions) - 1)))
-        elif decided is Step.SPLIT:
+        elif decided is BarrierStep.SPLIT:
             steps = [
                 lambda: self.commit(before),
                 lambda: self.answer(crossed(batch, len(self.versions) - 1)),

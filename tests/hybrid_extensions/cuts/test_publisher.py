@@ -16,8 +16,8 @@ from hybrid_extensions.cuts import attempt as attempt_module
 from hybrid_extensions.cuts.attempt import Attempt, Database, GivenUp
 from hybrid_extensions.cuts.barrier import (
     Barrier,
+    BarrierStep,
     Crossing,
-    Step,
     read_barrier,
     read_crossing,
     step,
@@ -91,26 +91,26 @@ class Table:
             for change in self.coming[each][begin:end]
         ]
         before, behind = changes, list[int]()
-        decided = Step.WHOLE
+        decided = BarrierStep.WHOLE
         if barrier is not None and barrier.position is not None:
             before = [each for each in changes if position(each) < barrier.position]
             behind = [each for each in changes if position(each) >= barrier.position]
             answered = read_crossing(self.generation, barrier.number)
             is_barred = barrier.number <= self.barred
             decided = step(self.batch, len(before), len(behind), answered, is_barred=is_barred)
-        if barrier is not None and decided in (Step.LATE, Step.BARRED):
+        if barrier is not None and decided in (BarrierStep.LATE, BarrierStep.BARRED):
             self._answer(barrier, failure="given up")
-        if decided is Step.SPLIT:
+        if decided is BarrierStep.SPLIT:
             self._commit(before)
             if lives == 1:
                 return False
-        if barrier is not None and decided in (Step.SPLIT, Step.CROSS):
+        if barrier is not None and decided in (BarrierStep.SPLIT, BarrierStep.CROSS):
             self._answer(barrier, version=len(self.versions) - 1)
             if lives == 2:
                 return False
         if self.written < self.batch:
             self.written = self.batch
-            self._commit(behind if decided is Step.SPLIT else changes)
+            self._commit(behind if decided is BarrierStep.SPLIT else changes)
         return lives != 3
 
     def _answer(

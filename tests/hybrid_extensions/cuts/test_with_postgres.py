@@ -23,8 +23,8 @@ from examples.transfers import INVARIANTS, MAKE, TABLES, Transfers
 from hybrid_extensions.cuts import attempt as attempt_module
 from hybrid_extensions.cuts.attempt import Attempt, GivenUp, database_of
 from hybrid_extensions.cuts.barrier import (
+    BarrierStep,
     Crossing,
-    Step,
     read_barrier,
     read_crossing,
     step,
@@ -88,14 +88,14 @@ class Table:
         answered = read_crossing(self.generation, barrier.number)
         decided = step(batch, len(before), len(behind), answered, is_barred=False)
         answer = Crossing(number=barrier.number, batch=batch)
-        if decided is Step.LATE:
+        if decided is BarrierStep.LATE:
             write_crossing(self.generation, answer.model_copy(update={"failure": "late"}))
-        if decided is Step.SPLIT:
+        if decided is BarrierStep.SPLIT:
             self._commit(before)
-        if decided in (Step.SPLIT, Step.CROSS):
+        if decided in (BarrierStep.SPLIT, BarrierStep.CROSS):
             version = len(self.versions) - 1
             write_crossing(self.generation, answer.model_copy(update={"table_version": version}))
-        self._commit(behind if decided is Step.SPLIT else changes)
+        self._commit(behind if decided is BarrierStep.SPLIT else changes)
 
     def _commit(self, changes: list[Change]) -> None:
         rows = dict(self.versions[-1])

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.feeds.base import Comparison
 from hybrid_extensions.feeds.declare import feeds_of
-from hybrid_extensions.feeds.follower import Follower, Outcome
+from hybrid_extensions.feeds.follower import DeliveryOutcome, Follower
 from hybrid_extensions.feeds.loop import compare, deliver_once
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.serving import OWNER
@@ -113,7 +113,7 @@ class FeedCase:
         loaded = self.loaded
         return Follower(loaded, feeds_of(loaded)[number])
 
-    def deliver(self, number: int = 0, *, reload: bool = False) -> Outcome:
+    def deliver(self, number: int = 0, *, reload: bool = False) -> DeliveryOutcome:
         """What another process does that begins now and delivers what there is."""
         loaded = self.loaded
         return deliver_once(loaded, feeds_of(loaded)[number], reload=reload)

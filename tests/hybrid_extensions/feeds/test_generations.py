@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from hybrid_extensions.feeds.declare import feeds_of
-from hybrid_extensions.feeds.follower import Outcome
+from hybrid_extensions.feeds.follower import DeliveryOutcome
 from hybrid_extensions.feeds.loop import deliver_once
 from orchestration.generations import promotion
 from sources.errors import InputError
@@ -34,7 +34,7 @@ class Fed(GenerationCase):
         }
         super().__init__(folder, lambda document: document.update(feeds=[self.feed]))
 
-    def deliver(self) -> Outcome:
+    def deliver(self) -> DeliveryOutcome:
         loaded = self.loaded
         return deliver_once(loaded, feeds_of(loaded)[0])
 

@@ -18,7 +18,7 @@ from sources.config.requirements import require_extras
 from sources.errors import InputError, RunError, StateError, UnavailableError
 from spark_jobs.jvm.jar_sets import packages
 from spark_jobs.launch import driver_state
-from spark_jobs.launch.places.base import Status
+from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.choice import launcher_at, place_of
 from spark_jobs.launch.process import run_to_end, stop
 from spark_jobs.launch.record import Place, last_launch
@@ -261,15 +261,15 @@ class TestStates:
     @pytest.mark.parametrize(
         ("answers", "expected"),
         [
-            ([recorded.emr_run("QUEUED")], Status("waiting")),
-            ([recorded.emr_run("CANCELLING")], Status("running")),
+            ([recorded.emr_run("QUEUED")], DriverStatus("waiting")),
+            ([recorded.emr_run("CANCELLING")], DriverStatus("running")),
             (
                 [recorded.emr_run("SUCCESS")],
-                Status("ended", True, f"as SUCCESS on EMR Serverless ({recorded.JOB_RUN})"),
+                DriverStatus("ended", True, f"as SUCCESS on EMR Serverless ({recorded.JOB_RUN})"),
             ),
             (
                 [recorded.emr_run("FAILED", recorded.EMR_FAILED)],
-                Status(
+                DriverStatus(
                     "ended",
                     False,
                     f"as FAILED on EMR Serverless ({recorded.JOB_RUN}): {recorded.EMR_FAILED}",
@@ -285,14 +285,14 @@ class TestStates:
                         404,
                     )
                 ],
-                Status(
+                DriverStatus(
                     "ended", None, f"and EMR Serverless does not know {recorded.JOB_RUN} any more"
                 ),
             ),
         ],
     )
     def test_of_emr_serverless(
-        self, tmp_path: Path, service: ManagedService, answers: list[Answer], expected: Status
+        self, tmp_path: Path, service: ManagedService, answers: list[Answer], expected: DriverStatus
     ) -> None:
         loaded = loaded_for(EMR_CASE, service, tmp_path)
         service.says(EMR_CASE.listed, *answers)
@@ -301,15 +301,15 @@ class TestStates:
     @pytest.mark.parametrize(
         ("answers", "expected"),
         [
-            ([recorded.databricks_run("QUEUED")], Status("waiting")),
-            ([recorded.databricks_run("TERMINATING", "CANCELED")], Status("running")),
+            ([recorded.databricks_run("QUEUED")], DriverStatus("waiting")),
+            ([recorded.databricks_run("TERMINATING", "CANCELED")], DriverStatus("running")),
             (
                 [recorded.databricks_run("TERMINATED", "SUCCESS")],
-                Status("ended", True, f"as SUCCESS on Databricks (run {recorded.RUN})"),
+                DriverStatus("ended", True, f"as SUCCESS on Databricks (run {recorded.RUN})"),
             ),
             (
                 list(DATABRICKS_CASE.failed),
-                Status(
+                DriverStatus(
                     "ended",
                     False,
                     f"as FAILED on Databricks (run {recorded.RUN}): Workload failed, see run "
@@ -321,7 +321,7 @@ class TestStates:
                     recorded.databricks_run("INTERNAL_ERROR", message="Unexpected failure"),
                     Answer("GET", recorded.DATABRICKS_OUTPUT.path, {}),
                 ],
-                Status(
+                DriverStatus(
                     "ended",
                     False,
                     f"as INTERNAL_ERROR on Databricks (run {recorded.RUN}): Unexpected failure",
@@ -336,12 +336,14 @@ class TestStates:
                         404,
                     )
                 ],
-                Status("ended", None, f"and Databricks does not know run {recorded.RUN} any more"),
+                DriverStatus(
+                    "ended", None, f"and Databricks does not know run {recorded.RUN} any more"
+                ),
             ),
         ],
     )
     def test_of_databricks(
-        self, tmp_path: Path, service: ManagedService, answers: list[Answer], expected: Status
+        self, tmp_path: Path, service: ManagedService, answers: list[Answer], expected: DriverStatus
     ) -> None:
         loaded = loaded_for(DATABRICKS_CASE, service, tmp_path)
         service.says(DATABRICKS_CASE.listed, *answers)
@@ -372,7 +374,7 @@ class TestStates:
         assert f"{case.name} does not answer" in status.reason
 
 
-def asked_now(loaded: LoadedPipeline) -> Status:
+def asked_now(loaded: LoadedPipeline) -> DriverStatus:
     launch = launched(loaded)
     generation = loaded.require_generation()
     log = generation.path(launch.log)

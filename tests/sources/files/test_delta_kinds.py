@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from sources.common.sql.select import EventColumn
-from sources.files.outside_rows import ParquetRows, outside_of_parquet
+from sources.files.outside_rows import PlannedParquetRows, outside_of_parquet
 from sources.formats.deleted_rows import deletion_vector
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
@@ -91,13 +91,13 @@ def test_a_column_that_the_table_lacks_is_refused(tmp_path: Path) -> None:
 def test_rows_whose_partition_is_a_time_that_does_not_count_are_found(tmp_path: Path) -> None:
     table = rows([1, 2]).drop_columns(["at"])
     pq.write_table(table, tmp_path / "a.parquet")
-    file = ParquetRows(str(tmp_path / "a.parquet"), "at=1900-01-01T00%3A00%3A00Z")
+    file = PlannedParquetRows(str(tmp_path / "a.parquet"), "at=1900-01-01T00%3A00%3A00Z")
     bounds = (BEGIN_US, BEGIN_US + 10)
     stores = Stores(S3Settings())
     event = EventColumn("at", None)
     found = [*outside_of_parquet(file, ["id", "at"], event, bounds, stores)]
     assert [row.offset for batch in found for row in batch] == [0, 1]
-    within = ParquetRows(file.path, "at=2024-01-01T00%3A00%3A00Z")
+    within = PlannedParquetRows(file.path, "at=2024-01-01T00%3A00%3A00Z")
     assert [*outside_of_parquet(within, ["id", "at"], event, bounds, stores)] == [[]]
 
 

@@ -19,7 +19,7 @@ from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
 from sources.files.outside_rows import (
-    ParquetRows,
+    PlannedParquetRows,
     find_outside,
     outside_of_parquet,
     refuse_outside,
@@ -138,7 +138,7 @@ def test_outside_rows_of_parquet_are_those_of_the_raw_files(tmp_path: Path) -> N
     found = []
     for path in sorted((tmp_path / "in").iterdir()):
         parts = outside_of_parquet(
-            ParquetRows(str(path), "day=1"),
+            PlannedParquetRows(str(path), "day=1"),
             ["id", "at", "day"],
             EventColumn("at", None),
             BOUNDS,

@@ -9,8 +9,8 @@ import pytest
 from sources.common.positions import EndPosition, HeldOffsets, TopicPartition
 from sources.errors import InputError
 from spark_jobs.inside.checkpoint.watermark import (
+    QueryWatermark,
     Reads,
-    Watermark,
     judge_arrival,
     judge_order,
     judge_seam,
@@ -18,7 +18,7 @@ from spark_jobs.inside.checkpoint.watermark import (
 
 HOUR_MS = 3_600_000
 NOW = 1_800_000_000_000
-DELAY = Watermark(HOUR_MS, "all rows")
+DELAY = QueryWatermark(HOUR_MS, "all rows")
 
 
 def end(**changes: Any) -> EndPosition:
@@ -48,7 +48,7 @@ def end(**changes: Any) -> EndPosition:
 def test_an_order_that_is_not_known_is_announced_and_not_refused(
     back_ms: int, reads: Reads, is_exact: bool, told: str | None
 ) -> None:
-    found = judge_order("history", back_ms, Watermark(HOUR_MS, reads), is_exact=is_exact)
+    found = judge_order("history", back_ms, QueryWatermark(HOUR_MS, reads), is_exact=is_exact)
     assert (found is None) == (told is None)
     assert (told or "") in (found or "")
 
@@ -97,7 +97,7 @@ def test_without_a_watermark_no_order_matters() -> None:
 def test_a_delay_shorter_than_the_lateness_is_announced_across_the_seam(
     changes: dict[str, Any], reads: Reads, is_told: bool
 ) -> None:
-    found = judge_seam(end(**changes), "live", Watermark(HOUR_MS, reads), NOW)
+    found = judge_seam(end(**changes), "live", QueryWatermark(HOUR_MS, reads), NOW)
     assert (found is not None) == is_told
     if found is not None:
         assert "`allowed_lateness`" in found

@@ -15,7 +15,7 @@ from sources.planning.files.file_plan import FoundFiles
 from sources.planning.files.rounds import History, Round, next_round
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.history import Planned
-from spark_jobs.inside.query.places.place import DirectStream, Place, PlaceStream, Reached
+from spark_jobs.inside.query.places.place import DirectStream, PlaceStream, Reached, SourcePlace
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
 
 # How often Delta's source looks for discovered files in a folder's log.
@@ -47,7 +47,7 @@ def direct_files(spark: SparkSession, planned: PlannedSource) -> DirectStream | 
     return DirectStream(partial(planned.written, spark)) if planned.can_be_written else None
 
 
-class PlannedFilesPlace(Place):
+class PlannedFilesPlace(SourcePlace):
     """Place of a bounded file source that is being read, or was read.
 
     Args:
@@ -128,7 +128,7 @@ class PlannedFilesPlace(Place):
         return next_round(self._context, self._source)
 
 
-class GrowingFolderPlace(Place):
+class GrowingFolderPlace(SourcePlace):
     """Place of a folder that keeps growing; its source is the last of the chain.
 
     Args:

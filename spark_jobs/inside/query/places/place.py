@@ -99,7 +99,7 @@ class Growing(Protocol):
         """Add discovered files to the Delta log, so that the running stream reads them next."""
 
 
-class Place(ABC):
+class SourcePlace(ABC):
     """Place of one source: its fixed position in the query's union.
 
     Offsets that its methods take are Spark's own, decoded from JSON: the end offset of the source
@@ -189,7 +189,7 @@ class Place(ABC):
         return False
 
 
-class PlaceholderPlace(Place):
+class PlaceholderPlace(SourcePlace):
     """Place of a source that is not read yet: an empty stream with the right columns.
 
     Args:

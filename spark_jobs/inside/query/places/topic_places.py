@@ -25,7 +25,7 @@ from spark_jobs.inside.query.places.followed_topic import (
     is_small_at_first,
     pace_of,
 )
-from spark_jobs.inside.query.places.place import DirectStream, Place, PlaceStream, Reached
+from spark_jobs.inside.query.places.place import DirectStream, PlaceStream, Reached, SourcePlace
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import with_new_partitions
@@ -33,7 +33,7 @@ from spark_jobs.inside.readers.topics.parse_records import record_columns
 from spark_jobs.inside.readers.topics.planned_topic import PlannedTopic
 
 
-class ReadRangePlace(Place):
+class ReadRangePlace(SourcePlace):
     """Place of a bounded Kafka source that was read to its end.
 
     Args:
@@ -54,7 +54,7 @@ class ReadRangePlace(Place):
         return PlaceStream(self._planned.drained(spark))
 
 
-class TopicRangePlace(Place):
+class TopicRangePlace(SourcePlace):
     """Place of a bounded Kafka source that is being read.
 
     Args:
@@ -125,7 +125,7 @@ class TopicRangePlace(Place):
         return self._seam.is_to_count()
 
 
-class FollowedTopicPlace(Place):
+class FollowedTopicPlace(SourcePlace):
     """Place of a topic that is followed without end; its source is the last of the chain.
 
     Args:

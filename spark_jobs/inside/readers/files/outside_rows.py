@@ -20,7 +20,7 @@ from sources.common.positions import bounds_us
 from sources.common.sql.sql_names import in_backticks
 from sources.config.source.event_time import EventTime
 from sources.config.source.file_source import FileSource
-from sources.files.outside_rows import ParquetRows, outside_of_parquet
+from sources.files.outside_rows import PlannedParquetRows, outside_of_parquet
 from sources.planning.event_times import judge_outside
 from sources.planning.files.file_plan import FoundFiles
 from sources.state.generation import Generation
@@ -78,7 +78,7 @@ def stage_outside(
         for path, partition, deleted in zip(
             *(bad[name].to_pylist() for name in _PLACE), strict=True
         ):
-            file = ParquetRows(path, partition, deleted, found.mapping)
+            file = PlannedParquetRows(path, partition, deleted, found.mapping)
             for rows in outside_of_parquet(file, columns, event, bounds, stores):
                 writer.write_batch(staged_rows(rows, "outside", keeps=keeps))
     folder.replace_bytes(f"outside-{number}.parquet", out.getvalue().to_pybytes())

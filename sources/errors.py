@@ -146,7 +146,7 @@ def _with_hint(message: str, hint: str) -> str:
 
 
 class InputError(HybridError, ValueError):
-    """Error of the declaration or the data: they can't be used as they are; nothing was written.
+    """Error of the declaration or the data, which can't be used; nothing was written.
 
     Also a ``ValueError``, so that Pydantic's validators may raise it.
     """

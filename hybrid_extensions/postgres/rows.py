@@ -73,7 +73,7 @@ class Database:
     def rows(
         self, exported: str, query: sql.Composable, columns: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """Yield a query's rows as they are under an exported database snapshot.
+        """Yield a query's rows under an exported database snapshot.
 
         In batches of about 64 MiB, of which one is in memory at a time.
 

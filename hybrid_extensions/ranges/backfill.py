@@ -106,7 +106,7 @@ def backfill(
     say: Callable[[str], None] = lambda _: None,
     by: str | None = None,
 ) -> RangeResult:
-    """Recompute a range of the target from the files as they are now.
+    """Recompute a range of the target from the present files.
 
     The rows of the range are replaced in one commit: of single rows those of history, while those
     that the live run wrote are kept; of windows all that start in the range; of rows that are

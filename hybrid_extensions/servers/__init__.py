@@ -1,4 +1,4 @@
-"""Real servers for development and tests: they start on free ports and leave nothing behind.
+"""Real servers for development and tests, on free ports; they clean up after themselves.
 
 Belongs here: starting and stopping Kafka, Kafka Connect, databases, an S3 server and a Hive
 metastore on this machine, and where their programs come from. Does not belong here: clients of such

@@ -65,7 +65,7 @@ class Connectors:
         self._ask("PUT", f"/connectors/{name}/config", dict(config))
 
     def pause(self, name: str) -> None:
-        """Let a connector write nothing more to its topics, until :meth:`resume`.
+        """Pause a connector, which then writes nothing to its topics until :meth:`resume`.
 
         Args:
             name: Name of the connector.
@@ -81,7 +81,7 @@ class Connectors:
         self._wait(is_paused, f"pause connector `{name}`")
 
     def resume(self, name: str) -> None:
-        """Let a connector continue after :meth:`pause` or :meth:`begin_transaction_again`.
+        """Resume a connector after :meth:`pause` or :meth:`begin_transaction_again`.
 
         Args:
             name: Name of the connector.
@@ -92,7 +92,7 @@ class Connectors:
         self._ask("PUT", f"/connectors/{name}/resume", {})
 
     def begin_transaction_again(self, name: str) -> None:
-        """Stop a connector of MariaDB, and let it read its last transaction from the beginning.
+        """Stop a MariaDB connector, and reset it to the beginning of its last transaction.
 
         Its offset counts events in the transaction, and another server has others.
         """

@@ -219,7 +219,7 @@ def is_taken(port: int) -> bool:
 
 
 def as_nobody() -> list[str]:
-    """Return a prefix that runs a command as ``nobody`` where this process is root's.
+    """Return a prefix that runs a command as the user ``nobody`` if this process is root's.
 
     Servers of databases refuse to run as root. What they read and write may be below folders that
     only root may enter, such as its cache. Therefore they have access to all files, as root has,

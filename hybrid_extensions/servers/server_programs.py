@@ -1,4 +1,4 @@
-"""Programs of the servers that tests and demos start, for any account, without an installation.
+"""Programs of servers for tests and demos, unpacked without installation or root.
 
 Debian's packages are unpacked into the cache folder once. Only where there is no apt are programs
 used that the machine has installed.
@@ -53,12 +53,12 @@ class Server(NamedTuple):
 
     @property
     def installed_by(self) -> str:
-        """The command that installs it on a system like Debian."""
+        """Command that installs it on a Debian-like system."""
         return f"apt-get install {' '.join(self.packages)}"
 
 
 class Programs(NamedTuple):
-    """Programs that can be run.
+    """Programs of a server, ready to run.
 
     Attributes:
         paths: Path of each, by name.
@@ -72,7 +72,7 @@ class Programs(NamedTuple):
 
 
 class MissingServerError(InputError):
-    """Error of a server that this machine does not have and can't get.
+    """Error: a server is not installed on this machine and can't be obtained.
 
     Args:
         server: What messages call the server.

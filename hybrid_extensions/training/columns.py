@@ -1,4 +1,4 @@
-"""Which columns a point-in-time join goes by, and whether labels and table have them."""
+"""Columns of a point-in-time join, and checks of labels and table for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KNOWN_AT = "known_at"
 
 @dataclass(frozen=True)
 class JoinColumns:
-    """Columns that a point-in-time join goes by.
+    """Columns of a point-in-time join.
 
     Attributes:
         key: Columns of both sides that say what a label and a row are about.
@@ -39,7 +39,7 @@ class JoinColumns:
 
 @dataclass(frozen=True)
 class Asked:
-    """Columns as they are asked for; None for the one that the declaration suggests.
+    """Requested columns; None where the declaration decides.
 
     Attributes:
         key: Columns of both sides; by default those of ``sink.key`` that the labels have.

@@ -1,4 +1,4 @@
-"""The point-in-time join: for each label, the last row of its key that was known at its time."""
+"""Point-in-time join: for each label, the last row of its key that was known at its time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs over a sample: a pipeline is tried on some of its keys, and nothing of it is touched.
+"""Trial runs over a sample of a pipeline's keys, which leave the pipeline untouched.
 
 The sample is a pipeline of its own, with its own state and target in a folder that is removed
 afterwards. It is planned, run and audited by what plans, runs and audits every pipeline.

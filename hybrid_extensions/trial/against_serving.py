@@ -1,4 +1,4 @@
-"""Comparison of a sample's table with the rows of the same keys in the table that serves.
+"""Comparison of a sample's table with the same keys in the serving table.
 
 It means something only where each row of the table is made of rows with the same values in the
 columns of the sample; otherwise the reason is told instead.
@@ -26,7 +26,7 @@ SAMPLE = "the sample"
 
 
 class Compared(NamedTuple):
-    """Comparison with the serving table, or why there is none: exactly one of the two.
+    """Comparison with the serving table, or the reason why there is none.
 
     Attributes:
         comparison: The differences.
@@ -38,7 +38,7 @@ class Compared(NamedTuple):
 
 
 def compare_with_serving(loaded: LoadedPipeline, side: LoadedPipeline, sample: Sample) -> Compared:
-    """Compare the table of a sample with the rows of the same keys in the table that serves."""
+    """Compare a sample's table with the rows of the same keys in the serving table."""
     name = read_serving(loaded).generation
     serving, made = open_target(target_of(loaded, name)), open_target(side.target)
     if serving is None or made is None:

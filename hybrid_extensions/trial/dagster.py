@@ -1,4 +1,4 @@
-"""The action TRY of the control job: a pipeline is tried on a sample of its keys."""
+"""Action TRY of the control job: run a pipeline on a sample of its keys."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -43,7 +43,7 @@ _NOT_OF_ITS_SOURCES = ("asset", "quarantine", "rate")
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """What of a pipeline is tried.
+    """Options of a trial: which part of a pipeline is run.
 
     Attributes:
         share: Which part of the keys is read, above 0 and at most 1.
@@ -61,7 +61,7 @@ class SampleOptions:
 
 
 def parse_share(text: str) -> float:
-    """Return a percentage of a command line as a number, such as 0.01 for ``1%``.
+    """Return a percentage from a command line as a fraction, such as 0.01 for ``1%``.
 
     Raises:
         InputError: It is not a percentage, or not above 0 and up to 100.
@@ -115,7 +115,7 @@ def sample_of(loaded: LoadedPipeline, options: SampleOptions) -> Sample:
 def declare_sample(
     loaded: LoadedPipeline, sample: Sample, folder: Path, table: Path
 ) -> LoadedPipeline:
-    """Declare the pipeline that reads a sample, in a folder of its own.
+    """Declare the pipeline that reads a sample, in its own folder.
 
     It differs from the pipeline in where it reads (the sample), writes (state and target), and runs
     (a driver of its own on this machine).

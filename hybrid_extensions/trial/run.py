@@ -1,4 +1,4 @@
-"""The run over a sample: plan, both phases and the switch, audit, comparison with what serves."""
+"""Trial run: plan, both phases and the switch, audit, comparison with the serving table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sources.errors import InputError
 
 @dataclass(frozen=True)
 class SampleRun:
-    """What a run over a sample has found.
+    """Result of a trial run.
 
     Attributes:
         pipeline: Name of the pipeline.
@@ -69,11 +69,11 @@ class SampleRun:
 
     @property
     def outcome(self) -> Literal["passed", "failed", "unknown"]:
-        """Outcome of the audit; ``unknown`` without one; computed."""
+        """Outcome of the audit; ``unknown`` without an audit."""
         return "unknown" if self.audit is None else self.audit.outcome
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a dictionary that JSON can represent; ``ok`` unless the audit failed."""
+        """Return the result as a JSON-compatible dictionary; ``ok`` unless the audit failed."""
         documents = {
             "sample": self.sample.model_dump(mode="json"),
             "audit": None if self.audit is None else self.audit.to_dict(),

@@ -31,7 +31,7 @@ def compact(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any)
 
 
 def delete_unneeded(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-    """Delete files of the target that nobody needs; report how many there were."""
+    """Delete unneeded files of the target; report how many there were."""
     by = acting_user(context.run.tags, config.by)
     found = vacuum.vacuum(loaded, context.log.info, by)
     context.add_output_metadata({"files deleted": len(found.files), "bytes": found.bytes})

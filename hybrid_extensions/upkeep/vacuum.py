@@ -19,7 +19,7 @@ _WAY_OUT = "no row changes by it, and the VACUUM can be repeated"
 def vacuum(
     loaded: LoadedPipeline, say: Callable[[str], None] = lambda _: None, by: str | None = None
 ) -> Unneeded:
-    """Delete files of the target that nobody needs; return them.
+    """Delete unneeded files of the target, and return them.
 
     Kept are those of the newest version, of the versions that a rollback returns to, and those that
     were removed within ``delta.deletedFileRetentionDuration``, which open readers and published

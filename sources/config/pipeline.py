@@ -311,7 +311,7 @@ class Pipeline(SourceChain):
 
     @property
     def mirrored_topics(self) -> list[KafkaSource]:
-        """Topics with a table's changes of which bad ones are left out, merged in their order.
+        """Topics of changes that are merged in order, and whose bad records are left out.
 
         A row is stale or missing then, until a later change of it; empty if there are none.
         """

@@ -252,7 +252,7 @@ class CapturedTable:
 
 
 class Division(NamedTuple):
-    """Division of a table into chunks (key ranges, of which each becomes one file).
+    """Division of a table into chunks: key ranges, one file each.
 
     Attributes:
         key: Column that divides the chunks, and its SQL type; None if there is only one chunk.
@@ -273,7 +273,7 @@ class Division(NamedTuple):
 
 
 class SnapshotReader(Protocol):
-    """Reader of a table's chunks as they are in one snapshot of the database."""
+    """Reader of a table's chunks under one snapshot of the database."""
 
     @property
     def snapshot(self) -> DatabaseSnapshot:

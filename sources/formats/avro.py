@@ -53,7 +53,7 @@ class _Header(NamedTuple):
 
 @dataclass(frozen=True)
 class Avro:
-    """Reader of Avro object container files, of which large ones are read in regions.
+    """Reader of Avro object container files; large ones are read in regions.
 
     Implements :class:`sources.formats.base.Format`. The columns are those of the file's own schema.
 

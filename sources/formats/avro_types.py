@@ -110,7 +110,7 @@ def is_decimal(schema: Any) -> bool:
 
 
 def without_logical_types(schema: Any) -> Any:
-    """Return an Avro schema by which values are read as they are stored, but for decimals."""
+    """Return an Avro schema that reads values as stored, without logical types except decimals."""
     if isinstance(schema, list):
         return [without_logical_types(each) for each in schema]
     if not isinstance(schema, dict):

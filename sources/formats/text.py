@@ -1,4 +1,4 @@
-"""Plain text files, of which each line is a row."""
+"""Plain text files, each line a row."""
 
 from __future__ import annotations
 

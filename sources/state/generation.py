@@ -195,7 +195,7 @@ def make_generation(home: Folder, name: str, contract: dict[str, object]) -> Gen
 
 
 def remove_generation(home: Folder, name: str, keep: Sequence[str] = ()) -> None:
-    """Remove the state folder of a generation; what is left after a crash counts as removed.
+    """Remove the state folder of a generation; one that a crash left half removed counts as gone.
 
     Args:
         home: The pipeline's folder in the state folder.

@@ -1,4 +1,4 @@
-"""Upkeep of the target: small files become larger ones, and files that nobody needs are deleted.
+"""Upkeep of the target: compaction of small files, and deletion of unneeded ones.
 
 No row changes by it.
 """

@@ -43,7 +43,7 @@ _PASSES = 10
 
 @dataclass
 class Compacted:
-    """What a compaction did, or would do.
+    """Result of a compaction, or of its dry run.
 
     Attributes:
         commits: Number of commits.
@@ -69,7 +69,7 @@ class Compacted:
 
 
 class CompactedFile(NamedTuple):
-    """A new file: its ``add`` action, and those of the files whose rows it has."""
+    """New file: its ``add`` action, and those of the files that it replaces."""
 
     add: dict[str, Any]
     old: list[dict[str, Any]]
@@ -116,7 +116,7 @@ class Compaction:
         return found
 
     def run(self, say: Callable[[str], None]) -> Compacted:
-        """Compact until there is nothing more to be compacted.
+        """Compact until no small files are left.
 
         Args:
             say: Called with a line of text after each commit.

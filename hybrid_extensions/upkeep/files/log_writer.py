@@ -1,4 +1,4 @@
-"""Commits that exchange files of a table for others with the same rows.
+"""Commits that replace files of a table by others with the same rows.
 
 As Delta's OPTIMIZE, such a commit says of each file that no data changes (``dataChange: false``),
 so streams that read the table pass over it. Another writer's commit in between does no harm unless
@@ -23,7 +23,7 @@ class OtherTableError(Exception):
 
 
 class LogWriter:
-    """Writer of commits to the log of a table, from the version on at which it was read.
+    """Writer of commits to a table's log, following the version at which the table was read.
 
     Args:
         table: The table.
@@ -41,7 +41,7 @@ class LogWriter:
         new: list[dict[str, Any]],
         transaction: tuple[str, int],
     ) -> bool:
-        """Exchange files in one commit, whatever others commit meanwhile.
+        """Replace files in one commit, retrying while others commit.
 
         Args:
             old: ``add`` actions of the files that are removed.
@@ -51,6 +51,11 @@ class LogWriter:
         Returns:
             False if another writer has removed or rewritten one of the files (:meth:`has_changed`),
             so that nothing was exchanged.
+
+        Raises:
+            OtherTableError: Another writer has changed the table itself, or compacts it.
+            StateError: The log can't be written.
+            UnavailableError: The store does not answer.
         """
         data = self._lines(old, new, transaction)
         while not self.has_changed(old):
@@ -67,7 +72,7 @@ class LogWriter:
         return False
 
     def has_changed(self, files: list[dict[str, Any]]) -> bool:
-        """Return whether a commit that was seen has removed or rewritten one of some files.
+        """Return whether another writer's commit has removed or rewritten one of some files.
 
         Args:
             files: Their ``add`` actions.

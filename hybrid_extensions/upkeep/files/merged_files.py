@@ -1,4 +1,4 @@
-"""Writing the rows of several Parquet files into one, as they are and in their order."""
+"""Concatenation of Parquet files into one, with rows unchanged and in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ of the table. Only files that Spark itself wrote have them."""
 
 
 class MergedFile:
-    """A Parquet file in memory that holds the rows of some others with the same columns.
+    """Parquet file in memory with the concatenated rows of files that have the same columns.
 
     Args:
         first: The first one, which is not added yet.

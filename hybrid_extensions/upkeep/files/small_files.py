@@ -1,4 +1,4 @@
-"""Which files of a table are compacted together: small ones of the same partition and kind."""
+"""Selection of files to compact together: small ones of the same partition and kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 @dataclass(frozen=True)
 class SmallFiles:
-    """Small files of one partition that become one.
+    """Small files of one partition that are compacted into one.
 
     Attributes:
         adds: Their ``add`` actions, in the order in which their rows are written.
@@ -32,12 +32,12 @@ class SmallFiles:
 
     @property
     def bytes(self) -> int:
-        """Size of the files."""
+        """Total size of the files."""
         return sum(each["size"] for each in self.adds)
 
 
 def target_size(table: TableSnapshot) -> int:
-    """Return the size in bytes that compacted files are to have: ``delta.targetFileSize``.
+    """Return the target size of compacted files in bytes: ``delta.targetFileSize``.
 
     128 MiB if the table does not have the property, or has it in a form that Delta does not know.
     """
@@ -46,7 +46,7 @@ def target_size(table: TableSnapshot) -> int:
 
 
 def small_files(table: TableSnapshot, history: set[str]) -> list[SmallFiles]:
-    """Return the files of a table that are to be compacted, grouped by what becomes one file.
+    """Return the files of a table to compact, grouped by the file that they become.
 
     A file is small if it has less than half the target size. Files stay as they are that have a
     deletion vector, that were clustered, or that lie outside the table's folder.

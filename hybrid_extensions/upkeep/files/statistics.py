@@ -1,4 +1,4 @@
-"""Statistics of a file that holds the rows of several others, computed from theirs.
+"""Statistics of a concatenated file, computed from those of its parts.
 
 Their form: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics.
 """

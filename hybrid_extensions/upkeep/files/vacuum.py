@@ -1,4 +1,4 @@
-"""VACUUM: deleting files of a Delta table that neither its newest version nor its readers need.
+"""VACUUM: deletion of files that neither the newest version of a Delta table nor readers need.
 
 The rule is Delta's own (https://docs.delta.io/latest/delta-utility.html#-delta-vacuum), with the
 files of versions that a rollback returns to kept as well.
@@ -31,7 +31,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Unneeded:
-    """The files of a table that nobody needs.
+    """Unneeded files of a table.
 
     Attributes:
         table: Folder of the table.
@@ -43,11 +43,11 @@ class Unneeded:
 
     @property
     def bytes(self) -> int:
-        """Their size."""
+        """Total size of the files."""
         return sum(each.size for each in self.files)
 
     def delete(self) -> None:
-        """Delete them; those that are gone already are passed over.
+        """Delete the files; missing ones are skipped.
 
         Raises:
             StateError: One can't be deleted.

@@ -1,4 +1,4 @@
-"""JSON lines files, of which each line is an object (https://jsonlines.org), read by Arrow."""
+"""JSON lines files, with one object per line (https://jsonlines.org), read by Arrow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FEW_BYTES = 256 << 10
 
 
 class JsonLines:
-    """Reader of files with one JSON object per line, of which large ones are read in regions.
+    """Reader of files with one JSON object per line; large ones are read in regions.
 
     Implements :class:`sources.formats.base.Format`. The columns are those that the source declares.
     """

@@ -218,7 +218,7 @@ class S3Storage:
 
 
 def login_keys(settings: S3Settings, path: str, what: str) -> Any:
-    """Return key, secret and token of the login as they are now; None without a login.
+    """Return the present key, secret and token of the login; None without a login.
 
     Args:
         settings: Address of the store.

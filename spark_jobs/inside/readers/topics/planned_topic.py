@@ -112,7 +112,7 @@ class PlannedTopic:
         return Batch(offsets=int(sizes.max()))
 
     def require_unchanged(self, entries_done: int = 0) -> None:
-        """Refuse to read a range of which Kafka has deleted records.
+        """Refuse to read a range if Kafka has deleted records of it.
 
         Args:
             entries_done: Number of log entries that were read already: their records may be gone.

@@ -49,6 +49,9 @@ def load_rows(
         source: The source.
         paths: By local path: the values of the file's partition columns, by name.
         name: Part of the name of the table of the rows.
+
+    Raises:
+        InputError: A file can't be read, or a row is bad under ``on_bad_record: fail``.
     """
     dialect, columns = source.csv, source.columns or {}
     is_usual = dialect.is_utf8 and dialect.escape_character is None and len(columns) > 1

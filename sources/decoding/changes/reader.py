@@ -175,7 +175,7 @@ class DebeziumReader(BaseReader):
         return fields
 
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
-        """Decode many envelopes in JSON at once; those of Avro are decoded one by one."""
+        """Decode many JSON envelopes at once; None for Avro, which is decoded one by one."""
         if not isinstance(self._envelopes, JsonEnvelopes):
             return None
         return read_envelopes(values, columns, self._model)

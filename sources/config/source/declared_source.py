@@ -44,7 +44,7 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def asset(self) -> str | None:
-        """Key of the Dagster asset that the data is, as declared; None for a key by its address."""
+        """Declared key of the source's Dagster asset; None for a key derived from its address."""
 
     @property
     def rate(self) -> RateLimit:

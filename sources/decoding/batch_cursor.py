@@ -252,10 +252,11 @@ class Batch:
             An array as long as the batch; None without a column.
         """
         starts, ends = self.skip(lengths, where)
+        # One without bytes is bad, also where no column needs it.
+        self.require(np.broadcast_to(lengths > 0, len(self)), where)
         if kind is None:
             return None
-        is_read = (lengths > 0) & (lengths < _DECIMAL_BYTES)
-        self.require(np.broadcast_to(is_read, len(self)), where)
+        self.require(np.broadcast_to(lengths < _DECIMAL_BYTES, len(self)), where)
         data = np.frombuffer(self._data, np.uint8)
         at = ends[:, None] - 1 - np.arange(_DECIMAL_BYTES)
         is_there = (at >= starts[:, None]) & (where & self.is_sure)[:, None]

@@ -272,6 +272,16 @@ def test_a_bad_value_is_left_and_its_neighbours_are_read() -> None:
     assert compare(AvroReader(schema, None), values, columns) == 2
 
 
+def test_a_decimal_without_bytes_is_left_even_if_no_column_needs_it() -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
+    fields = [{"name": "price", "type": kind}]
+    schema = fastavro.parse_schema({"type": "record", "name": "Row", "fields": fields})
+    values: list[bytes | None] = [b"\x00", encoded(schema, {"price": Decimal("1.50")})]
+    for column in ("price", "absent"):
+        columns = parse_schema({column: "decimal(12,2)"})
+        assert compare(AvroReader(schema, None), values, columns) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "column", "beyond"),
     [
@@ -312,6 +322,8 @@ def test_what_is_not_plain_is_read_value_by_value(kind: Any, column: str, is_wan
     schema = fastavro.parse_schema({"type": "record", "name": "Row", "fields": [field]})
     columns = parse_schema({"v" if is_wanted else "w": column})
     value = bytes(8 if kind == "double" else 1)
+    if isinstance(kind, dict) and kind.get("logicalType") == "decimal":
+        value = b"\x02\x07"  # one byte: a decimal without any is bad
     rows = AvroReader(schema, None).rows(pa.array([value], pa.binary()), columns)
     # Fields without a column are skipped, whatever their type, but for logical types.
     is_logical = isinstance(kind, dict) and kind.get("logicalType") not in (None, "decimal")

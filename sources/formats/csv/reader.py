@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import pairwise
@@ -21,6 +20,7 @@ from sources.formats.csv.values import (
     is_text,
     parsed_as,
 )
+from sources.formats.first_bytes import require_text
 from sources.formats.lines import (
     BLOCK_BYTES,
     BYTE_ORDER_MARK,
@@ -38,8 +38,10 @@ from sources.formats.row_check import RowCheck
 _HEADER_BYTES = 1 << 16
 # Longer rows are taken for a quote without an end.
 _MOST_BYTES = 16 << 20
-_GZIP = b"\x1f\x8b"
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_OTHER_ENCODING = (
+    "Declare its encoding, such as `csv: {encoding: utf-16}` (`utf-16-le` without a byte order "
+    "mark)"
+)
 
 
 class Csv:
@@ -97,7 +99,7 @@ class Csv:
             UnicodeDecodeError: The file is not text in its declared encoding.
         """
         if not region.offset:
-            self._require_text(file, region.path)
+            require_text(file, region.path, is_utf8=self._options.is_utf8, encoding=_OTHER_ENCODING)
         if not self._options.is_utf8:
             file, region = self._in_utf8(file, region)
         names, first_row = columns.names, 0
@@ -269,23 +271,3 @@ class Csv:
         blank = len(text) - len(text.removeprefix(BYTE_ORDER_MARK).lstrip(b"\r\n"))
         end = self._records.first_end(text[blank:])
         return text[: blank + end] if end else b""
-
-    def _require_text(self, file: pa.NativeFile, path: str) -> None:
-        """Refuse a file that begins as compressed data does, or as text of two bytes a character.
-
-        Raises:
-            InputError: It does.
-        """
-        file.seek(0)
-        first = file.read(len(b"i\0d\0"))
-        if first.startswith(_GZIP):
-            message = f"{path} is compressed by gzip, which its name does not say."
-            hint = "Rename the file, so that its name ends in `.gz`, and correct `path`."
-            raise InputError(message, hint, file=path)
-        if self._options.is_utf8 and (first.startswith(_UTF16) or b"\0" in first):
-            message = f"{path} is not UTF-8 text: it begins with the bytes {first!r}."
-            hint = (
-                "Declare its encoding, such as `csv: {encoding: utf-16}` (`utf-16-le` without a "
-                "byte order mark), or write the file again."
-            )
-            raise InputError(message, hint, file=path)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
+from sources.formats.first_bytes import require_text
 from sources.formats.json.numbers import (
     check_decimals,
     check_floats,
@@ -74,8 +75,11 @@ class JsonLines:
             Batches in the order of the file.
 
         Raises:
-            InputError: While the batches are read: ``bad`` refuses a row.
+            InputError: The file is compressed or in another encoding; or, while the batches are
+                read, ``bad`` refuses a row.
         """
+        if not region.offset:
+            require_text(file, region.path, is_utf8=True, encoding="Convert the file to UTF-8")
         span = record_bounds(file, region, b"\n")
         return read_lines(region.path, file, span, partial(_parse, columns=columns), bad, check)
 

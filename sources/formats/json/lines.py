@@ -21,6 +21,7 @@ from sources.formats.json.numbers import (
 from sources.formats.json.objects import SHALLOW_BYTES, check_depth, parse_objects
 from sources.formats.lines import (
     BYTE_ORDER_MARK,
+    BadRow,
     OnBad,
     check_precision,
     check_utf8,
@@ -78,10 +79,15 @@ class JsonLines:
             InputError: The file is compressed or in another encoding; or, while the batches are
                 read, ``bad`` refuses a row.
         """
-        if not region.offset:
-            require_text(file, region.path, is_utf8=True, encoding="Convert the file to UTF-8")
-        span = record_bounds(file, region, b"\n")
-        return read_lines(region.path, file, span, partial(_parse, columns=columns), bad, check)
+
+        def refuse_other_files(row: BadRow) -> None:
+            # Only then, as a look at each file would be a further request to its store.
+            if not row.offset:
+                require_text(file, region.path, is_utf8=True, encoding="Convert the file to UTF-8")
+            bad(row)
+
+        span, parse = record_bounds(file, region, b"\n"), partial(_parse, columns=columns)
+        return read_lines(region.path, file, span, parse, refuse_other_files, check)
 
 
 def _parse(block: bytes, columns: pa.Schema) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import zlib
 from io import BytesIO
 from pathlib import Path
 
@@ -64,8 +65,8 @@ def test_a_file_that_can_not_be_unpacked_is_named_with_its_codec(tmp_path: Path,
         ("a.xz", lzma.compress(lines), "xz"),
         ("a.zip", b"PK\x03\x04" + lines, "ZIP"),
         # Hadoop's codecs, as Spark writes them.
-        ("a.deflate", lines, "zlib"),
-        ("a.snappy", lines, "Snappy"),
+        ("a.deflate", zlib.compress(lines), "zlib"),
+        ("a.snappy", pa.Codec("snappy").compress(lines, asbytes=True), "Snappy"),
     ):
         told = refusal(tmp_path, form, name, content)
         assert f"is compressed by {codec}, which is not read" in told.message

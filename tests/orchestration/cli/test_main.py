@@ -179,6 +179,18 @@ def test_a_topic_that_is_not_there_is_named(
     assert "There is no topic `no-such`" in answer["message"]
 
 
+@pytest.mark.kafka
+def test_of_the_local_broker_the_way_to_a_topic_is_told(
+    tmp_path: Path, declared: dict[str, Any], servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broker.json").write_text(json.dumps({"bootstrap_servers": servers}))
+    monkeypatch.setenv("HYBRID_BROKER_FILE", str(tmp_path / "broker.json"))
+    live = {"name": "live", "type": "kafka", "topic": "no-such", "bootstrap_servers": "local"}
+    changed = {**declared, "sources": [*declared["sources"], live]}
+    _, answer = call(tmp_path, changed, "plan")
+    assert "(end `hybrid broker`, start it with `--topic no-such`)" in answer["hint"]
+
+
 def test_without_a_local_broker_the_way_to_one_is_told(
     tmp_path: Path, declared: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

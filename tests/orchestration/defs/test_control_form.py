@@ -118,7 +118,7 @@ def test_fields_of_other_actions_are_refused_before_the_launch(
 @pytest.mark.parametrize(
     ("form", "told"),
     [
-        ({"action": "PAUZE"}, "`PAUZE` is no action"),
+        ({"action": "PAUZE"}, "`PAUZE` is not an action"),
         ({"action": "PAUSE", "whi": "new"}, "Field `whi` of the launch form"),
         ({"action": "RATE", "offsets": "many"}, "Field `offsets` of the launch form"),
     ],

@@ -319,7 +319,7 @@ def test_fields_of_other_actions_are_refused_before_the_launch(
 @pytest.mark.parametrize(
     ("form", "told"),
     [
-        ({"action": "RERUNS"}, "`RERUNS` is no action"),
+        ({"action": "RERUNS"}, "`RERUNS` is not an action"),
         ({"action": "RERUN", "promote": "SOMETIMES"}, "Field `promote` of the launch form"),
         ({"action": "RERUN", "rows": 1}, "Field `rows` of the launch form"),
     ],

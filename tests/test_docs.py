@@ -20,7 +20,7 @@ from orchestration.pipeline_definitions import pipeline_definitions
 from sources import hybrid
 from sources.config.loader import load_pipeline
 from tests.command_line import commands
-from tests.extensions import whole
+from tests.extensions import needs, whole
 from tests.orchestration.supervision.live_case import LiveCase
 
 ROOT = Path(__file__).parents[1]
@@ -78,6 +78,7 @@ def test_each_journey_is_on_one_screen(page: Path) -> None:
     assert len(page.read_text().splitlines()) <= 45
 
 
+@needs("ranges")
 def test_what_the_journeys_declare_and_launch_is_accepted(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     document = yaml.safe_load(case.path.read_text())

@@ -9,6 +9,7 @@ import pytest
 
 from orchestration.definitions import find_definitions
 from orchestration.template_definitions import template_definitions
+from tests.extensions import needs
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.test_template_definitions import made
 from tests.sources.config.test_table_template import template
@@ -75,6 +76,7 @@ def test_tables_of_a_template_that_became_invalid_are_pipelines_as_before(tmp_pa
     assert "Correct the line" in told(found, f"{file.stem}_file")
 
 
+@needs("ranges")
 def test_a_table_that_can_not_be_loaded_holds_up_no_other_of_its_file(tmp_path: Path) -> None:
     before = job_names(made(tmp_path))
     wrong = {"public.orders": {"sink": {"mode": "nonsense"}}}

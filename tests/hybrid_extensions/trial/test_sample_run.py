@@ -29,6 +29,7 @@ from tests.command_line import invoke
 from tests.e2e.case import Case, moment
 from tests.e2e.in_session import run_chain
 from tests.e2e.records.test_sample import is_sampled
+from tests.extensions import needs
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -202,6 +203,7 @@ class TestDeclaration:
             run.try_sample(loaded, options(keep=tmp_path / "kept"))
         assert not (tmp_path / "kept").exists()
 
+    @needs("ranges")
     def test_what_touches_others_is_left_out_and_secrets_stay_variables(
         self, tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -11,7 +11,10 @@ import pytest
 
 from orchestration.defs.keys import PIPELINE_TAG
 from orchestration.pipeline_definitions import pipeline_definitions
+from tests.extensions import needs
 from tests.orchestration.generations.generation_case import GenerationCase
+
+pytestmark = needs("ranges")
 
 NIGHTLY = {"name": "nightly", "cron": "0 3 * * *"}
 

@@ -24,6 +24,7 @@ from sources.generations import begin, generations
 from sources.kept_definitions import changed_since, keep_definition
 from sources.serving import Switch, read_serving
 from spark_jobs.run_state.lock import take_switch_lock
+from tests.extensions import needs
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
@@ -171,6 +172,7 @@ def test_ticks_that_come_at_once_or_while_one_is_under_way_make_one_rerun(tmp_pa
         assert "of the same kind has not ended" in held.skip_message
 
 
+@needs("ranges")
 def test_by_the_clock_the_last_whole_ranges_of_history_are_made_anew(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)
     nightly = {**NIGHTLY, "last": 2}

@@ -31,6 +31,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import make_plan
 from tests.command_line import invoke
+from tests.extensions import needs
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 from tests.orchestration.test_backlog import CapturedLog, capture
 
@@ -385,6 +386,7 @@ def test_a_form_that_does_not_fit_is_refused_before_its_job_is_launched(
         run(case, job, **form)
 
 
+@needs("ranges")
 def test_the_forms_of_all_jobs_load_and_describe_their_fields() -> None:
     dg.Definitions.validate_loadable(defs)
     jobs = {job.name for job in defs.resolve_all_job_defs() if job.name.startswith("flight_delays")}

@@ -12,7 +12,7 @@ from typing import ClassVar
 from examples.shop import connect, execute
 from hybrid_extensions.mariadb.log.connector import ReadUpTo, ask_connector
 from hybrid_extensions.mariadb.snapshot.begin import file_number
-from hybrid_extensions.mariadb.snapshot.checks import mysql_status
+from hybrid_extensions.mariadb.snapshot.checks import log_status
 from hybrid_extensions.servers.connect import LocalConnect, binlog_config, debezium_config
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb, add_client_to_path
 from hybrid_extensions.servers.databases.mysql import LocalMySql
@@ -212,7 +212,7 @@ class _Binlog(CapturedDatabase):
     def _reads_from_here(self) -> Callable[[], bool]:
         with connect(self.dsn) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT version()")
-            cursor.execute(mysql_status(*cursor.fetchone()))
+            cursor.execute(log_status(*cursor.fetchone()))
             file, position, *_ = cursor.fetchone()
 
         def is_read() -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pymysql.constants import COMMAND
 
-from hybrid_extensions.mariadb.snapshot.checks import mysql_status
+from hybrid_extensions.mariadb.snapshot.checks import log_status as statement_of
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from tests.services.processes import wait_for
 
@@ -20,7 +20,7 @@ def log_status(connection: Any) -> str:
     """The statement for the end of the binary log, which version 8.2 of MySQL renamed."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT version()")
-        return mysql_status(*cursor.fetchone())
+        return statement_of(*cursor.fetchone())
 
 
 @contextmanager

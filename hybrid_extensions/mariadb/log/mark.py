@@ -16,7 +16,7 @@ from hybrid_extensions.mariadb.log.gtid import ONE_DOMAIN, Gtid, only_gtid
 from hybrid_extensions.mariadb.log.mysql_log import mysql_place
 from hybrid_extensions.mariadb.server import ask, connect, parse_address, query_errors
 from hybrid_extensions.mariadb.snapshot.begin import file_number
-from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, mysql_status, server_variables
+from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, log_status, server_variables
 from sources.common.database_snapshot import file_position, gtid_position
 from sources.common.optional import needs_extra
 from sources.config.source.snapshot import SnapshotOptions
@@ -75,7 +75,7 @@ def mark_log(options: SnapshotOptions) -> Mark:
 
 def _mark_mysql(connection: Connection[Cursor], version: str, at: datetime) -> Mark:
     """Return the end of MySQL's binary log, which is the end of a transaction."""
-    [(name, end, *_)] = ask(connection, mysql_status(version))
+    [(name, end, *_)] = ask(connection, log_status(version))
     file, offset = file_number(str(name)), int(end)
     return Mark(file_position(file, offset), f"{name}:{offset}", mysql_place(file, offset), at)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from hybrid_extensions.mariadb.log.connector import ReadUpTo
 from hybrid_extensions.mariadb.server import ask
 from hybrid_extensions.mariadb.snapshot.begin import file_number
-from hybrid_extensions.mariadb.snapshot.checks import mysql_status
+from hybrid_extensions.mariadb.snapshot.checks import log_status
 from sources.common.optional import needs_extra
 from sources.databases.slot import Slot, State
 
@@ -37,7 +37,7 @@ def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
     files = {
         file_number(str(name)): int(size) for name, size, *_ in ask(connection, "SHOW BINARY LOGS")
     }
-    [(last, end, *_)] = ask(connection, mysql_status(str(version)))
+    [(last, end, *_)] = ask(connection, log_status(str(version)))
     if read.gtid_set:
         query = (
             "SELECT GTID_SUBSET(@@global.gtid_purged, %s), "

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from hybrid_extensions.mariadb.log.gtid import ONE_DOMAIN, only_gtid
 from hybrid_extensions.mariadb.server import Address, ask, connect_raw
-from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, mysql_status
+from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, log_status
 from hybrid_extensions.mariadb.snapshot.read_lock import read_lock
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.optional import needs_extra
@@ -126,7 +126,7 @@ def _begin_mysql(
     with read_lock(table, address) as lock:
         for connection in made:
             ask(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        [(file, offset, *_)] = ask(lock, mysql_status(variables["version"]))
+        [(file, offset, *_)] = ask(lock, log_status(variables["version"]))
         [(server,)] = ask(lock, "SELECT @@server_uuid")
     snapshot = BinlogSnapshot(
         file=file_number(file),

@@ -111,14 +111,16 @@ def check_settings(
             raise InputError(message, hint, source=table.source, table=table.name, value=name)
     check_replica(connection, table, variables, is_mariadb=is_mariadb(variables))
     schema, _ = table.parts
-    status, right = "SHOW MASTER STATUS", "BINLOG MONITOR"
-    if not is_mariadb(variables):
-        status, right = mysql_status(variables["version"]), "REPLICATION CLIENT"
+    status = log_status(variables["version"])
+    right = "BINLOG MONITOR" if is_mariadb(variables) else "REPLICATION CLIENT"
     for _, _, included, excluded, *_ in ask_with_right(connection, status, table, right):
         left_out = schema in _names(excluded) or (included and schema not in _names(included))
         if left_out:
             message = f"The server's binary log leaves out database `{schema}`."
-            hint = f"Correct `binlog_do_db` and `binlog_ignore_db` of the server; {_AGAIN}"
+            hint = (
+                "Correct `binlog_do_db` and `binlog_ignore_db` in the server's configuration and "
+                f"restart the server; {_AGAIN}"
+            )
             raise InputError(message, hint, source=table.source, table=table.name)
 
 
@@ -259,11 +261,13 @@ def _names(text: str | None) -> set[str]:
     return {name.strip() for name in (text or "").split(",") if name.strip()}
 
 
-def mysql_status(version: str) -> str:
-    """Return the statement for the end of MySQL's binary log, which version 8.2 renamed.
+def log_status(version: str) -> str:
+    """Return the statement for the end of the binary log, which MySQL 8.2 renamed.
 
     Args:
-        version: Version of the server, such as ``8.0.36``.
+        version: Version of the server, such as ``8.0.36`` or ``10.11.6-MariaDB``.
     """
+    if "mariadb" in version.lower():
+        return "SHOW MASTER STATUS"
     major, minor = (int(part) for part in version.partition("-")[0].split(".")[:2])
     return "SHOW BINARY LOG STATUS" if (major, minor) >= (8, 2) else "SHOW MASTER STATUS"

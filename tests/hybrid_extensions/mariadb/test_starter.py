@@ -102,7 +102,7 @@ def test_a_known_connector_is_asked_how_far_it_has_read(
     snapshot = load_pipeline(tmp_path / "orders.yaml").pipeline.sources[0].snapshot
     assert snapshot is not None
     assert snapshot.connector == "http://connect:8083/connectors/shop"
-    assert "--data @shop_connector.json http://connect:8083/connectors " in output
+    assert f"--data @{tmp_path / 'shop_connector.json'} http://connect:8083/connectors " in output
     assert "Without `--connect`" not in output
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from hybrid_extensions.mariadb.server import connect, parse_address
-from hybrid_extensions.mariadb.snapshot.checks import check_log, mysql_status, server_variables
+from hybrid_extensions.mariadb.snapshot.checks import check_log, log_status, server_variables
 from hybrid_extensions.mariadb.snapshot.table import export, open_table
 from hybrid_extensions.mariadb.tables import find_tables
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
@@ -297,10 +297,11 @@ def test_a_key_with_a_collation_is_said(case: Case) -> None:
         ("8.0.36", "SHOW MASTER STATUS"),
         ("8.4.3-log", "SHOW BINARY LOG STATUS"),
         ("9.1.0", "SHOW BINARY LOG STATUS"),
+        ("10.11.14-MariaDB-0+deb12u2", "SHOW MASTER STATUS"),
     ],
 )
 def test_mysql_is_asked_in_the_words_of_its_version(version: str, statement: str) -> None:
-    assert mysql_status(version) == statement
+    assert log_status(version) == statement
 
 
 ALL_TYPES = {

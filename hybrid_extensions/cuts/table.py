@@ -173,10 +173,11 @@ def append_cut(folder: Folder, cut: Cut) -> bool:
 
 
 def last_number(folder: Folder) -> int:
-    """Return the number of the last cut; 0 if there is none.
+    """Return the number of the last consistent cut that was published; 0 if there is none.
 
     Raises:
         InputError: The folder has another table, or can't be read.
+        UnavailableError: The login to the store has expired.
     """
     table = _open(folder)
     return 0 if table is None else table.transaction_version(_APPLICATION) or 0

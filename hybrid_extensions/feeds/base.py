@@ -123,8 +123,11 @@ class FeedSink(ABC):
             InputError: Rows of the sink can't be looked up.
             UnavailableError: It does not answer.
         """
-        message = f"Rows of {type(self).__name__.removesuffix('Sink')} can't be looked up by key."
-        hint = "Compare a feed of `type: postgres` or `type: redis`."
+        kind = type(self).__name__.removesuffix("Sink").lower()
+        message = f"A feed of `type: {kind}` can't be compared: its rows can't be looked up by key."
+        hint = (
+            "Only feeds of `type: postgres` and `type: redis` can be compared; leave this one out."
+        )
         raise InputError(message, hint)
 
     def compare(self, rows: pa.RecordBatchReader) -> tuple[int, list[str], int]:

@@ -83,6 +83,8 @@ class Connectors:
     def resume(self, name: str) -> None:
         """Resume a connector after :meth:`pause` or :meth:`begin_transaction_again`.
 
+        Does not wait for its task, and does nothing if Kafka Connect does not answer.
+
         Args:
             name: Name of the connector.
 

@@ -193,6 +193,8 @@ def compare_tables(
 ) -> GenerationComparison:
     """Compare two tables of a pipeline by key, in the columns that both have.
 
+    Columns with metadata of a change, such as its position in the log, are left out.
+
     Args:
         loaded: The pipeline.
         tables: The table that readers see, then the other one, by the name of its generation. Both
@@ -202,6 +204,7 @@ def compare_tables(
 
     Raises:
         InputError: A table can't be read, or has a column whose two types can't be compared.
+        UnavailableError: The login to the store has expired.
     """
     pipeline, (serving, candidate) = loaded.pipeline.name, tables
     columns = {name: _types(each) for name, each in tables.items()}

@@ -43,7 +43,11 @@ def _duration(value: Any) -> Any:
                 f"`{value}` is not a whole number of milliseconds, the smallest unit of a duration."
             )
             raise ValueError(message)
-        return timedelta(milliseconds=int(span_ms))
+        try:
+            return timedelta(milliseconds=int(span_ms))
+        except OverflowError:
+            message = f"`{value}` is longer than the longest duration, some 2.7 million years."
+            raise ValueError(message) from None
     return value
 
 
@@ -109,16 +113,18 @@ def parse_duration(text: str) -> timedelta:
     """Return a duration from a text of a command line or form, such as ``10 min``.
 
     Args:
-        text: Number and unit (ms, s, min, h or d), such as ``1.5 h``, in whole milliseconds; ISO
-            8601 such as ``PT10M`` also works.
+        text: Number and unit (ms, s, min, h or d), such as ``1.5 h``; ISO 8601 such as ``PT10M``
+            also works.
 
     Raises:
-        InputError: The text is not a duration, or a negative one.
+        InputError: The text is not a duration, is negative, is no whole number of milliseconds, or
+            is longer than a duration of Python can be.
     """
     try:
         return TypeAdapter(Duration).validate_python(text)
-    except ValidationError:
-        message = f"`{text}` is not a duration."
+    except ValidationError as error:
+        reason = error.errors()[0].get("ctx", {}).get("error")
+        message = str(reason) if isinstance(reason, ValueError) else f"`{text}` is not a duration."
         hint = "Write 90 s, 10 min or 1.5 h: a number, and ms, s, min, h or d."
         raise InputError(message, hint, value=text) from None
 

@@ -13,24 +13,24 @@ from sources.extensions import items_added, none_adds
 class DatabaseKind:
     """Kind of database that an extension adds: its facts, and its implementations by part.
 
-    That is named by ``module:object``, or by a module, and imported when somebody asks for it, as
-    each kind needs an extra of its own.
+    An implementation is given as ``module:object``, or as a module, and imported at its first use,
+    as each kind needs an extra of its own.
 
     Attributes:
         name: Its name, which is also that of the extra that reads it.
         title: Its name in messages.
         addresses: Regular expression of how its connection strings begin.
-        parts: Parts of a change's envelope that the hand-over is decided by.
+        parts: Parts of the change envelope (position, transaction) that the hand-over needs.
         has_slots: Whether a connector keeps its place in a replication slot; else Kafka Connect
             keeps it, as a position of the binary log.
         leaves_out: Whether its log leaves out long values that a change does not touch, and has
             each TRUNCATE.
         schema: What the first part of a table's name is called, also in a connector's settings.
         password: Environment variable with the password.
-        access: Name of what asks it, a :class:`~sources.databases.access.Access`.
-        starter: Name of what ``hybrid init`` has to know of it, a
+        access: What asks it, a :class:`~sources.databases.access.Access`.
+        starter: What ``hybrid init`` has to know of it, a
             :class:`orchestration.cli.starter.capture.CapturedKind`.
-        compared_rows: Name of what reads its rows for ``hybrid compare``, a
+        compared_rows: What reads its rows for ``hybrid compare``, a
             :class:`orchestration.audit.database.compared_sides.DatabaseRows`.
     """
 

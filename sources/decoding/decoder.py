@@ -63,7 +63,9 @@ class RowDecoder:
         return pa.nulls(len(values), pa.struct(self._schema)) if rows is None else rows
 
     def placed(self, columns: Sequence[pa.Array], offsets: pa.Int64Array) -> list[pa.Array]:
-        """Return decoded columns, with offsets appended to positions of changes where needed.
+        """Return decoded columns; positions in a MySQL log get the record's offset appended.
+
+        Records of one transaction share a position there, so that the offset decides their order.
 
         Args:
             columns: All columns of some records, in their order.

@@ -226,6 +226,7 @@ def read_generation(home: Folder, name: str) -> Generation:
 
     Raises:
         StateError: There is no generation of that name, or its document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     folder = home.folder(name)
     found = folder.read(IDENTITY, GenerationInfo)

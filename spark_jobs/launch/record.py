@@ -165,7 +165,11 @@ def log_name(source: str) -> str:
 def log_path(generation: Generation, source: str) -> Path:
     """Return the log file with the output of a source's last run; it may not exist.
 
-    A driver that switched to another source keeps writing to the log file it began with.
+    If the last driver switched to this source, that is the file of the source it began with.
+
+    Raises:
+        StateError: The launch record is damaged.
+        UnavailableError: The state's store does not answer.
     """
     last = last_launch(generation)
     is_its = last is not None and last.source == source

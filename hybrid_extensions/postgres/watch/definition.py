@@ -60,8 +60,8 @@ def read_definition(connection: psycopg.Connection[Any], table: str) -> Postgres
         connection: Open connection to the database.
         table: The table, ``schema.table``.
 
-    Returns:
-        None if there is no such table.
+    Raises:
+        psycopg.Error: The server refuses, or the connection ends.
     """
     schema, _, name = table.partition(".")
     row = connection.execute(_TABLE, [schema, name]).fetchone()

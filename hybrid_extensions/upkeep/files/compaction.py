@@ -106,8 +106,10 @@ class Compaction:
         """Return what would be compacted, by the sizes of the files; nothing is written.
 
         Raises:
-            InputError: The table can't be read, or has a feature that forbids it.
+            InputError: The table can't be read, or uses a Delta feature with which its files can't
+                be compacted here.
             StateError: Which files hold history is not known.
+            UnavailableError: The store does not answer, or its login has expired.
         """
         found = Compacted()
         for groups in commits(self._groups(self._snapshot())):

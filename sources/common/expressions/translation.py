@@ -63,7 +63,7 @@ def translate(text: str, columns: pa.Schema) -> Proven | Unproven:
 
     Spark evaluates it by its own defaults: ANSI mode, and a session in UTC. Where Spark raises an
     error, DuckDB does too. For a value outside of those that an entry of the list is proven for,
-    DuckDB raises an error that of :func:`undecided_value`.
+    DuckDB raises an error that :func:`undecided_value` recognizes.
 
     Args:
         text: One expression of Spark SQL.

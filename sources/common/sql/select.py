@@ -50,11 +50,12 @@ class EventColumn(NamedTuple):
     number: int | None = None
 
     def within(self, columns: pa.Schema) -> EventColumn | None:
-        """Return the column under the name that it has in a file; None if the file may lack it.
+        """Return this column under the name that a file has for it.
+
+        If the file lacks it: None where it ``may_lack`` the column, else this column unchanged.
 
         Args:
-            columns: Columns of the file. If none of them is one that may not be missing, its own
-                name is kept.
+            columns: Columns of the file.
         """
         if self.number is not None:
             names = [field.name for field in columns if field_id(field) == self.number]

@@ -134,8 +134,8 @@ def _require_readable(source: FileSource, table: DeltaTable) -> None:
         if dated:
             message = (
                 f"Source `{source.name}`: column `{field['name']}` of its Delta table was of the "
-                "type date before it became timestamp_ntz, or has such a part, and older files "
-                "still hold dates."
+                "type date before it became timestamp_ntz, or has a nested field that was, and "
+                "older files still hold dates."
             )
             # Of lists and maps, Delta 4.4 drops the feature and leaves the files as they are.
             is_rewritten = not any("fieldPath" in each for each in dated)

@@ -260,7 +260,8 @@ def store_error(settings: S3Settings, path: str, what: str, why: object) -> Hybr
         return UnavailableError(message, hint, server=where, file=path)
     hint = (
         "Correct `s3.endpoint`, the bucket in the path, or the credentials (AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE), or grant them permission to list and read it."
+        "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE), or grant them permission to list and read it, and "
+        "to write where that is meant."
     )
     return InputError(message, hint, server=where, file=path)
 

@@ -29,7 +29,9 @@ def announce_start(side: TargetSide) -> TargetRecord:
 
     Raises:
         StateError: Checkpoint, state and target do not belong together; a data file of the target
-            is missing; or the state can't be written.
+            is missing, or somebody else changed its rows; or the state can't be written.
+        InputError: The target can't be read.
+        UnavailableError: A store does not answer.
     """
     found = require(side)
     if found.table is not None:

@@ -406,3 +406,17 @@ def test_the_forms_of_all_jobs_load_and_describe_their_fields() -> None:
 @pytest.mark.parametrize(("text", "seconds"), [("90 s", 90), ("10 min", 600), ("2 h", 7200)])
 def test_a_duration_is_read_as_people_write_it(text: str, seconds: int) -> None:
     assert parse_duration(text).total_seconds() == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("1.5 ms", "`1.5 ms` is not a whole number of milliseconds"),
+        ("999999999999 d", "`999999999999 d` is longer than the longest duration"),
+        ("soon", "`soon` is not a duration"),
+        ("-PT1M", "`-PT1M` is not a duration"),
+    ],
+)
+def test_a_text_that_is_not_a_duration_is_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        parse_duration(text)

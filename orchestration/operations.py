@@ -35,7 +35,7 @@ from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
 from sources.hybrid import Boundedness
 from sources.kafka.client.look_ups import KafkaLog
-from sources.kafka.start.checks import check_not_deleted
+from sources.kafka.start.log_checks import check_not_deleted
 from sources.kept_definitions import keep_definition
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext

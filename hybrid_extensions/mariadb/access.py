@@ -2,7 +2,7 @@
 
 from hybrid_extensions.mariadb.added_columns import find_added_columns, find_types
 from hybrid_extensions.mariadb.log.binlog import ask_log
-from hybrid_extensions.mariadb.log.mark import mark_log
+from hybrid_extensions.mariadb.log.log_end import mark_log
 from hybrid_extensions.mariadb.server import server_of
 from hybrid_extensions.mariadb.snapshot.table import export, open_table
 from hybrid_extensions.mariadb.table_look import look_at_table

@@ -1,7 +1,7 @@
 """Access to PostgreSQL: its implementation of the database operations."""
 
 from hybrid_extensions.postgres.added_columns import find_added_columns, find_types
-from hybrid_extensions.postgres.mark import mark_log
+from hybrid_extensions.postgres.log_end import mark_log
 from hybrid_extensions.postgres.slot import ask_slot
 from hybrid_extensions.postgres.table import export, open_table
 from hybrid_extensions.postgres.tables import find_tables

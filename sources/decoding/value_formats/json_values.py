@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from sources.decoding.base import FieldReader
-from sources.decoding.json.reader import JsonReader
+from sources.decoding.json.single_objects import JsonReader
 from sources.decoding.record_columns import RecordColumns
 from sources.decoding.value_formats.base import ValueFormat
 

@@ -13,7 +13,7 @@ from sources.errors import InputError
 from sources.formats.compression import UNKNOWN_BYTES, StreamedFile
 from sources.formats.csv.options import CsvOptions
 from sources.formats.csv.records import CsvRecords
-from sources.formats.csv.values import (
+from sources.formats.csv.values_from_text import (
     check_infinity,
     convert_values,
     has_infinity,

@@ -10,7 +10,7 @@ from sources.config.source.kafka_options import EndAtOffsets, EndAtTimestamp
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.client.record_times import RecordTimes, latest_ms
-from sources.kafka.start.checks import written_offsets
+from sources.kafka.start.log_checks import written_offsets
 
 _TAIL_RECORDS = 100
 

@@ -18,8 +18,8 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.ranges.offset_gaps import gap, holes, in_holes
-from sources.kafka.start.checks import check_in_log, written_offsets
 from sources.kafka.start.gaps import GapFinder
+from sources.kafka.start.log_checks import check_in_log, written_offsets
 
 
 @dataclass(frozen=True)

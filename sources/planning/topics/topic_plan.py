@@ -33,7 +33,7 @@ from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_
 from sources.kafka.retention import Headroom, RetentionWatch, retention_ms
 from sources.kafka.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
 from sources.kafka.seam_checks import SeamOf, check_event_time_filter
-from sources.kafka.start.checks import needed_offsets
+from sources.kafka.start.log_checks import needed_offsets
 from sources.kafka.start.look_up import Known
 from sources.kafka.start.offsets import factory_for
 from sources.kafka.start.overlap import likely_overlap

@@ -11,7 +11,7 @@ from sources.errors import InputError, UnavailableError
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.retention import RetentionWatch
-from sources.kafka.start.checks import needed_offsets
+from sources.kafka.start.log_checks import needed_offsets
 from sources.planning.context import PipelineContext
 from sources.planning.topics.topic_plan import start_factory
 from sources.planning.topics.topic_range import end_planned, seam_end_after

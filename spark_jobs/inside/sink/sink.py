@@ -23,9 +23,9 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.sink.added_columns import follow_columns, table_schema
 from spark_jobs.inside.sink.merging import unchanged_values
-from spark_jobs.inside.sink.merging.changes import target_rows
 from spark_jobs.inside.sink.merging.declared import declared_merging
-from spark_jobs.inside.sink.merging.row_versions import require_validity
+from spark_jobs.inside.sink.merging.every_version import require_validity
+from spark_jobs.inside.sink.merging.newest_change import target_rows
 from spark_jobs.inside.sink.merging.small_batches import SmallBatches
 from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
 from spark_jobs.inside.sink.widened_columns import widen_columns

@@ -18,7 +18,7 @@ from sources.config.table.sink import Sink
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging import deletes
-from spark_jobs.inside.sink.merging.changes import merge_changes
+from spark_jobs.inside.sink.merging.newest_change import merge_changes
 from spark_jobs.inside.sink.merging.truncation import Truncation
 from spark_jobs.inside.sink.sink import prepare_table
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hybrid_extensions.mariadb.log.gtid import Gtid, only_gtid
-from hybrid_extensions.mariadb.log.mark import mark_log
+from hybrid_extensions.mariadb.log.log_end import mark_log
 from hybrid_extensions.mariadb.snapshot.begin import file_number
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from hybrid_extensions.servers.databases.mysql import LocalMySql

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from hybrid_extensions.postgres.mark import mark_log
+from hybrid_extensions.postgres.log_end import mark_log
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import InputError

@@ -13,7 +13,7 @@ from sources.common.schema import parse_schema
 from sources.common.topic_log import LogRecord
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.json.reader import JsonReader
+from sources.decoding.json.single_objects import JsonReader
 from sources.decoding.value_formats.avro_values import AvroValues
 from sources.decoding.value_formats.raw_values import RawReader
 from sources.errors import InputError, StateError

@@ -25,7 +25,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.seam import SeamRule, seam_rule
-from sources.kafka.start.checks import check_in_log
+from sources.kafka.start.log_checks import check_in_log
 from sources.kafka.start.offsets import GapError, UserFactory, factory_for
 from tests.minimal import minimal_model
 from tests.properties import examples

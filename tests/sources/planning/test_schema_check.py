@@ -10,7 +10,7 @@ import pytest
 from sources.common.positions import TopicPartition
 from sources.common.schema import parse_schema
 from sources.common.topic_log import LogRecord
-from sources.decoding.json.reader import JsonReader
+from sources.decoding.json.single_objects import JsonReader
 from sources.errors import InputError
 from sources.planning.schema_check import check_key, compare_declared, compare_sample
 

@@ -43,7 +43,7 @@ from spark_jobs.inside.query.transform.window_lengths import NoWindowsError
 from spark_jobs.inside.query.transform.windows import event_windows
 from spark_jobs.inside.readers.row_rules import require_evaluable
 from spark_jobs.inside.sink.added_columns import table_schema
-from spark_jobs.inside.sink.merging.changes import target_rows
+from spark_jobs.inside.sink.merging.newest_change import target_rows
 from spark_jobs.inside.sink.sink import require_columns
 
 _HINT = "Correct the transform, then plan again: `hybrid plan P`. Nothing was read or written."

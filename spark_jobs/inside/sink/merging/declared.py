@@ -14,8 +14,8 @@ from sources.extensions import contributions
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.by_key import merge_by_key
-from spark_jobs.inside.sink.merging.changes import merge_changes
-from spark_jobs.inside.sink.merging.row_versions import merge_versions
+from spark_jobs.inside.sink.merging.every_version import merge_versions
+from spark_jobs.inside.sink.merging.newest_change import merge_changes
 from spark_jobs.inside.sink.merging.truncation import Truncation
 from spark_jobs.table.ownership.guard import TargetGuard
 

@@ -82,6 +82,18 @@ def test_rows_of_files_that_are_older_than_the_event_time_have_none(
     assert found["event_max_us"].to_pylist()[0] // 1000 == (BEGIN_US + 3) // 1000
 
 
+def test_texts_of_char_are_those_that_are_stored(tmp_path: Path) -> None:
+    metadata = {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}
+    table = rows([1, 2])
+    named = table.schema.get_field_index("day")
+    schema = table.schema.set(named, table.schema.field("day").with_metadata(metadata))
+    write_deltalake(tmp_path / "t", table.cast(schema))
+    (field,) = json.loads(DeltaTable(tmp_path / "t").schema().to_json())["fields"][1:2]
+    assert field["metadata"] == metadata
+    # Spark would fill up a `char(5)`; a plain string it reads as it is stored.
+    assert listed(tmp_path).columns.field("day").type == pa.string()
+
+
 def test_a_column_that_the_table_lacks_is_refused(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", rows([1]))
     told = refusal(tmp_path, schema={"id": "bigint", "at": "timestamp", "x": "int"})

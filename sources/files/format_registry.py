@@ -43,7 +43,7 @@ def reader_of(source: FileSource) -> Format:
     """
     if source.format == "avro":
         # Its library is optional.
-        from sources.formats.avro import Avro  # noqa: PLC0415
+        from sources.formats.avro.reader import Avro  # noqa: PLC0415
 
         return Avro(None if source.names_inside is None else frozenset(source.names_inside))
     known: dict[str, Format] = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sources.errors import InputError
-from sources.formats.avro import Avro
+from sources.formats.avro.reader import Avro
 from sources.formats.open import open_file, read_region
 from sources.formats.regions import Region
 from sources.storage.settings import S3Settings

@@ -13,7 +13,7 @@ import pytest
 
 from orchestration.audit.readers.avro_rows import avro_rows
 from sources.common.schema import parse_schema, parse_type
-from sources.formats.avro import Avro
+from sources.formats.avro.reader import Avro
 from sources.formats.open import read_region
 from sources.formats.regions import Region
 from sources.storage.settings import S3Settings

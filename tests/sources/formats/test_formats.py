@@ -22,7 +22,7 @@ from pyarrow import orc
 
 from sources.common.schema import parse_schema
 from sources.errors import InputError
-from sources.formats.avro import Avro
+from sources.formats.avro.reader import Avro
 from sources.formats.base import Format
 from sources.formats.compression import open_decompressed
 from sources.formats.csv.options import CsvOptions

@@ -1,0 +1,1 @@
+"""Avro files: the reader, and the types of their schemas."""

@@ -30,7 +30,8 @@ pytestmark = pytest.mark.slow
 WRONG_KEY = "d3Jvbmc="
 
 
-@pytest.fixture(scope="module")
+# A worker that comes back to this module finds the same server.
+@pytest.fixture(scope="session")
 def created(azurite: LocalAzurite) -> str:
     azurite.create_container("other")
     return azurite.create_container("files")

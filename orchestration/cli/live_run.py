@@ -6,7 +6,7 @@ They act on the generation that serves, unless ``--generation`` names another on
 from __future__ import annotations
 
 import getpass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,9 @@ from orchestration.cli.output import (
     answer,
     load_acting,
 )
+
+if TYPE_CHECKING:
+    from sources.config.loader import LoadedPipeline
 
 app = typer.Typer()
 
@@ -36,6 +39,14 @@ def _who(by: str) -> str:
         return ""
 
 
+def _document(loaded: LoadedPipeline) -> dict[str, Any]:
+    """Return what programs get of each command that starts or ends a run."""
+    from sources.serving import declared_generation
+
+    name = loaded.pipeline.name
+    return {"ok": True, "pipeline": name, "generation": declared_generation(loaded)}
+
+
 @app.command()
 def stop(
     pipeline: PipelineFile,
@@ -46,7 +57,7 @@ def stop(
     """Stop a generation's Spark run; `hybrid run` or `hybrid resume` continues from there."""
     with answer(as_json) as show:
         from orchestration import operations
-        from sources.serving import declared_generation, generation_with_role
+        from sources.serving import generation_with_role
 
         loaded = load_acting(pipeline, generation, as_kept=True)
         stopped = operations.stop(loaded, _who(by))
@@ -54,12 +65,7 @@ def stop(
         text = f"{what} (generation {generation_with_role(loaded)})."
         if others := operations.others_running(loaded):
             text += f" Still running: {', '.join(others)}; end it with `--generation {others[0]}`."
-        document = {
-            "ok": True,
-            "pipeline": loaded.pipeline.name,
-            "generation": declared_generation(loaded),
-        }
-        show({**document, "stopped": stopped, "others_running": others}, text)
+        show({**_document(loaded), "stopped": stopped, "others_running": others}, text)
 
 
 @app.command()
@@ -73,18 +79,13 @@ def pause(
     """Stop the live stream until `hybrid resume`; the status shows since when, by whom and why."""
     with answer(as_json) as show:
         from orchestration.supervision import controls
-        from sources.serving import declared_generation, generation_with_role
+        from sources.serving import generation_with_role
 
         loaded = load_acting(pipeline, generation, as_kept=True)
         was_running = controls.pause(loaded, why, _who(by))
         what = "Paused" if was_running else "Paused; nothing was running"
-        document = {
-            "ok": True,
-            "pipeline": loaded.pipeline.name,
-            "generation": declared_generation(loaded),
-        }
         text = f"{what} (generation {generation_with_role(loaded)})."
-        show({**document, "ended": was_running}, text)
+        show({**_document(loaded), "ended": was_running}, text)
 
 
 @app.command()
@@ -97,18 +98,13 @@ def resume(
     """Start the live stream again after it was paused, stopped or drained."""
     with answer(as_json) as show:
         from orchestration.supervision import controls
-        from sources.serving import declared_generation, generation_with_role
+        from sources.serving import generation_with_role
 
         loaded = load_acting(pipeline, generation)
         beat = controls.resume(loaded, _who(by))
-        document = {
-            "ok": True,
-            "pipeline": loaded.pipeline.name,
-            "generation": declared_generation(loaded),
-        }
         whose = generation_with_role(loaded)
         text = f"`{beat.source}` of generation {whose}, is live: driver {beat.pid}."
-        show({**document, "batch": beat.batch_id}, text)
+        show({**_document(loaded), "batch": beat.batch_id}, text)
 
 
 @app.command()

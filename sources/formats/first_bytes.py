@@ -1,4 +1,4 @@
-"""What the first bytes of a file of lines tell: whether they are text, and else what they are."""
+"""Checks by the first bytes of a JSON or CSV file that it is text, uncompressed and in UTF-8."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _PACKED = (
 _OTHERS = {".deflate": "zlib", ".snappy": "Snappy", ".lzo": "LZO"}
 _FORMATS = {b"PAR1\x15": "parquet", b"Obj\x01": "avro"}
 _MOST = 16
+# Each character of UTF-16 that is in ASCII, too, has a zero byte: two of them are enough to see it.
+_TWO_OF_UTF16 = 4
 
 
 def require_text(file: pa.NativeFile, path: str, *, is_utf8: bool, encoding: str) -> None:
@@ -31,10 +33,10 @@ def require_text(file: pa.NativeFile, path: str, *, is_utf8: bool, encoding: str
         file: The file, decompressed by its name.
         path: Its path.
         is_utf8: Whether it has to be text in UTF-8.
-        encoding: What to do with text in another encoding: a sentence without its end.
+        encoding: What to do with text in another encoding: the beginning of the hint.
 
     Raises:
-        InputError: It does.
+        InputError: The file is compressed, of another format, or not UTF-8 text although required.
     """
     file.seek(0)
     first = file.read(_MOST)
@@ -49,8 +51,8 @@ def require_text(file: pa.NativeFile, path: str, *, is_utf8: bool, encoding: str
     for suffix, codec in _OTHERS.items():
         if path.endswith(suffix):
             raise _packed(path, codec, None)
-    if is_utf8 and (first.startswith(_UTF16) or b"\0" in first[: len(b"i\0d\0")]):
-        message = f"{path} is not UTF-8 text: it begins with the bytes {first[: len(b'i0d0')]!r}."
+    if is_utf8 and (first.startswith(_UTF16) or b"\0" in first[:_TWO_OF_UTF16]):
+        message = f"{path} is not UTF-8 text: it begins with the bytes {first[:_TWO_OF_UTF16]!r}."
         hint = f"{encoding}, or write the file again."
         raise InputError(message, hint, file=path)
 

@@ -6,6 +6,7 @@ import dagster as dg
 
 from orchestration.audit.database.compare_ranges import compare_ranges
 from orchestration.databases.compared_ranges import KeptCompare
+from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import ACTION_TAG, RESULT_TAG, control_name, note_on_run, table_key
 from orchestration.defs.show.failures import failures
@@ -23,16 +24,7 @@ def compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
     """Compare more ranges of the table, and evaluate the check."""
     kept = _compare(loaded, context.log.info)
     found = _result(kept)
-    context.instance.report_runless_asset_event(
-        dg.AssetCheckEvaluation(
-            asset_key=table_key(loaded),
-            check_name=EQUALS,
-            passed=found.passed,
-            severity=found.severity,
-            description=found.description,
-            metadata=dict(found.metadata or {}),
-        )
-    )
+    report_check(context.instance, table_key(loaded), EQUALS, found)
     if not found.passed:
         differ = counted(kept.differing, "key differs", "keys differ")
         note_on_run(context, {RESULT_TAG: differ if kept.differing else "not all compared"})

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import dagster as dg
 
 from orchestration.attribution import USER_TAG
+from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.keys import (
     ACTION_TAG,
     APPROVAL,
@@ -54,16 +55,7 @@ def report_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> dg.
         StateError: Nothing was planned yet, or the state can't be read.
     """
     found = metadata.approval(loaded, find_approval(loaded.require_generation()))
-    instance.report_runless_asset_event(
-        dg.AssetCheckEvaluation(
-            asset_key=plan_key(loaded),
-            check_name=APPROVED,
-            passed=found.passed,
-            severity=found.severity,
-            description=found.description,
-            metadata={},
-        )
-    )
+    report_check(instance, plan_key(loaded), APPROVED, found)
     return found
 
 

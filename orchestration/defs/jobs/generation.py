@@ -9,6 +9,7 @@ import dagster as dg
 from orchestration import operations
 from orchestration.attribution import acting_user
 from orchestration.audit.compare_generations import GenerationComparison, compare_generations
+from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.checks.table import COMPARED, report_table
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.action_form import action_schema, read_form
@@ -127,16 +128,7 @@ def _report_comparison(
     context: dg.OpExecutionContext, loaded: LoadedPipeline, found: GenerationComparison
 ) -> None:
     result = generation_metadata.compared(found, changed_since(loaded, found.serving))
-    context.instance.report_runless_asset_event(
-        dg.AssetCheckEvaluation(
-            asset_key=table_key(loaded),
-            check_name=COMPARED,
-            passed=result.passed,
-            severity=result.severity,
-            description=result.description,
-            metadata=result.metadata,
-        )
-    )
+    report_check(context.instance, table_key(loaded), COMPARED, result)
 
 
 def _promote(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:

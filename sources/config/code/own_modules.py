@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,9 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
-_importing = threading.Lock()
+IMPORTING = threading.RLock()
+"""Held while modules next to a pipeline's file are put first and imported, as both change the
+process."""
 
 
 class OwnModules:
@@ -39,14 +40,14 @@ class OwnModules:
             Nothing; when the ``with`` block ends, imports are as they were before.
         """
         paths = [str(folder) for folder in folders]
-        with _importing:
+        with IMPORTING:
             before, path = dict(sys.modules), list(sys.path)
             # Other modules of the same names make way.
             for name in _named_in(paths, before, is_same=False):
                 del sys.modules[name]
             sys.modules.update(self._modules)
             sys.path[:0] = paths
-            importlib.invalidate_caches()
+            _look_again(paths)
             try:
                 yield
             finally:
@@ -57,6 +58,17 @@ class OwnModules:
                 for name in _named_in(paths, loaded, is_same=True):
                     self._modules[name] = sys.modules.pop(name)
                 sys.modules.update(before)
+
+
+def _look_again(paths: list[str]) -> None:
+    """Let imports list the folders, and those in them, again: `importlib.invalidate_caches`.
+
+    That one goes through the finders of the whole process, and fails if another thread imports
+    from a new folder meanwhile.
+    """
+    for place, finder in dict(sys.path_importer_cache).items():
+        if finder is not None and any(Path(place).is_relative_to(path) for path in paths):
+            finder.invalidate_caches()
 
 
 def _named_in(paths: list[str], modules: dict[str, ModuleType], *, is_same: bool) -> list[str]:

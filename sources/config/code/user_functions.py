@@ -6,12 +6,13 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sources.config.code.own_modules import IMPORTING
 from sources.config.code.reserved_names import require_free_names
 from sources.config.code.sql_file import read_sql
 from sources.config.code.transform import FunctionTransform
@@ -108,14 +109,18 @@ def code_line(loaded: LoadedPipeline, file: str, line: int) -> CodeLine:
     return CodeLine(file, line)
 
 
-def _own_first(loaded: LoadedPipeline, package: str) -> AbstractContextManager[None]:
-    """Let imports find the modules next to a pipeline's file first."""
+@contextmanager
+def _own_first(loaded: LoadedPipeline, package: str) -> Iterator[None]:
+    """Let imports find the modules next to a pipeline's file first; for one thread at a time."""
     if loaded.modules is not None:
-        return loaded.modules.importable(loaded.code)
-    # Each one is put in front of the others, so the first one comes last.
-    for folder in reversed(loaded.code):
-        _prefer(str(folder), package)
-    return nullcontext()
+        with loaded.modules.importable(loaded.code):
+            yield
+        return
+    with IMPORTING:
+        # Each one is put in front of the others, so the first one comes last.
+        for folder in reversed(loaded.code):
+            _prefer(str(folder), package)
+        yield
 
 
 def _prefer(folder: str, package: str) -> None:
@@ -127,7 +132,8 @@ def _prefer(folder: str, package: str) -> None:
         sys.path.insert(0, folder)
     others = tuple(f"{each}{os.sep}" for each in _preferred if each != folder)
     _preferred.add(folder)
-    for name, module in list(sys.modules.items()):
+    # A copy at once: other threads import modules while a list of pairs is made.
+    for name, module in dict(sys.modules).items():
         top = name.partition(".")[0]
         where = getattr(module, "__file__", None) or ""
         if top != package and not where.startswith(others):

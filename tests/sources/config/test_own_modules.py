@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -158,3 +159,29 @@ def test_other_threads_may_import_modules_meanwhile(
         for each in others:
             sys.modules.pop(each, None)
     assert len(others) > 1
+
+
+@pytest.mark.parametrize("modules", [OwnModules(), None], ids=["several", "one"])
+def test_a_function_is_imported_while_other_threads_import_from_new_folders(
+    tmp_path: Path, modules: OwnModules | None
+) -> None:
+    def other_thread(phase: str, about: dict[str, int]) -> None:
+        """Garbage is collected where pairs are made: there another thread's turn may come."""
+        others.append(f"imported_meanwhile_{len(others)}")
+        sys.modules[others[-1]] = sys
+        sys.path_importer_cache[others[-1]] = None
+
+    loaded = replace(declared(tmp_path, "one"), modules=modules)
+    others: list[str] = []
+    threshold = gc.get_threshold()
+    gc.callbacks.append(other_thread)
+    gc.set_threshold(1)
+    try:
+        assert load_transform(loaded)(1)[0] == "one"
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(other_thread)
+        for each in others:
+            sys.modules.pop(each, None)
+            sys.path_importer_cache.pop(each, None)
+    assert others

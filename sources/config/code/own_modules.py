@@ -67,8 +67,9 @@ def _look_again(paths: list[str]) -> None:
     from a new folder meanwhile.
     """
     for place, finder in dict(sys.path_importer_cache).items():
-        if finder is not None and any(Path(place).is_relative_to(path) for path in paths):
-            finder.invalidate_caches()
+        look_again = getattr(finder, "invalidate_caches", None)
+        if look_again is not None and any(Path(place).is_relative_to(path) for path in paths):
+            look_again()
 
 
 def _named_in(paths: list[str], modules: dict[str, ModuleType], *, is_same: bool) -> list[str]:

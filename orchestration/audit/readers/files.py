@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from glob import escape, iglob
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
-import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from orchestration.audit.computed.event_times import bounds_of
 from orchestration.audit.computed.proven import (
-    NotProvenError,
     require_proven_rules,
     selected_columns,
 )
@@ -31,12 +28,11 @@ from orchestration.audit.readers.drifted import drifted_rows, types_may_differ
 from orchestration.audit.readers.folder_values import options, values_in, with_values
 from orchestration.audit.readers.lines import load_rows, load_texts
 from orchestration.audit.readers.own_columns import own_rows
+from orchestration.audit.readers.table_rows import delta_rows, load_batches
 from orchestration.audit.sql import (
     INSTANT,
     columns_of,
-    create_empty_table,
     duckdb_types,
-    insert_arrow,
     schema_of,
 )
 from sources.common.positions import now_ms, to_us
@@ -48,7 +44,6 @@ from sources.errors import InputError
 from sources.files.tables.lake import lake_of
 from sources.hybrid import Boundedness
 from sources.storage.stores import Stores
-from sources.storage.tables.delta import query_rows
 
 _NO_DATA = re.compile(r"\.|_[^=]*$|.*\._COPYING_$|\+tmp$")
 _NO_ZONE = re.compile(r"\bTIMESTAMP(_S|_MS|_NS)?(?=[,)\[]|$)")
@@ -150,14 +145,14 @@ class AuditFiles:
         values = {} if is_lake else {path: values_in(path, partition_types) for path in paths}
         if source.format in ("avro", "orc"):
             reader = own_rows(connection, source, values, name, self._loaded.pipeline.stores)
-        elif source.format == "delta" and not _is_plain(delta := self._table(source)):
-            reader = f"audit.{quoted(name)}"
-            _load_delta(connection, source, delta, reader)
-        elif is_lake and source.format != "delta":
+        elif source.format == "delta":
+            table = f"audit.{quoted(name)}"
+            delta = self._table(source)
+            reader = delta_rows(connection, source, delta, _parquet_reader(source, paths), table)
+        elif is_lake:
             reader = f"audit.{quoted(name)}"
             batches = lake_of(source).rows(source, *self._place_of(source))
-            parts = (pa.Table.from_batches([batch]) for batch in batches)
-            _load_table(connection, batches.schema, parts, reader)
+            load_batches(connection, batches, reader)
         elif source.format == "parquet" and (
             source.schema_drift is not None or types_may_differ(paths)
         ):
@@ -167,7 +162,7 @@ class AuditFiles:
         elif source.format == "text":
             reader = load_texts(connection, values, name)
         else:
-            reader = with_values(_table_function(source, paths), paths, [*partition_types])
+            reader = with_values(_parquet_reader(source, paths), paths, [*partition_types])
         types = columns_of(connection, f"SELECT * FROM {reader}")
         partitions = duckdb_types(partition_types)
         schema = duckdb_types(source.columns) if source.columns else {}
@@ -242,7 +237,7 @@ def _matching_files(pattern: str, folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def _table_function(source: FileSource, paths: list[str]) -> str:
+def _parquet_reader(source: FileSource, paths: list[str]) -> str:
     """Return the call of DuckDB's table function that reads Parquet files."""
     files = ", ".join(literal(escape(path)) for path in paths)
     return f"read_parquet([{files}], union_by_name = true, {options(source.partitions)})"
@@ -263,44 +258,3 @@ def _cast(name: str, kind: str, declared: dict[str, str]) -> str:
     if kind == _NO_TYPE:
         target = declared.get(name, "INTEGER")
     return quoted(name) if target == kind else f"CAST({quoted(name)} AS {target}) AS {quoted(name)}"
-
-
-def _is_plain(table: DeltaTable) -> bool:
-    """Return whether the rows of a Delta table are those of its files, as they stand there.
-
-    They are not if its log has the values of partition columns, deleted rows or other names of
-    columns; nor are they found where it has no files.
-    """
-    metadata = table.metadata()
-    features = table.protocol().reader_features or ()
-    return (
-        metadata.configuration.get("delta.columnMapping.mode", "none") == "none"
-        and not metadata.partition_columns
-        and "deletionVectors" not in features
-        and bool(table.file_uris())
-    )
-
-
-def _load_delta(
-    connection: duckdb.DuckDBPyConnection, source: FileSource, table: DeltaTable, name: str
-) -> None:
-    """Create a table of the rows of a Delta table, read by delta-rs."""
-    try:
-        rows = query_rows(table, "SELECT * FROM target")
-        columns = pa.schema(table.schema().to_arrow())
-        _load_table(connection, columns, map(pa.table, rows), name)
-    except DeltaError as error:
-        message = (
-            f"the rows of source `{source.name}` can't be read by delta-rs, which reads Delta "
-            f"tables for the audit: {str(error).strip().removesuffix('.')}"
-        )
-        raise NotProvenError(message) from None
-
-
-def _load_table(
-    connection: duckdb.DuckDBPyConnection, columns: pa.Schema, parts: Iterable[pa.Table], name: str
-) -> None:
-    """Create a table of the rows of a lake's table, read by its own library."""
-    create_empty_table(connection, name, columns)
-    for part in parts:
-        insert_arrow(connection, name, part)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import duckdb
 import pyarrow as pa
 import yaml
 from pyspark.sql import SparkSession
 
-from orchestration.audit.readers.files import AuditFiles
 from sources.config.loader import load_pipeline
 from sources.config.source.file_source import FileSource
 from sources.planning.files.file_plan import read_splits
 from sources.planning.plan import make_plan
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
+from tests.orchestration.audit.file_rows import read_by_audit
 
 Rows = list[dict[str, Any]]
 
@@ -60,12 +59,7 @@ def read_table(
     splits = read_splits(parts[0], generation)
     ends = [splits[name].to_pylist() for name in ("event_min_us", "event_max_us")]
     lows, highs = ([at for at in values if at is not None] for values in ends)
-    with duckdb.connect() as connection:
-        connection.execute("SET timezone = 'UTC'")
-        connection.execute("CREATE SCHEMA audit")
-        files = AuditFiles(loaded, folder / "copies")
-        files.create_view(connection, declared, files.find(declared), "rows_read")
-        audit = connection.sql("SELECT * FROM rows_read").to_arrow_table()
+    audit = read_by_audit(loaded, folder / "copies")
     return Read(plain(run), plain(audit), min(lows, default=None), max(highs, default=None))
 
 

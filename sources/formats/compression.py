@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import io
+import zlib
 from collections.abc import Callable
 
 import pyarrow as pa
 
 from sources.storage.base import Storage
 
-_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+_DEFLATE = "deflate"
+_CODECS = {
+    ".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".deflate": _DEFLATE,
+}  # fmt: skip
 _BLOCK_BYTES = 1 << 20
 UNKNOWN_BYTES = 1 << 62
 """Stands for the size of streamed content, which is unknown before it is read."""
 
 
 def codec_of(path: str) -> str | None:
-    """Return Arrow's name of the codec of a file, by its suffix, such as ``gzip``; or None.
+    """Return the name of the codec of a file, by its suffix, such as ``gzip``; or None.
 
     Returns:
-        The name, for ``.gz``, ``.bz2``, ``.zst`` and ``.lz4``; None for a file that is not
-        compressed as a whole.
+        The name, for ``.gz``, ``.bz2``, ``.zst``, ``.lz4`` and ``.deflate``; None for a file that
+        is not compressed as a whole.
     """
     return next((codec for suffix, codec in _CODECS.items() if path.endswith(suffix)), None)
 
@@ -37,7 +42,55 @@ def open_decompressed(storage: Storage, path: str) -> pa.NativeFile:
     codec = codec_of(path)
     if codec is None:
         return storage.open(path)
+    if codec == _DEFLATE:
+        return StreamedFile(lambda: pa.PythonFile(inflated(storage.open(path)), "r"))
     return StreamedFile(lambda: pa.CompressedInputStream(storage.open(path), codec))
+
+
+def inflated(file: pa.NativeFile) -> io.BufferedReader:
+    """Return the content of a file that Hadoop's ``DeflateCodec`` has compressed, with zlib.
+
+    Reading it raises OSError if the file is damaged or cut short.
+
+    Args:
+        file: The compressed file, which is closed with what is returned.
+    """
+    return io.BufferedReader(_Inflated(file), _BLOCK_BYTES)
+
+
+class _Inflated(io.RawIOBase):
+    def __init__(self, file: pa.NativeFile) -> None:
+        super().__init__()
+        self._file = file
+        self._zlib = zlib.decompressobj()
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        content = b""
+        while not content:
+            self._left = self._left or self._file.read(_BLOCK_BYTES)
+            if not self._left:
+                if self._zlib.eof:
+                    return 0
+                message = "the zlib stream is cut short"
+                raise OSError(message)
+            if self._zlib.eof:
+                self._zlib = zlib.decompressobj()
+            try:
+                content = self._zlib.decompress(self._left, len(buffer))
+            except zlib.error as error:
+                message = f"it is no zlib stream: {error}"
+                raise OSError(message) from None
+            self._left = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class StreamedFile:

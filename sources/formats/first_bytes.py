@@ -19,7 +19,7 @@ _PACKED = (
     (b"PK\x03\x04", "ZIP", None),
 )
 # Hadoop's codecs, which have no bytes of their own in front.
-_OTHERS = {".deflate": "zlib", ".snappy": "Snappy", ".lzo": "LZO"}
+_OTHERS = {".snappy": "Snappy", ".lzo": "LZO", ".lzo_deflate": "LZO"}
 _FORMATS = {b"PAR1\x15": "parquet", b"Obj\x01": "avro"}
 _MOST = 16
 # Each character of UTF-16 that is in ASCII, too, has a zero byte: two of them are enough to see it.
@@ -48,13 +48,25 @@ def require_text(file: pa.NativeFile, path: str, *, is_utf8: bool, encoding: str
             message = f"{path} is a file of the format {form}, whatever its name says."
             hint = f"Declare `format: {form}`, or move the file out of the source's folder."
             raise InputError(message, hint, file=path)
-    for suffix, codec in _OTHERS.items():
-        if path.endswith(suffix):
-            raise _packed(path, codec, None)
+    require_codec(path)
     if is_utf8 and (first.startswith(_UTF16) or b"\0" in first[:_TWO_OF_UTF16]):
         message = f"{path} is not UTF-8 text: it begins with the bytes {first[:_TWO_OF_UTF16]!r}."
         hint = f"{encoding}, or write the file again."
         raise InputError(message, hint, file=path)
+
+
+def require_codec(path: str) -> None:
+    """Refuse a file whose suffix is that of a codec which is not read.
+
+    Args:
+        path: Path of a file of lines.
+
+    Raises:
+        InputError: Names the codec.
+    """
+    for suffix, codec in _OTHERS.items():
+        if path.endswith(suffix):
+            raise _packed(path, codec, None)
 
 
 def _packed(path: str, codec: str, suffix: str | None) -> InputError:

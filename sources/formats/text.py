@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from sources.formats.first_bytes import require_codec
 from sources.formats.lines import BYTE_ORDER_MARK, OnBad, blocks, refuse
 from sources.formats.regions import Region, record_bounds
 from sources.formats.row_check import RowCheck
@@ -43,8 +44,10 @@ class Text:
             Batches of one string column, a row per line, in the order of the file.
 
         Raises:
+            InputError: The file's suffix is that of a codec which is not read.
             pyarrow.ArrowInvalid: A line is not UTF-8.
         """
+        require_codec(region.path)
         low, high = record_bounds(file, region, b"\n")
         for offset, block in blocks(file.get_stream(low, high - low), low):
             if not offset:

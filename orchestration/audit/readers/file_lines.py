@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from orchestration.audit.sql import error_text
 from sources.errors import InputError
+from sources.formats.compression import inflated
 
 NOT_TEXT = "the line is not UTF-8 text"
 _BLOCK_BYTES = 1 << 20
@@ -56,6 +57,9 @@ def lines_of(path: str, encoding: str | None = None) -> Iterator[tuple[int, str 
 
 
 def _open(path: str) -> io.BufferedReader:
+    if path.endswith(".deflate"):
+        # A codec of Hadoop, which Arrow does not have.
+        return inflated(pa.OSFile(path))
     return io.BufferedReader(pa.input_stream(path, compression="detect"), _BLOCK_BYTES)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,14 @@ FILES: dict[str, tuple[str, bytes, Options, dict[str, str], list[tuple[Any, ...]
         {"id": "bigint", "name": "array<string>"},
         [(1, ["NaN", "inf"]), (2, ["a", "information"])],
     ),
+    "deflate": (
+        "a.csv.deflate",
+        zlib.compress(b"1,a\n2,b\n", 0),
+        {"header": False},
+        {"n": "string", "name": "string"},
+        [("1", "a"), ("2", "b")],
+    ),
+    "json in deflate": ("a.json.deflate", zlib.compress(b'{"id": 1}\n'), {}, NAMES, [(1, None)]),
     "json in bz2": ("a.json.bz2", bz2.compress(b'{"id": 1}\n'), {}, NAMES, [(1, None)]),
 }
 

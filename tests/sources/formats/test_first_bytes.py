@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-import zlib
 from io import BytesIO
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from sources.formats.csv.reader import Csv
 from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.regions import Region
+from sources.formats.text import TEXT_COLUMNS, Text
 
 LINES = {"json": b'{"id": 1}\n{"id": 2}\n', "csv": b"id\n1\n2\n"}
 FORMATS: dict[str, Format] = {"json": JsonLines(), "csv": Csv(CsvOptions())}
@@ -65,11 +65,19 @@ def test_a_file_that_can_not_be_unpacked_is_named_with_its_codec(tmp_path: Path,
         ("a.xz", lzma.compress(lines), "xz"),
         ("a.zip", b"PK\x03\x04" + lines, "ZIP"),
         # Hadoop's codecs, as Spark writes them.
-        ("a.deflate", zlib.compress(lines), "zlib"),
         ("a.snappy", pa.Codec("snappy").compress(lines, asbytes=True), "Snappy"),
     ):
         told = refusal(tmp_path, form, name, content)
         assert f"is compressed by {codec}, which is not read" in told.message
+
+
+def test_text_of_a_codec_that_is_not_read_is_no_text(tmp_path: Path) -> None:
+    # So short that all of its bytes are characters.
+    (path := tmp_path / "a.snappy").write_bytes(pa.Codec("snappy").compress(b"a,b\n", asbytes=True))
+    path.read_bytes().decode()
+    region = Region(str(path), 0, path.stat().st_size, path.stat().st_size)
+    with pa.OSFile(str(path)) as file, pytest.raises(InputError, match="compressed by Snappy"):
+        list(Text().read(file, region, TEXT_COLUMNS))
 
 
 @pytest.mark.parametrize("form", FORMATS)

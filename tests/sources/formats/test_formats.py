@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -166,7 +167,15 @@ def test_regions_cover_a_file_and_none_is_larger_than_the_limit(size: int, limit
     assert [offset for offset, _ in regions[1:]] == ends[:-1]
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def in_two_streams(content: bytes) -> bytes:
+    """As files have it that were appended to each other."""
+    return zlib.compress(content[:1000]) + zlib.compress(content[1000:], 0)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [(".gz", gzip.compress), (".bz2", bz2.compress), (".deflate", in_two_streams)],
+)
 def test_packed_files_are_read_whole(
     tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
 ) -> None:
@@ -175,6 +184,18 @@ def test_packed_files_are_read_whole(
         path = tmp_path / f"{form.title}{suffix}"
         path.write_bytes(pack(write(rows)))
         assert all_regions(path, form, [], COLUMNS) == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(zlib.compress(b"id\n1\n")[:-1], "cut short"), (b"id\n1\n", "it is no zlib stream")],
+)
+def test_a_deflated_file_that_is_damaged_is_refused(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
+    (tmp_path / "a.csv.deflate").write_bytes(content)
+    with pytest.raises(InputError, match=told):
+        all_regions(tmp_path / "a.csv.deflate", Csv(CsvOptions()), [], parse_schema({"id": "int"}))
 
 
 @pytest.mark.parametrize("end", ["", "\n"])

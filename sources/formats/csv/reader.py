@@ -252,9 +252,10 @@ class Csv:
                 f"columns {', '.join(names)}."
             )
             hint = (
-                "Remove the column from the source's `schema`, or add it to the file. If the first "
-                "line is not a header, declare `csv: {header: false}`; if another character "
-                "separates the columns, declare it in `csv: {delimiter: …}`."
+                "Remove the column from the source's `schema`, or add it to the file. Remove lines "
+                "before the header, such as Excel's `sep=;`. If the first line is not a header, "
+                "declare `csv: {header: false}`; if another character separates the columns, "
+                "declare it in `csv: {delimiter: …}`."
             )
             raise InputError(message, hint, file=path, column=missing[0])
         if doubled := [name for name in columns.names if names.count(name) > 1]:

@@ -90,6 +90,9 @@ def check_depth(line: bytes) -> None:
 
 
 def _members(line: bytes) -> dict[str, Any]:
+    if line.lstrip(b" \t").startswith(b"["):
+        reason = "it begins a JSON array; each object has to be in a line of its own"
+        raise BadValue(reason)
     # Given bytes, the parser would guess the encoding.
     members = json.loads(line.decode(), parse_float=Decimal, object_pairs_hook=_once)
     if not isinstance(members, dict):

@@ -267,6 +267,13 @@ def test_a_sample_with_bad_rows_says_so(tmp_path: Path) -> None:
         listed(tmp_path, path="*.json*")
 
 
+@pytest.mark.parametrize("between", [b",\n", b","])
+def test_an_array_of_objects_is_named_as_one(tmp_path: Path, between: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(b"[" + good_json(1) + between + good_json(2) + b"]")
+    with pytest.raises(InputError, match="byte 0: it begins a JSON array; each object has to be"):
+        listed(tmp_path, path="a.json")
+
+
 def test_a_plan_of_bad_rows_only_is_refused_but_files_that_arrive_later_are_not(
     tmp_path: Path,
 ) -> None:

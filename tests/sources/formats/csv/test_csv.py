@@ -198,6 +198,7 @@ def test_of_several_lines_the_row_that_does_not_fit_is_named(tmp_path: Path) -> 
         (gzip.compress(b"id,name\n1,a\n", mtime=0), r"compressed by gzip.*\.gz"),
         (b"id,name,name\n1,a,b\n", "has the column name 2 times"),
         (b"id,Name\n1,a\n", "has no column name: its first line names the columns id, Name"),
+        (b"sep=,\r\nid,name\r\n1,a\r\n", "names the columns sep=.*Remove lines before the header"),
         (b'id,"name\n1,a\n', "has no header that can be read: its value 2 has no closing quote"),
     ],
 )

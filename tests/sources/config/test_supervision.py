@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def test_what_is_left_out_keeps_its_default(tmp_path: Path) -> None:
 
 def test_the_defaults_are_those_of_the_docs(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs" / "operating.md").read_text()
-    block = page.split("```yaml\n")[1].split("```")[0]
+    [block] = re.findall(r"^```yaml\n(supervision:\n.+?)```", page, re.MULTILINE | re.DOTALL)
     found = load_pipeline(write(tmp_path, **yaml.safe_load(block)), {"TOPIC": "t"})
     shown = found.pipeline.supervision.model_dump(exclude={"webhook"})
     assert shown == Supervision().model_dump(exclude={"webhook"})

@@ -190,9 +190,11 @@ def run_bounded(
     is_warm = rest_requested and context.pipeline.switch == "warm"
     to_run = names[names.index(source.name) :] if is_warm else [source.name]
     process.run_to_end(context.loaded, context.generation, to_run, on_beat, on_output, means)
-    if rest_requested and find_run(context.generation, names[-1]) is not None:
+    last = context.pipeline.sources[-1]
+    has_stream = last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    if rest_requested and has_stream and find_run(context.generation, last.name) is not None:
         # The stream is requested from the switch on, not only once its own step runs.
-        request(context.generation, names[-1], is_requested=True)
+        request(context.generation, last.name, is_requested=True)
     if (end := state.end_of(source.name)) is None:
         message = (
             f"The Spark run of `{source.name}` ended with exit status 0 but wrote no end position, "

@@ -21,6 +21,7 @@ from orchestration.progress.forecast import eta_s
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, iso
 from sources.config.loader import LoadedPipeline
+from sources.config.source.exported_source import export_step
 from sources.errors import HybridError, InputError
 from sources.hand_over import hand_over
 from sources.hand_over_checks import Check, check_hand_over, find_refusal
@@ -28,6 +29,7 @@ from sources.hybrid import Boundedness
 from sources.kafka.client.look_ups import KafkaLog
 from sources.ledger import Ledger
 from sources.planning.context import PipelineContext
+from sources.planning.exports import ExportRecord
 from sources.planning.plan import Plan
 from spark_jobs.launch.process import Means
 from spark_jobs.launch.waiting_driver import WaitingDriver
@@ -168,6 +170,24 @@ class SnapshotStep(Step[list[TakenSnapshot]]):
         return Outcome(taken, document, "\n".join(each.text for each in taken))
 
 
+class ExportStep(Step[ExportRecord]):
+    """Step that writes a source of an extension's kind to files, once for a generation.
+
+    Args:
+        source: Name of the source.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.name = export_step(source)
+        self.source: str = source
+
+    def _run(self, run: ChainRun) -> Outcome[ExportRecord]:
+        made = operations.export(run.loaded, self.source, partial(run.observer.noted, self))
+        size = sum(made.files.values())
+        text = f"`{self.source}` is exported: {counted(len(made.files), 'file')}, {size:,} bytes."
+        return Outcome(made, made.model_dump(mode="json"), text)
+
+
 class PlanStep(Step[Plan]):
     """Step that decides what will be read and in which order; no row is read or written."""
 
@@ -285,11 +305,17 @@ class LiveStep(Step[Heartbeat]):
 def steps_of(loaded: LoadedPipeline) -> list[Step[Any]]:
     """Return the steps of a pipeline's chain, in the order in which they have to run.
 
-    These are ``take_snapshot`` if a snapshot is declared, ``plan``, and for each source a hand-over
-    (if it reads a topic whose start the plan does not decide) and the source itself.
+    These are ``take_snapshot`` if a snapshot is declared, an export of each source that needs one,
+    ``plan``, and for each source a hand-over (if it reads a topic whose start the plan does not
+    decide) and the source itself.
     """
     first: list[Step[Any]] = [SnapshotStep()] if snapshots.declared(loaded) else []
-    return [*first, PlanStep(), *_steps_of_sources(loaded)]
+    return [*first, *export_steps(loaded), PlanStep(), *_steps_of_sources(loaded)]
+
+
+def export_steps(loaded: LoadedPipeline) -> list[ExportStep]:
+    """Return the steps that export sources before the plan; none if no source is exported."""
+    return [ExportStep(source.name) for source in loaded.pipeline.exported_sources]
 
 
 def _steps_of_sources(loaded: LoadedPipeline) -> Iterator[Step[Any]]:

@@ -39,6 +39,7 @@ from sources.kafka.start.log_checks import check_not_deleted
 from sources.kept_definitions import keep_definition
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
+from sources.planning.exports import ExportRecord, take_export
 from sources.planning.plan import Plan, log_server, make_plan
 from sources.planning.topics.topic_range import (
     find_range,
@@ -95,6 +96,30 @@ def _require_runnable(loaded: LoadedPipeline) -> None:
     for source in loaded.pipeline.sources:
         for field, name in source.functions.items():
             load_function(loaded, field, name)
+
+
+def export(loaded: LoadedPipeline, source: str, report: Callable[[str], None]) -> ExportRecord:
+    """Export a source of an extension's kind to files of the newest generation; skipped if done.
+
+    The plan comes after it; one that another declaration made, and that nothing was read by, is
+    removed with its exports.
+
+    Args:
+        loaded: The pipeline.
+        source: Name of the source.
+        report: Called with a line for each part that is exported.
+
+    Raises:
+        InputError: The pipeline has no exported source of this name, or the export can't be used.
+        StateError: The declaration changed in a way that the checkpoint can't follow.
+        HybridError: The export failed; repeated, it begins again, or resumes.
+    """
+    named = loaded.pipeline.exported_source(source)
+    if (outdated := find_outdated(loaded)) is not None:
+        drop_unread(loaded, outdated)
+    generation = loaded.open_generation(create=True)
+    assert generation is not None  # it is created
+    return take_export(loaded, generation, named, report)
 
 
 def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:

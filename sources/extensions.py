@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from importlib.util import find_spec
 from pkgutil import iter_modules, resolve_name
 from typing import Any
@@ -67,6 +67,9 @@ class Extension:
             :class:`sources.storage.store_kind.StoreKind`.
         clusters: Clusters that ``spark-submit`` hands drivers over to, a sequence of
             :class:`spark_jobs.launch.places.cluster.Cluster`.
+        sources: Mapping from values of a source's ``type`` to kinds of sources that are exported to
+            files, each a subclass of
+            :class:`sources.config.source.exported_source.ExportedSource`.
     """
 
     name: str
@@ -85,6 +88,7 @@ class Extension:
     databases: str | None = None
     stores: str | None = None
     clusters: str | None = None
+    sources: str | None = None
 
 
 @cache
@@ -143,6 +147,17 @@ def none_adds(does: str, otherwise: str, **about: Any) -> InputError:
     """
     hint = f"Install the extension that does, or restore its folder in `{FOLDER}`; or {otherwise}."
     return InputError(f"No installed extension {does}.", hint, **about)
+
+
+def distribution_of(kind: object) -> str:
+    """Return the distribution that a class or an object of it is of, in words, for messages.
+
+    Args:
+        kind: The class or the object.
+    """
+    module = str(getattr(kind, "__module__", "") or type(kind).__module__)
+    names = packages_distributions().get(module.partition(".")[0], [])
+    return f"the distribution `{names[0]}`" if names else f"the module `{module}`"
 
 
 def _own() -> Iterator[Extension]:

@@ -61,7 +61,9 @@ def inputs_of(
         context: The pipeline with its plan; None if nothing is planned yet.
         source: Name of the only source; None for all of them.
     """
-    named = [each for each in loaded.pipeline.sources if source in (None, each.name)]
+    # The state knows where an export is.
+    pipeline = loaded.pipeline if context is None else context.pipeline
+    named = [each for each in pipeline.sources if source in (None, each.name)]
     found: list[InputDataset] = []
     for each in named:
         if isinstance(each, FileSource):

@@ -18,6 +18,7 @@ from hybrid_extensions.lineage.datasets import inputs_of, output_of
 from hybrid_extensions.lineage.declare import Lineage
 from orchestration.step_observers import PROMOTION, Tell
 from sources.config.loader import LoadedPipeline
+from sources.config.source.exported_source import export_step
 from sources.errors import HybridError, InputError, StateError
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
@@ -92,7 +93,7 @@ class EventSender:
             inputs = inputs_of(self._loaded, _planned(self._loaded), source)
             # A generation that waits for its promotion has a table of its own.
             own = self._loaded.target if job == PROMOTION else target_of(self._loaded)
-            outputs = [] if job in _WRITES_NOTHING else [output_of(self._loaded, own, inputs)]
+            outputs = [] if self._writes_nothing(job) else [output_of(self._loaded, own, inputs)]
             event = RunEvent(
                 eventTime=datetime.now(UTC).isoformat(),
                 producer=_PRODUCER,
@@ -111,6 +112,10 @@ class EventSender:
             # Whatever a catalog's client raises: the data is right without it.
             reason = str(error).strip().splitlines()[0].removesuffix(".") if str(error) else error
             self._tell(f"The OpenLineage event {state.value} of {job} was not delivered: {reason}.")
+
+    def _writes_nothing(self, job: str) -> bool:
+        exported = self._loaded.pipeline.exported_sources
+        return job in {*_WRITES_NOTHING, *(export_step(each.name) for each in exported)}
 
 
 def _planned(loaded: LoadedPipeline) -> PipelineContext | None:

@@ -7,6 +7,7 @@ import yaml
 from hybrid_extensions.ranges.parts import parts_in
 from hybrid_extensions.ranges.scope import RangeScope
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
+from sources.config.source.exported_source import ExportedFiles
 from sources.kept_definitions import kept_folder
 from sources.planning.context import PipelineContext
 from sources.state.local_copy import local_copy
@@ -60,8 +61,18 @@ def side_pipeline(
         kept = {key: document[key] for key in _SAME if key in document}
         left_out = _NOT_FOR_A_RANGE if scope.windows is None else (*_NOT_FOR_A_RANGE, *_CUTTING)
         more = {} if scope.windows is None else {"batch": _ONE_BATCH}
+        # What was exported for the generation, whatever the origin holds now.
+        exported = {
+            part.source.name: part.source.declaration()
+            for part in parts
+            if isinstance(part.source, ExportedFiles)
+        }
         sources = [
-            {key: value for key, value in each.items() if key not in left_out}
+            {
+                key: value
+                for key, value in exported.get(each["name"], each).items()
+                if key not in left_out
+            }
             | more
             | declared[each["name"]]
             for each in document["sources"]

@@ -275,7 +275,11 @@ def run(
 def step(
     pipeline: PipelineFile,
     name: Annotated[
-        str, typer.Argument(help="`plan`, a source, or the hand-over to one: `<source>_handover`.")
+        str,
+        typer.Argument(
+            help="`plan`, a source, the hand-over to one, `<source>_handover`, or its export, "
+            "`<source>_export`."
+        ),
     ],
     as_json: AsJson = False,
 ) -> None:

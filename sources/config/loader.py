@@ -25,7 +25,7 @@ from sources.config.plain_paths import require_plain_path
 from sources.config.section import Section
 from sources.config.source.file_options import BY_ARRIVAL, BY_NAME, ArrivalOrder
 from sources.config.source.file_source import FileSource
-from sources.config.source_chain import SOURCE_MODELS
+from sources.config.source.source_kinds import SOURCE_MODELS
 from sources.decoding.record_rows import FORMATS_FIELDS, RecordRows
 from sources.decoding.value_formats.registry import VALUE_TAGS
 from sources.errors import InputError, StateError

@@ -15,6 +15,7 @@ from sources.common.positions import span_ms
 from sources.config.code.transform import DeclaredTransform, SqlTransform
 from sources.config.pipeline_checks import (
     check_arrival,
+    check_export_names,
     check_follows_columns,
     check_follows_truncates,
     check_selects,
@@ -210,6 +211,7 @@ class Pipeline(SourceChain):
             )
             raise ValueError(message)
         check_selects(chain)
+        check_export_names(chain)
         self.row_rules.require_sql()
         for each in chain:
             each.check_quarantine(each.name, self.event_time, self.row_rules)

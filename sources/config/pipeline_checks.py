@@ -7,8 +7,10 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 from sources.config.source.declared_source import DeclaredSource
+from sources.config.source.exported_source import ExportedFiles, export_step
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.source_kinds import AnySource
 from sources.config.table.sink import Sink
 from sources.decoding.record_columns import EnvelopePart
 
@@ -97,6 +99,18 @@ def check_follows_columns(source: KafkaSource, pipeline: Pipeline) -> None:
             "what to declare."
         )
         raise ValueError(message)
+
+
+def check_export_names(sources: Sequence[AnySource]) -> None:
+    """Refuse a source with the name of the step that exports another one."""
+    names = {source.name for source in sources}
+    for source in sources:
+        if isinstance(source, ExportedFiles) and (step := export_step(source.name)) in names:
+            message = (
+                f"source `{step}` has the name of the step that exports source `{source.name}`. "
+                "Rename one of them."
+            )
+            raise ValueError(message)
 
 
 def check_selects(sources: Sequence[DeclaredSource]) -> None:

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
-
-from pydantic import BaseModel, Field
 
 from sources.common.fields import Declared, Name
+from sources.config.source.exported_source import ExportedFiles
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.source_kinds import AnySource, SourceSpec
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError
 from sources.hybrid import Boundedness, HybridSource, HybridSourceBuilder
-
-AnySource = FileSource | KafkaSource
-"""Every kind of source there is; each one is a :class:`DeclaredSource`."""
-SourceSpec = Annotated[AnySource, Field(discriminator="type")]
-SOURCE_MODELS: Mapping[str, type[BaseModel]] = {"files": FileSource, "kafka": KafkaSource}
-"""The model that each value of a source's ``type`` stands for."""
 
 
 class SourceChain(Declared):
@@ -75,6 +68,11 @@ class SourceChain(Declared):
         return [source for source in self.sources if isinstance(source, FileSource)]
 
     @property
+    def exported_sources(self) -> list[ExportedFiles]:
+        """Sources of kinds that extensions add, in reading order; empty if there are none."""
+        return [source for source in self.sources if isinstance(source, ExportedFiles)]
+
+    @property
     def bounded_files(self) -> list[FileSource]:
         """File sources without ``discovery_interval``, which have an end, in reading order."""
         return [each for each in self.file_sources if each.boundedness is Boundedness.BOUNDED]
@@ -101,6 +99,20 @@ class SourceChain(Declared):
         if isinstance(found, FileSource):
             return found
         raise self._other_kind(name, "topics, no files", "files", self.file_sources)
+
+    def exported_source(self, name: str) -> ExportedFiles:
+        """Return the exported source of this name.
+
+        Raises:
+            InputError: No source has this name, or it is not of an extension's kind.
+        """
+        found = self.source(name)
+        if isinstance(found, ExportedFiles):
+            return found
+        message = f"Source `{name}` is of `type: {found.type}`, which is not exported."
+        names = ", ".join(source.name for source in self.exported_sources) or "none"
+        hint = f"Name a source of an extension's kind; pipeline `{self.name}` has {names}."
+        raise InputError(message, hint, pipeline=self.name, source=name)
 
     def topic_source(self, name: str) -> KafkaSource:
         """Return the Kafka source of this name.

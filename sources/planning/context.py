@@ -8,6 +8,7 @@ from functools import cached_property
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.hybrid import SwitchState
+from sources.planning.exports import with_exports
 from sources.planning.files.table_places import with_planned_places
 from sources.planning.plan import Plan, require_plan
 from sources.planning.topics.followed_columns import with_followed_columns
@@ -29,10 +30,11 @@ class PipelineContext:
     def __post_init__(self) -> None:
         """Complete the declaration with values from the state.
 
-        Tables that are declared by their names get the places that the plan has, and the last
-        source the columns that were followed.
+        Tables that are declared by their names get the places that the plan has, exported sources
+        those of their files, and the last source the columns that were followed.
         """
         loaded = with_planned_places(self.loaded, self.generation)
+        loaded = with_exports(loaded, self.generation)
         object.__setattr__(self, "loaded", with_followed_columns(loaded, self.generation))
 
     @classmethod

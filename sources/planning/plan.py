@@ -15,11 +15,13 @@ from sources.common.positions import Record, iso, now_ms, to_ms
 from sources.common.schema import check_event_time, parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
+from sources.config.source.exported_source import ExportedFiles
 from sources.config.source.file_source import FileSource
 from sources.errors import StateError
 from sources.files.listing.split_table import FileListing
 from sources.files.listing.splits import list_source
 from sources.kafka.client.look_ups import KafkaLog
+from sources.planning.exports import with_required_exports
 from sources.planning.files.copied_files import plan_copies
 from sources.planning.files.file_plan import (
     FilePlan,
@@ -132,12 +134,13 @@ def make_plan(
         SeamError: A topic's hand-over could not be made: for example, the Kafka log no longer
             reaches back to where history ends, or a declared offset is not in it.
         StateError: The declaration changed in a way that the checkpoint can't follow, a database
-            snapshot is not complete, or the state folder can't be written.
+            snapshot or an export is not complete, or the state folder can't be written.
     """
-    if drop_outdated is None:
-        generation = loaded.open_generation(create=False)
-        if generation is not None and (kept := generation.read("plan.json", Plan)) is not None:
-            return kept
+    # Where its plan is outdated, its exports are, too.
+    generation = loaded.open_generation(create=False) if drop_outdated is None else None
+    if generation is not None and (kept := generation.read("plan.json", Plan)) is not None:
+        return kept
+    loaded = with_required_exports(loaded, generation)
     plan, listings = draft_plan(loaded)
     check(plan)
     require_writable(loaded.state, "state")
@@ -244,11 +247,14 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
 
 
 def _end_of_part_ms(loaded: LoadedPipeline, source: FileSource) -> int | None:
-    """Return the last event time (ms) of a source of a range that is recomputed, or of a trial.
+    """Return the event time (ms) at which a source ends that turns out to have no rows.
 
-    Rows of it may be between those that were sampled, or nowhere, and no topic starts where the
-    source ends. None for a pipeline as people declare it.
+    That through which an export says to be complete; of a range that is recomputed, or of a trial,
+    its last one, as rows may be between those that were sampled, or nowhere, and no topic starts
+    where the source ends. Otherwise None.
     """
+    if isinstance(source, ExportedFiles) and source.complete_through is not None:
+        return to_ms(source.complete_through)
     until = source.time_range.until
     if until is None or loaded.kept is None or loaded.kept.generation is not None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from orchestration.audit.kept_audit import Acceptance, KeptAudit
@@ -22,6 +23,7 @@ from sources.common.table_definition import (
     PostgresDefinition,
     PostgresFile,
 )
+from sources.config.source.exported_source import ExportEnd
 from sources.config.source.file_options import FileBatch
 from sources.config.source.rate_limit import CurrentRate, RateLimit
 from sources.config.source.snapshot import Chunk, SnapshotManifest
@@ -29,6 +31,7 @@ from sources.databases.altered_table import AlteredTable, RequiredColumn, TableW
 from sources.databases.replication_slot import SlotGone
 from sources.errors import ErrorReport
 from sources.planning.approval import Approval
+from sources.planning.exports import ExportRecord
 from sources.planning.files.discovery import Discovery
 from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
@@ -99,6 +102,15 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
     return [
         *_of_planning(plan, end),
         Approval(plan="ab12", by="Ada", at_ms=_AT),
+        ExportRecord(
+            source="history",
+            folder="5e0c",
+            files={"page-00000.parquet": 4096},
+            end=ExportEnd(
+                offsets=_ENDS, sequence=42, complete_through=datetime(2024, 1, 1, tzinfo=UTC)
+            ),
+            taken_ms=_AT,
+        ),
         Barrier(number=2, is_open=True, until_ms=_AT, position="0" * 32),
         Crossing(number=2, batch=9, table_version=11, failure="closed"),
         ColumnsLog(

@@ -12,11 +12,13 @@ from orchestration.attribution import acting_user
 from orchestration.chain import (
     BoundedStep,
     ChainRun,
+    ExportStep,
     HandoverStep,
     LiveStep,
     PlanStep,
     SnapshotStep,
     Step,
+    export_steps,
     steps_of,
 )
 from orchestration.databases.snapshots import declared
@@ -102,6 +104,8 @@ def _asset(
     match step:
         case SnapshotStep():
             return _snapshot(loaded, step, before)
+        case ExportStep():
+            return _export(loaded, step, before)
         case PlanStep():
             return _plan(loaded, step, before)
         case HandoverStep():
@@ -141,6 +145,31 @@ def _snapshot(
     return take_snapshot
 
 
+def _export(
+    loaded: LoadedPipeline, step: ExportStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    kind = loaded.pipeline.exported_source(step.source).shown_place
+
+    @dg.asset(
+        key=step_key(loaded, step.name),
+        deps=[*before, *upstream_keys(loaded, step.source)],
+        group_name=steps_group(loaded),
+        kinds={kind},
+        description=(
+            f"Exports {step.source} to files in the state, once for each generation; the plan "
+            "reads these. Safe to run again: a complete export is kept."
+        ),
+    )
+    def export(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            say_candidate(context, fresh)
+            made = step.run(ChainRun(fresh, AssetLog(context, fresh))).value
+        return dg.MaterializeResult(metadata=metadata.export(made))
+
+    return export
+
+
 def _plan(
     loaded: LoadedPipeline, step: PlanStep, before: Sequence[dg.AssetKey]
 ) -> dg.AssetsDefinition:
@@ -166,9 +195,13 @@ def _plan(
     def plan(context: dg.AssetExecutionContext, config: PlanConfig) -> Iterator[Any]:
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
-            if config.generation is Which.NEW and candidate_name(fresh) is None:
-                by = acting_user(context.run.tags, None)
-                context.log.info(f"Generation {begin(fresh, by).name} is begun.")
+            if config.generation is Which.NEW:
+                if candidate_name(fresh) is None:
+                    by = acting_user(context.run.tags, None)
+                    context.log.info(f"Generation {begin(fresh, by).name} is begun.")
+                # The steps before this one were of the generation before.
+                for export in export_steps(fresh):
+                    export.run(ChainRun(fresh, AssetLog(context, fresh)))
             say_candidate(context, fresh)
             reads = _is_requested(context, *reading)
             with driver_of_plan(context, fresh, is_needed=reads) as driver:

@@ -8,8 +8,9 @@ from itertools import takewhile
 import dagster as dg
 
 from sources.config.loader import LoadedPipeline
+from sources.config.source.exported_source import ExportedFiles
 from sources.config.source.kafka_source import KafkaSource
-from sources.config.source_chain import AnySource
+from sources.config.source.source_kinds import AnySource
 
 _GLOB = set("*?[{")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]+")
@@ -24,7 +25,7 @@ def upstream_specs(loaded: LoadedPipeline) -> list[dg.AssetSpec]:
 
     Pipelines that read the same topic or place share its asset. There is none for a source that
     declares its ``asset``, which is defined where that data is made, nor for one whose files the
-    pipeline makes itself, as a snapshot of a database table.
+    pipeline makes itself, as a snapshot of a database table, or an export.
     """
     return [
         dg.AssetSpec(key, description=text, kinds=kinds, group_name=_GROUP)
@@ -52,7 +53,7 @@ def _of(loaded: LoadedPipeline, source: AnySource) -> list[tuple[dg.AssetKey, st
 
     A description follows from the key alone: Dagster refuses two assets of one key that differ.
     """
-    if source.snapshot is not None:
+    if source.snapshot is not None or isinstance(source, ExportedFiles):
         return []
     if isinstance(source, KafkaSource):
         names = source.topics or [str(source.topic_pattern)]

@@ -19,13 +19,14 @@ from orchestration.progress.in_words import complete_through
 from orchestration.supervision.rules.verdict import Finding, Verdict
 from sources.common.counting import counted
 from sources.common.durations import duration
-from sources.common.positions import EndPosition, Evidence, TopicPartition, nest
+from sources.common.positions import EndPosition, Evidence, TopicPartition, nest, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_records import BadRecordCount
 from sources.hand_over_checks import Check
 from sources.kafka.start.offsets import GapError
 from sources.ledger import Ledger, LedgerEntry, SeamCount
 from sources.planning.approval import HOW_TO_APPROVE, Approval
+from sources.planning.exports import ExportRecord
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_rows import LateRows
 
@@ -60,6 +61,27 @@ def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
             ]
         ),
     }
+
+
+def export(made: ExportRecord) -> Metadata:
+    """Return the metadata of a source that was exported: files, bytes, time, end position."""
+    shown: Metadata = {
+        "files": len(made.files),
+        "bytes": sum(made.files.values()),
+        "exported": second(made.taken_ms),
+    }
+    if made.end.complete_through is not None:
+        shown["complete through"] = second(to_ms(made.end.complete_through))
+    if made.end.sequence is not None:
+        shown["sequence"] = made.end.sequence
+    if made.end.offsets is not None:
+        shown["ends before offset"] = table(
+            [
+                {"topic": at.topic, "partition": at.partition, "offset": offset}
+                for at, offset in sorted(made.end.offsets.items())
+            ]
+        )
+    return shown
 
 
 def end(

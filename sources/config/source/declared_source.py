@@ -35,7 +35,8 @@ class DeclaredSource(Source, Protocol):
     """A source as it is declared, whatever its kind.
 
     Code that does not read the source itself asks these questions instead of asking which kind it
-    has. A new kind of source implements them, and joins :data:`sources.config.pipeline.SourceSpec`.
+    has. A kind of the project's own implements them, and is listed in
+    :mod:`sources.config.source.source_kinds`; one that an extension adds becomes a file source.
     """
 
     @property

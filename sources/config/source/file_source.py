@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, NonNegativeInt, PrivateAttr, model_validator
 
 from sources.common.fields import AssetName, Columns, Duration, Instant, Name, Sequence
+from sources.common.positions import Offsets
 from sources.common.sql.select import EventColumn, Selection
 from sources.config.source.bad_records import BadRecords
 from sources.config.source.declared_source import Chain, DeclaredSource
@@ -141,6 +142,11 @@ class FileSource(BadRecords):
         (:mod:`sources.planning.files.table_places`).
         """
         return [self.path] if isinstance(self.path, str) else self.path or []
+
+    @property
+    def exported_offsets(self) -> Offsets | None:
+        """Kafka offsets that an export says its files hold; None of files that others wrote."""
+        return None
 
     @property
     def shown_place(self) -> str:

@@ -190,6 +190,8 @@ def plan_files(
     if manifest is not None:
         # All changes that the snapshot does not see come after these offsets.
         held = HeldOffsets(next=manifest.offsets, exact=True, holes={})
+    elif source.exported_offsets is not None:
+        held = HeldOffsets(next=source.exported_offsets, exact=True, holes={})
     part = FilePlan(
         **{**dict(found), "absent": names},
         event_min_ms=begin_ms,

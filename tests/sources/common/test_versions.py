@@ -26,6 +26,7 @@ from sources.databases.replication_slot import SlotGone
 from sources.errors import StateError
 from sources.ledger import Ledger, SeamCount
 from sources.planning.approval import Approval
+from sources.planning.exports import ExportRecord
 from sources.planning.files.discovery import Discovery
 from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
@@ -66,6 +67,7 @@ KINDS: list[type[Record]] = [
     CurrentRate,
     Discovery,
     EndPosition,
+    ExportRecord,
     FollowedColumns,
     GenerationInfo,
     Heartbeat,

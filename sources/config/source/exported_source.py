@@ -1,0 +1,213 @@
+"""Source of a kind that an extension adds: exported to files before the plan, then read as these.
+
+The chain knows files and topics. Whatever else holds history writes it to files once per
+generation, and says up to where they reach; from then on it is a file source as any other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import Field, PrivateAttr, ValidationError
+
+from sources.common.fields import AssetName, Declared, Instant, Name
+from sources.common.positions import Offsets, Part
+from sources.config.source.file_options import FileBatch
+from sources.config.source.file_source import FileSource
+from sources.config.source.rate_limit import RateLimit
+from sources.storage.folder import Folder
+
+_OF_THE_READING = {"asset", "batch", "complete_through", "name", "rate", "select"}
+
+
+class ExportEnd(Part):
+    """Where an export ends: up to where its files hold every row.
+
+    With nothing, the next source starts by the highest event time of the rows, as after any files.
+
+    Attributes:
+        offsets: Offset after the last record that the files hold, by partition of the next topic.
+        sequence: Log position up to which the files hold every change; compared with the pipeline's
+            ``sequence``.
+        complete_through: Event time up to which the files hold every row.
+    """
+
+    offsets: Offsets | None = None
+    sequence: int | None = None
+    complete_through: Instant | None = None
+
+
+@dataclass(frozen=True)
+class Export:
+    """What a kind gets to export a source.
+
+    Attributes:
+        folder: Folder for the files, in the store of the pipeline's state. Files are written with
+            :meth:`~sources.storage.folder.Folder.replace_bytes`, each in one step; those whose
+            names begin with ``_`` or ``.`` are not read.
+        locate: Makes a path of the declaration absolute; relative ones start from the folder of the
+            pipeline's file.
+        report: Takes a line for people, such as one for each file.
+    """
+
+    folder: Folder
+    locate: Callable[[str], str]
+    report: Callable[[str], None]
+
+
+class ExportedSource(Declared, ABC):
+    """Base of a kind of source that an extension adds.
+
+    A kind is a subclass whose ``type`` is a ``Literal`` with its name, with its own fields.
+
+    Attributes:
+        resumes: Whether an export that was interrupted is continued in the same folder, with the
+            files that it has written. By default it begins again in an empty one.
+        type: Name of the kind.
+        name: Name of the source and of its asset: lower case letters, digits and underscores.
+        asset: Key of the Dagster asset that this data is, such as ``raw/orders``.
+        select: Output columns as Spark SQL expressions of the exported columns; all columns
+            unchanged by default.
+        complete_through: Time up to which the export holds every row. By default what the export
+            itself knows, or else its highest event time minus ``allowed_lateness``.
+        batch: Size limits of one micro-batch.
+        rate: Rate limit per second.
+    """
+
+    resumes: ClassVar[bool] = False
+
+    type: str
+    name: Name
+    asset: AssetName | None = None
+    select: dict[str, str] = Field(default_factory=dict)
+    complete_through: Instant | None = None
+    batch: FileBatch = FileBatch()
+    rate: RateLimit = RateLimit()
+
+    @abstractmethod
+    def export(self, export: Export) -> ExportEnd:
+        """Write the rows to files in the folder, at least one, and return where they end.
+
+        Called before the plan of a generation is made, until a call has returned; after that never
+        again for this generation. Two processes may call it at once. All rows have to be of one
+        moment, that of the end: a row that is changed while it is exported comes again, or not at
+        all.
+
+        Args:
+            export: The folder, and who is told of the progress.
+
+        Raises:
+            HybridError: It failed; the next call begins again, or resumes. Any other error is
+                reported as one of the kind.
+        """
+
+    def reading(self) -> dict[str, Any]:
+        """Return how the files are read: fields of a file source, at least its ``format``.
+
+        Parquet by default; JSON and CSV need a ``schema``.
+        """
+        return {"format": "parquet"}
+
+    def contract(self) -> dict[str, object]:
+        """Return the declared values that decide what is exported.
+
+        A generation refuses to continue with others. By default all fields of the kind whose values
+        differ from their defaults, so that a field that is added later changes nothing.
+        """
+        return self.model_dump(mode="json", exclude_defaults=True, exclude=_OF_THE_READING)
+
+    def as_files(self) -> ExportedFiles:
+        """Return the file source that reads what is exported.
+
+        Raises:
+            ValueError: :meth:`reading` contradicts itself or the declared fields.
+        """
+        names = ("name", "asset", "select", "complete_through", "batch", "rate")
+        given = {name: getattr(self, name) for name in names}
+        try:
+            return ExportedFiles.model_validate(
+                {**given, **self.reading(), "type": "files", "kind": self}
+            )
+        except ValidationError as error:
+            texts = [each["msg"].removeprefix("Value error, ") for each in error.errors()]
+            raise ValueError(" ".join(texts)) from None
+
+
+class ExportedFiles(FileSource):
+    """File source that reads what was exported; its folder is known once that is complete.
+
+    Attributes:
+        kind: The declaration.
+    """
+
+    kind: ExportedSource = Field(exclude=True, repr=False)
+    _end: ExportEnd | None = PrivateAttr(default=None)
+
+    @property
+    def exported_offsets(self) -> Offsets | None:
+        """Offset after the last record that the files hold, by partition, as the export says."""
+        return None if self._end is None else self._end.offsets
+
+    @property
+    def shown_place(self) -> str:
+        """Name of the kind, for display."""
+        return self.kind.type
+
+    def placed(self, folder: str, end: ExportEnd) -> ExportedFiles:
+        """Return a copy that reads a complete export.
+
+        Args:
+            folder: Folder of its files, absolute or a URL.
+            end: Where it ends.
+        """
+        through = self.complete_through or end.complete_through
+        known = {"path": f"{folder}/*", "sequence": end.sequence, "complete_through": through}
+        copy = self.model_copy(update=known)
+        copy._end = end
+        return copy
+
+    def plain(self) -> FileSource:
+        """Return the same as a file source that knows of no export."""
+        values = {name: getattr(self, name) for name in FileSource.model_fields}
+        copy = FileSource.model_construct(self.model_fields_set - {"kind"}, **values)
+        return copy.parsed() if self._is_parsed else copy
+
+    def declaration(self) -> dict[str, Any]:
+        """Return the same as fields of a pipeline's file, with ``type: files``."""
+        return self.plain().model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let tasks get a plain file source: they may lack the module of the kind."""
+        return _same, (self.plain(),)
+
+    def contract(self) -> dict[str, object]:
+        """Return the declared values that may not change while a checkpoint is in use.
+
+        They are those of the export, whether its folder is known or not.
+        """
+        place = f"sources.{self.name}"
+        read = self.kind.model_dump(mode="json", include={"complete_through", "select"})
+        return {
+            place: self.kind.type,
+            f"{place}.export": self.kind.contract(),
+            f"{place}.read": read,
+        }
+
+    def _check_place(self) -> None:
+        """Accept the declaration without a place, which only the state knows."""
+
+
+def _same(source: FileSource) -> FileSource:
+    return source
+
+
+def export_step(source: str) -> str:
+    """Return the name of the step that exports a source, and of its asset.
+
+    Args:
+        source: Name of the source.
+    """
+    return f"{source}_export"

@@ -43,9 +43,9 @@ from spark_jobs.inside.query.seam.kept_rows import KeptRows
 from spark_jobs.inside.readers.files.kept_batch import KeptBatch
 from spark_jobs.inside.readers.files.staged_listings import StagedListing
 from spark_jobs.inside.sink.added_columns import ColumnsLog, FollowedColumn
-from spark_jobs.inside.sink.merging.truncation import Truncated
 from spark_jobs.run_state.late_rows import DroppedRows, LateRows, Period
 from spark_jobs.run_state.lease import LeaseRecord
+from spark_jobs.run_state.truncated import Truncated
 from spark_jobs.run_state.wrong_rows import WrongRow, WrongRows
 from spark_jobs.table.history_files import CompactedFiles
 

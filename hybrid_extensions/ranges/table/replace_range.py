@@ -8,7 +8,7 @@ in the range, too, files with live rows are not touched.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
-from pyarrow.dataset import FileSystemDataset
+from deltalake.transaction import AddAction
 
 from hybrid_extensions.ranges.table.event_range import Range
 from sources.common.counting import counted
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import dataset_of, is_delta_table
+from sources.storage.tables.delta import is_delta_table
 from spark_jobs.table.delta_table import add_action, commit_files, link_files, open_table
+from spark_jobs.table.file_rows import FileReader, remove_action
 from spark_jobs.table.history_files import RANGE_FILE, HistoryFiles
 from spark_jobs.table.key_match import without_keys
 
@@ -158,10 +158,9 @@ class Replacement:
             # Readers who wait for versions get none that changes nothing.
             return counts
         before_commit([row["path"] for row in touched])
-        now_ms = int(time.time() * 1000)
         once = CommitProperties(app_transactions=[Transaction(self.transaction, 1)])
         with turn():
-            commit_files(opened, [*adds, *(_remove(row, now_ms) for row in touched)], once)
+            commit_files(opened, [*adds, *map(remove_action, touched)], once)
         return counts
 
     def _rewrite(self, opened: DeltaTable, scratch: Folder) -> Rewritten:
@@ -249,37 +248,3 @@ class Replacement:
         name = str(path.with_name(f"{RANGE_FILE}{path.name}"))
         link_files(source, self.table, {str(path): name})
         return add_action(row, name)
-
-
-class FileReader:
-    """Reader of a Delta table, file by file.
-
-    Args:
-        table: The table.
-    """
-
-    def __init__(self, table: DeltaTable) -> None:
-        self._all = dataset_of(table)
-        self._files = {fragment.path: fragment for fragment in self._all.get_fragments()}
-
-    def rows(self, row: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:
-        """Return the rows of a file, partition columns included.
-
-        Args:
-            row: The file's row in ``DeltaTable.get_add_actions``.
-            columns: Names of the columns to read; None for all.
-        """
-        fragment = self._files[unquote(row["path"])]
-        single = FileSystemDataset(
-            [fragment], self._all.schema, self._all.format, self._all.filesystem
-        )
-        return single.to_table(columns=None if columns is None else list(columns))
-
-
-def _remove(row: dict[str, Any], now_ms: int) -> RemoveAction:
-    return RemoveAction(
-        path=unquote(row["path"]),
-        data_change=True,
-        deletion_timestamp=now_ms,
-        size=row["size_bytes"],
-    )

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from hybrid_extensions.ranges.table.replace_range import (
-    FileReader,
     Replaced,
     Replacement,
     Rewritten,
@@ -28,6 +27,7 @@ from sources.errors import StateError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import dataset_of
 from spark_jobs.table.delta_table import open_table
+from spark_jobs.table.file_rows import FileReader
 
 _AT = "__at"
 

@@ -44,13 +44,13 @@ from spark_jobs.inside.query.seam.kept_rows import KeptRows
 from spark_jobs.inside.readers.files.kept_batch import KeptBatch
 from spark_jobs.inside.readers.files.staged_listings import StagedListing
 from spark_jobs.inside.sink.added_columns import ColumnsLog
-from spark_jobs.inside.sink.merging.truncation import Truncated
 from spark_jobs.launch.record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_rows import LateRows
 from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.progress_log import ProgressLog
 from spark_jobs.run_state.target_record import TargetRecord
+from spark_jobs.run_state.truncated import Truncated
 from spark_jobs.run_state.wrong_rows import WrongRows
 from spark_jobs.table.history_files import CompactedFiles
 

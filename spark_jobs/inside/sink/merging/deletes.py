@@ -12,7 +12,6 @@ from datetime import date
 from functools import reduce
 
 import pyarrow as pa
-from deltalake import write_deltalake
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import TimestampType
@@ -21,6 +20,7 @@ from sources.common.sql.sql_names import in_backticks
 from sources.config.table.sink import Sink
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table, is_delta_table
+from spark_jobs.table.kept_deletes import append_deletes
 
 MOST_COLLECTED = 10_000
 """Deletes of a micro-batch up to which they are collected on the driver."""
@@ -136,14 +136,7 @@ class Deletes:
             kept.coalesce(1).write.format("delta").mode("append").save(self._folder.hadoop_path)
         else:
             # Delta's Rust library needs milliseconds where Spark needs half a second.
-            write_deltalake(
-                self._folder.url,
-                kept.toArrow(),
-                mode="append",
-                storage_options=self._folder.documents.delta_options,
-            )
-            # Spark's checksum of a Delta checkpoint that Rust may just have replaced.
-            self._folder.delete("_delta_log/._last_checkpoint.crc")
+            append_deletes(self._folder, kept.toArrow())
         table = delta_table(self._folder)
         if not _CONFIGURATION.items() <= table.metadata().configuration.items():
             table.alter.set_table_properties(_CONFIGURATION)

@@ -30,6 +30,7 @@ from spark_jobs.inside.sink.merging.unchanged_values import (
     long_columns,
     require_key,
 )
+from spark_jobs.table.kept_deletes import DELETES
 
 
 def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
@@ -105,7 +106,7 @@ def merge_changes(  # noqa: PLR0913 - the last one is rare
             changes = truncation.later(last)
             clauses += truncation.clauses(truncated)
         if sink.deleted and sink.removes_rows:
-            deletes = Deletes(generation.folder("deletes"), sink)
+            deletes = Deletes(generation.folder(DELETES), sink)
             # A row's own delete is not in this batch, which has one row for each key.
             is_late = others > 0 and deletes.may_hold_later(lowest)
             if deleted:

@@ -12,23 +12,11 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.positions import Record
 from sources.common.sql.sql_names import in_backticks
 from sources.config.table.sink import Sink
 from sources.state.generation import Generation
 from spark_jobs.inside.sink.merging.clauses import When, column
-
-_NAME = "truncated.json"
-
-
-class Truncated(Record):
-    """State document of a generation: the last TRUNCATE that was merged.
-
-    Attributes:
-        position: Its value of the column ``sink.sequence``; only later changes count.
-    """
-
-    position: str
+from spark_jobs.run_state.truncated import Truncated, read_truncated
 
 
 class Truncation:
@@ -42,7 +30,7 @@ class Truncation:
     def __init__(self, sink: Sink, generation: Generation) -> None:
         self._sink = sink
         self._generation = generation
-        found = generation.read(_NAME, Truncated)
+        found = read_truncated(generation)
         self._last = None if found is None else found.position
 
     def last_in(self) -> Column:
@@ -56,7 +44,7 @@ class Truncation:
             StateError: The state folder can't be written.
         """
         if position is not None and position > (self._last or ""):
-            self._generation.replace(_NAME, Truncated(position=position))
+            self._generation.replace(Truncated.NAME, Truncated(position=position))
             self._last = position
 
     def later(self, changes: DataFrame) -> DataFrame:

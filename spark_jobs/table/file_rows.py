@@ -1,0 +1,54 @@
+"""Rows of a Delta table by the files that they are in, and the removal of such a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.transaction import RemoveAction
+from pyarrow.dataset import FileSystemDataset
+
+from sources.storage.tables.delta import dataset_of
+
+
+class FileReader:
+    """Reader of a Delta table, file by file.
+
+    Args:
+        table: The table.
+    """
+
+    def __init__(self, table: DeltaTable) -> None:
+        self._all = dataset_of(table)
+        self._files = {fragment.path: fragment for fragment in self._all.get_fragments()}
+
+    def rows(self, row: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:
+        """Return the rows of a file, partition columns included.
+
+        Args:
+            row: The file's row in ``DeltaTable.get_add_actions``.
+            columns: Names of the columns to read; None for all.
+        """
+        fragment = self._files[unquote(row["path"])]
+        single = FileSystemDataset(
+            [fragment], self._all.schema, self._all.format, self._all.filesystem
+        )
+        return single.to_table(columns=None if columns is None else list(columns))
+
+
+def remove_action(row: dict[str, Any]) -> RemoveAction:
+    """Return the log action that removes a file from its table.
+
+    Args:
+        row: The file's row in ``DeltaTable.get_add_actions``.
+    """
+    return RemoveAction(
+        path=unquote(row["path"]),
+        data_change=True,
+        deletion_timestamp=int(time.time() * 1000),
+        size=row["size_bytes"],
+    )

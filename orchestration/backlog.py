@@ -234,6 +234,64 @@ class ConnectorWait:
         return time.monotonic() - self._quiet[1] < SETTLED_S
 
 
+class UpToNow:
+    """Input up to this moment: that of its topics or folder, and a captured database's log.
+
+    What the connector has not written to the topic when this is made counts once it is there. What
+    arrives meanwhile may count or not.
+
+    Args:
+        context: The pipeline and its state.
+
+    Attributes:
+        is_committed: Whether the run has committed all of it, by the last look.
+
+    Raises:
+        InputError: The topic or the folder can't be read.
+        UnavailableError: The broker or the store does not answer.
+    """
+
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
+        self._connector, self._is_written = ConnectorWait(context), False
+        self._backlog = backlog_of(context, as_of_now=True)
+        self.is_committed = False
+
+    def left(self, beat: Heartbeat) -> int:
+        """Return how much of it is not committed yet.
+
+        Args:
+            beat: The run's latest heartbeat.
+
+        Raises:
+            RunError: No connector reads the captured database's log.
+            InputError: The topic or the folder can't be read, or something was done to the captured
+                table that no change reports.
+            UnavailableError: The broker, the store or the captured database does not answer.
+        """
+        left = self._backlog.waiting(beat)
+        if not self._is_written and not self._connector.is_behind(left, beat):
+            # What the connector had to read then is in the topic now, and counts.
+            self._is_written, self._backlog = True, backlog_of(self._context, as_of_now=True)
+            left = self._backlog.waiting(beat)
+        self.is_committed = left == 0 and self._is_written
+        return left
+
+    @property
+    def unit(self) -> str:
+        """What is counted, in the plural, with what waits elsewhere."""
+        return f"{self._backlog.unit}{self._connector.text}"
+
+    def held(self) -> int:
+        """Return how many offsets can't be read yet because of an open transaction.
+
+        Raises:
+            InputError: The broker does not know the topic, or refuses.
+            UnavailableError: The broker does not answer.
+        """
+        return self._backlog.held()
+
+
 class TopicBacklog:
     """Backlog of topics: offsets that are not committed; it keeps one connection to the broker.
 

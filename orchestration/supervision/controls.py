@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from orchestration import operations
-from orchestration.backlog import ConnectorWait, backlog_of, held_in_words
+from orchestration.backlog import UpToNow, held_in_words
 from orchestration.requested_state import (
     RequestedState,
     in_words,
@@ -165,27 +165,22 @@ def drain(
         raise StateError(message, hint, source=source.name)
     deadline = time.monotonic() + within.total_seconds()
     context = PipelineContext(loaded, generation)
-    connector, is_written = ConnectorWait(context), False
-    backlog = backlog_of(context, as_of_now=True)
+    until_now = UpToNow(context)
     left: int | None = None
     while True:
         beat = process.find_running(generation, source.name)
         if beat is None:
             raise _ended(generation, source.name, left)
-        left = backlog.waiting(beat)
-        if not is_written and not connector.is_behind(left, beat):
-            # What the connector had to read then is in the topic now, and counts.
-            is_written, backlog = True, backlog_of(context, as_of_now=True)
-            left = backlog.waiting(beat)
+        left = until_now.left(beat)
         on_left(left)
-        if left == 0 and is_written:
+        if until_now.is_committed:
             break
         if time.monotonic() > deadline:
             message = (
                 f"`{source.name}` is not drained after {exactly(within.total_seconds() * 1000)}: "
-                f"{left:,} {backlog.unit}{connector.text} are left."
+                f"{left:,} {until_now.unit} are left."
             )
-            if held := backlog.held():
+            if held := until_now.held():
                 message += f" {held_in_words(held)}"
             hint = (
                 "The run continues. Repeat `hybrid drain P`, with a longer `--within`; or end the "

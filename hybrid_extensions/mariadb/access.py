@@ -14,6 +14,8 @@ BINLOG_ACCESS = Access(
     export=export,
     find_tables=find_tables,
     mark_log=mark_log,
+    # A snapshot is a position of the log.
+    settle_log=lambda _options, _within_s: 0,
     ask_slot=ask_log,
     find_added_columns=find_added_columns,
     find_types=find_types,

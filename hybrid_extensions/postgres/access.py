@@ -1,6 +1,7 @@
 """Access to PostgreSQL: its implementation of the database operations."""
 
 from hybrid_extensions.postgres.added_columns import find_added_columns, find_types
+from hybrid_extensions.postgres.in_flight import settle_log
 from hybrid_extensions.postgres.log_end import mark_log
 from hybrid_extensions.postgres.slot import ask_slot
 from hybrid_extensions.postgres.table import export, open_table
@@ -14,6 +15,7 @@ POSTGRES_ACCESS = Access(
     export=export,
     find_tables=find_tables,
     mark_log=mark_log,
+    settle_log=settle_log,
     ask_slot=ask_slot,
     find_added_columns=find_added_columns,
     find_types=find_types,

@@ -43,6 +43,10 @@ class Access:
         mark_log: Returns a position in a database's log that divides all transactions. Each change
             that is in a topic by then is from before it. Raises InputError also if the database
             can't give such a position.
+        settle_log: Returns the end of the log, as a number, once all transactions that were in
+            flight at the call have ended, for which it waits a number of seconds: each later
+            snapshot has all changes from before it. Where snapshots are positions of the log, it
+            waits for nothing, and returns 0. Raises StateError also if they have not ended in time.
         ask_slot: Returns the place of the connector in the log, or why it is not known. Raises no
             error.
         find_added_columns: Returns type of columns that a table got later, and the default that
@@ -60,6 +64,7 @@ class Access:
     export: Callable[[CapturedTable], AbstractContextManager[Exported]]
     find_tables: Callable[[str, Callable[[str], bool]], list[DatabaseTable]]
     mark_log: Callable[[SnapshotOptions], Mark]
+    settle_log: Callable[[SnapshotOptions, float], int]
     ask_slot: Callable[[SnapshotOptions], Slot | str]
     find_added_columns: Callable[[NewColumns], dict[str, AddedColumn]]
     find_types: Callable[[SnapshotOptions, str], dict[str, str]]

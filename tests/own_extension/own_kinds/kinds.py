@@ -19,6 +19,7 @@ ACCESS = Access(
     export=_unavailable,
     find_tables=_unavailable,
     mark_log=_unavailable,
+    settle_log=_unavailable,
     ask_slot=lambda _: "The database does not answer.",
     find_added_columns=_unavailable,
     find_types=_unavailable,

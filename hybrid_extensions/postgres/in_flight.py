@@ -1,0 +1,92 @@
+"""Wait for transactions in flight, after which a snapshot has all that the log had before.
+
+The order of commits in PostgreSQL's log is not that in which they become visible, so a snapshot is
+no position in the log. A transaction that has written something holds a lock on its own id until
+its rows are visible: once all that held one at a position have ended, each later snapshot has every
+change that the log has before that position.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from hybrid_extensions.postgres.tables import connect_to
+from sources.config.source.snapshot import SnapshotOptions
+from sources.errors import InputError, StateError
+
+if TYPE_CHECKING:
+    import psycopg
+
+_POLL_S = 0.2
+_SHOWN = 5
+_LOG_END = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
+# A prepared transaction has no process. Those of other databases write no row of this one.
+_WRITERS = (
+    "SELECT l.transactionid::text, coalesce("
+    "'prepared transaction `' || p.gid || '`', 'process ' || l.pid || coalesce(' of `' || "
+    "a.usename || '`', '') || coalesce(' (' || nullif(a.application_name, '') || ')', '') || "
+    "coalesce(', since ' || to_char(a.xact_start AT TIME ZONE 'UTC', 'HH24:MI:SS'), '')) "
+    "FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid "
+    "LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid "
+    "WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted "
+    "AND coalesce(a.datname, p.database, current_database()) = current_database() ORDER BY 2"
+)
+
+
+def settle_log(options: SnapshotOptions, within_s: float) -> int:
+    """Return the end of the log at the call, once all transactions that were in flight have ended.
+
+    Args:
+        options: The declared snapshot, which says how the database is reached.
+        within_s: How long to wait for them, in s.
+
+    Returns:
+        The position (LSN): each snapshot that is taken later has all changes that lie before it.
+
+    Raises:
+        StateError: Some have not ended in time; names their processes. Transient.
+        InputError: The database refuses, as it is a standby server.
+        UnavailableError: The database does not answer.
+    """
+    import psycopg  # noqa: PLC0415 - the extra is required by `connect_to`
+
+    with connect_to(options.dsn) as connection:
+        connection.autocommit = True
+        try:
+            end = connection.execute(_LOG_END).fetchone()
+            assert end is not None
+            _wait(connection, int(end[0]), within_s)
+            return int(end[0])
+        except psycopg.Error as error:
+            text = " ".join(str(error).split()).rstrip(".")
+            message = f"The database refuses to tell the end of its log: {text}."
+            hint = "Let `snapshot.dsn` lead to the primary server."
+            raise InputError(message, hint, field="snapshot.dsn") from None
+
+
+def _wait(connection: psycopg.Connection[Any], end: int, within_s: float) -> None:
+    """Wait until the transactions that are in flight now have ended."""
+    deadline = time.monotonic() + within_s
+    # After the end was read: whoever wrote before it either holds its lock still, or is visible.
+    before = _writers(connection)
+    while left := before.keys() & _writers(connection).keys():
+        if time.monotonic() > deadline:
+            who = [before[each] for each in sorted(left, key=before.__getitem__)]
+            more = f" and {len(who) - _SHOWN} more" if len(who) > _SHOWN else ""
+            message = (
+                f"Transactions that were in flight at {end >> 32:X}/{end & 0xFFFFFFFF:X} have not "
+                f"ended within {within_s:g} s: {'; '.join(who[:_SHOWN])}{more}."
+            )
+            hint = (
+                "Wait until they have ended, or end them (`SELECT pg_terminate_backend(<process>)`,"
+                " `ROLLBACK PREPARED '<name>'`), then try again; or allow more time with "
+                "`--within`."
+            )
+            raise StateError(message, hint, transient=True)
+        time.sleep(_POLL_S)
+
+
+def _writers(connection: psycopg.Connection[Any]) -> dict[str, str]:
+    """Return the ids of the transactions that have written something, with who they are."""
+    return {str(number): str(who) for number, who in connection.execute(_WRITERS).fetchall()}

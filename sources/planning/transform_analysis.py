@@ -50,6 +50,8 @@ class TransformAnalysis(Record):
         digest: Digest of what the analysis depends on: code, columns, sink, Spark.
         columns: The columns that the transform returns, in order; None if the analysis was not
             possible.
+        passed: The columns that it returns, if it does nothing but pass on rows and columns as they
+            are; None if it does anything else, or that is not known.
         stateful: What each stateful operator keeps in the checkpoint, in words.
         watermark_ms: Delay of its watermark, in ms; None if it sets none.
         windows: The windows of event time by which ranges of the table can be recomputed, if the
@@ -60,6 +62,7 @@ class TransformAnalysis(Record):
 
     digest: str
     columns: list[OutputColumn] | None
+    passed: list[str] | None = None
     stateful: list[str] = Field(default_factory=list)
     watermark_ms: int | None = None
     windows: EventWindows | None = None

@@ -120,6 +120,23 @@ def test_each_column_is_traced_to_the_columns_it_comes_from(
     assert lineage(analyzed(body)) == inputs
 
 
+@pytest.mark.parametrize(
+    ("body", "passed"),
+    [
+        ("return rows", [*COLUMNS]),
+        ('return rows.select("at", "id", "amount")', ["at", "id", "amount"]),
+        ('return rows.where("amount > 0")', None),
+        ('return rows.withColumn("amount", F.abs("amount"))', None),
+        ('return rows.withColumnRenamed("tags", "marks")', None),
+        ('return rows.dropDuplicates(["id"])', None),
+    ],
+)
+def test_whether_all_rows_are_passed_on_as_they_are_is_known(
+    analyzed: Analyze, body: str, passed: list[str] | None
+) -> None:
+    assert analyzed(body, sink=MERGE).passed == passed
+
+
 def test_windows_are_traced_and_what_they_keep_is_named(analyzed: Analyze) -> None:
     found = analyzed(
         """

@@ -37,7 +37,7 @@ from spark_jobs.inside.checkpoint.watermark import watermark_of
 from spark_jobs.inside.query.builder import require_extensible, require_replayable, require_stream
 from spark_jobs.inside.query.places.place import empty_stream
 from spark_jobs.inside.query.transform.column_lineage import column_lineage
-from spark_jobs.inside.query.transform.passed_columns import require_passed_on
+from spark_jobs.inside.query.transform.passed_columns import columns_passed_on, require_passed_on
 from spark_jobs.inside.query.transform.user_transform import load_transform
 from spark_jobs.inside.query.transform.window_lengths import NoWindowsError
 from spark_jobs.inside.query.transform.windows import event_windows
@@ -183,6 +183,7 @@ def _described(
     return TransformAnalysis(
         digest=request.digest,
         columns=columns,
+        passed=columns_passed_on(rows, given),
         stateful=stateful,
         watermark_ms=None if watermark is None else watermark.delay_ms,
         windows=windows,

@@ -85,10 +85,13 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from orchestration.audit.sides import create_sides  # noqa: PLC0415
     from orchestration.audit.sql import open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
+    from spark_jobs.run_state.repairs import read_repairs  # noqa: PLC0415
 
+    repaired: list[str] = []
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the places of tables that are declared by their names.
         loaded = context.loaded
+        repaired = [each.version for each in read_repairs(context.generation).repairs]
     query = expected_query(loaded)
     pipeline = loaded.pipeline
     with (
@@ -99,7 +102,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
         inputs = create_inputs(connection, loaded, files)
         unchecked, side_notes = create_sides(connection, loaded, query, inputs.unproven)
         unchecked = [*inputs.unchecked, *unchecked]
-        settle_snapshot_rows(connection, pipeline)
+        settle_snapshot_rows(connection, pipeline, repaired)
         comparison = compare(
             connection,
             pipeline.sink.row_key,

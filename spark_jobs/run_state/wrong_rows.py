@@ -1,7 +1,8 @@
 """Rows of a mirror that are stale or missing, because a change could not be read.
 
 Kept by the key of the changes' records, until a later change of the same key was read that has all
-values. So a quarantine in a mirror is red for as long as the mirror is wrong.
+values, or the table was repaired. So a quarantine in a mirror is red for as long as the mirror is
+wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pydantic import Field
 
 from sources.common.positions import Part, Record
 from sources.storage.folder import Folder
+from spark_jobs.run_state.repairs import read_repairs
 
 MOST_KEYS = 1000
 """Keys that are kept; further ones are only counted, and stay wrong until a new generation."""
@@ -78,7 +80,20 @@ def document_name(source: str) -> str:
 
 
 def read_wrong_rows(generation: Folder, source: str) -> WrongRows:
-    """Return the wrong rows of a source; empty if none are recorded.
+    """Return the wrong rows of a source, without those that a repair of the table has made good.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    kept = kept_wrong_rows(generation, source)
+    if (righted := read_repairs(generation).righted.get(source)) is None:
+        return kept
+    keys = {key: row for key, row in kept.keys.items() if row.batch > righted.batch}
+    return kept.model_copy(update={"keys": keys, "unknown": kept.unknown - righted.unknown})
+
+
+def kept_wrong_rows(generation: Folder, source: str) -> WrongRows:
+    """Return the wrong rows of a source as they are recorded, whatever was repaired since.
 
     Raises:
         StateError: The state can't be read.
@@ -100,7 +115,7 @@ def keep_wrong_rows(
     Raises:
         StateError: The state can't be read or written.
     """
-    before = read_wrong_rows(generation, source)
+    before = kept_wrong_rows(generation, source)
     keys, unknown = dict(before.keys), 0
     for change in sorted({*changes}, key=lambda each: (not each.is_wrong, each.offset)):
         if change.key is None:

@@ -45,6 +45,7 @@ from spark_jobs.inside.readers.files.staged_listings import StagedListing
 from spark_jobs.inside.sink.added_columns import ColumnsLog, FollowedColumn
 from spark_jobs.run_state.late_rows import DroppedRows, LateRows, Period
 from spark_jobs.run_state.lease import LeaseRecord
+from spark_jobs.run_state.repairs import Repair, Repairs, Righted
 from spark_jobs.run_state.truncated import Truncated
 from spark_jobs.run_state.wrong_rows import WrongRow, WrongRows
 from spark_jobs.table.history_files import CompactedFiles
@@ -223,6 +224,21 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
         StagedListing(batch=3),
         Discovery(number=1, files=files),
         Truncated(position="0" * 32),
+        Repairs(
+            repairs=[
+                Repair(
+                    id="1f",
+                    begun_ms=_AT,
+                    version="0" * 32,
+                    log_end="0" * 16,
+                    missing=1,
+                    different=2,
+                    extra=3,
+                    table_version=4,
+                )
+            ],
+            righted={"changes": Righted(batch=3, unknown=1)},
+        ),
         WrongRows(keys={"1": WrongRow(partition=0, offset=25, batch=3)}, unknown=1, last_batch=3),
     ]
 

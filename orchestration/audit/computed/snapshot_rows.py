@@ -1,21 +1,26 @@
-"""Rows of a database snapshot for which the topic also has an older change.
+"""Rows that were read from a captured database, and of which the topic has the change, too.
 
 A row that changed between the start of the log and the snapshot, and never again, is in the
 snapshot, which has no position, and in the topic as a change with one. Which of the two the target
-holds depends on what the snapshot had seen; its values are the same.
+holds depends on what the snapshot had seen; its values are the same. A row that was repaired has
+the position of its repair.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import duckdb
 
 from orchestration.audit.sql import columns_of
-from sources.common.sql.sql_names import quoted
+from sources.common.sql.sql_names import literal, quoted
 from sources.config.pipeline import Pipeline
 
 
-def settle_snapshot_rows(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -> None:
-    """Expect the snapshot's metadata for rows that the last change left with the same values.
+def settle_snapshot_rows(
+    connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, repaired: Collection[str] = ()
+) -> None:
+    """Expect the metadata of the database's row where its values are those of the last change.
 
     Nothing is done unless the pipeline begins with a snapshot and merges changes by their
     position, and if ``audit.sql`` computes the rows.
@@ -24,6 +29,7 @@ def settle_snapshot_rows(connection: duckdb.DuckDBPyConnection, pipeline: Pipeli
         connection: The audit's database, with ``audit.rows``, ``audit.expected`` and
             ``audit.found``.
         pipeline: Declares sources and sink.
+        repaired: Positions of the rows that repairs have written.
     """
     sink, topics = pipeline.sink, pipeline.topics
     is_captured = any(source.snapshot is not None for source in pipeline.sources)
@@ -43,4 +49,17 @@ def settle_snapshot_rows(connection: duckdb.DuckDBPyConnection, pipeline: Pipeli
         f"UPDATE audit.expected e SET {changed} FROM audit.rows s, audit.found f "
         f"WHERE {' AND '.join([*same, *of_key])} AND e.{sequence} IS NOT NULL "
         f"AND s.{sequence} IS NULL AND f.{sequence} IS NULL"
+    )
+    if not repaired:
+        return
+    # Whether a row is deleted is none of its metadata.
+    parts = [name for name in parts if name != sink.deleted]
+    values = [name for name in columns if name in there and name not in parts]
+    same = [f"e.{quoted(name)} IS NOT DISTINCT FROM f.{quoted(name)}" for name in values]
+    changed = ", ".join(f"{quoted(name)} = f.{quoted(name)}" for name in parts)
+    versions = ", ".join(map(literal, repaired))
+    connection.execute(
+        f"UPDATE audit.expected e SET {changed} FROM audit.found f "
+        f"WHERE {' AND '.join(same)} AND f.{sequence} IN ({versions}) "
+        f"AND coalesce(e.{sequence}, '') < f.{sequence}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import duckdb
@@ -15,7 +16,13 @@ COLUMNS = 'id BIGINT, v VARCHAR, seq VARCHAR, "at" TIMESTAMP, lsn BIGINT, "by" B
 Row = tuple[int, str | None, str | None]
 
 
-def settled(rows: list[Row], expected: list[Row], found: list[Row], **more: Any) -> list[Row]:
+def settled(
+    rows: list[Row],
+    expected: list[Row],
+    found: list[Row],
+    repaired: Collection[str] = (),
+    **more: Any,
+) -> list[Row]:
     changes = {**CHANGES, "schema": {"id": "bigint", "v": "string"}, **more}
     pipeline: Pipeline = declared(SNAPSHOT, changes, sink=MERGE)
     with duckdb.connect() as connection:
@@ -27,7 +34,7 @@ def settled(rows: list[Row], expected: list[Row], found: list[Row], **more: Any)
                 values = [*row, None, None, None, *([0] if place else [])]
                 marks = ", ".join("?" * len(values))
                 connection.execute(f"INSERT INTO audit.{name} VALUES ({marks})", values)
-        settle_snapshot_rows(connection, pipeline)
+        settle_snapshot_rows(connection, pipeline, repaired)
         query = "SELECT id, v, seq FROM audit.expected ORDER BY id"
         found_rows: list[Row] = connection.execute(query).fetchall()
         return found_rows
@@ -55,3 +62,15 @@ def test_the_targets_row_of_the_snapshot_is_expected_if_the_last_change_left_its
         # So the row that the target holds is wrong.
         (4, "new", "09"),
     ]
+
+
+def test_a_repaired_row_is_expected_if_it_has_the_values_of_the_last_change() -> None:
+    changes: list[Row] = [(1, "a", "07"), (2, "b", "07"), (3, "c", "07"), (4, "d", "09")]
+    found: list[Row] = [
+        (1, "a", "08"),
+        # With other values, of no repair, and older than the last change.
+        (2, "other", "08"),
+        (3, "c", "081"),
+        (4, "d", "08"),
+    ]
+    assert settled(changes, changes, found, ["08"]) == [(1, "a", "08"), *changes[1:]]

@@ -49,6 +49,7 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_rows import LateRows
 from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.progress_log import ProgressLog
+from spark_jobs.run_state.repairs import Repairs
 from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.run_state.truncated import Truncated
 from spark_jobs.run_state.wrong_rows import WrongRows
@@ -106,6 +107,7 @@ KINDS: list[type[Record]] = [
     Truncated,
     TransformAnalysis,
     Watch,
+    Repairs,
     WrongRows,
 ]
 # Of extensions that are there.

@@ -13,6 +13,7 @@ from spark_jobs.inside.readers.topics.decode_records import KEY, REPAIRED
 from spark_jobs.inside.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC
 from spark_jobs.inside.readers.wrong_rows import RepairWatch
 from spark_jobs.run_state import wrong_rows
+from spark_jobs.run_state.repairs import Repairs, Righted
 from spark_jobs.run_state.wrong_rows import Change, keep_wrong_rows, read_wrong_rows
 
 
@@ -48,6 +49,18 @@ def test_a_row_is_wrong_until_a_later_good_change_of_it(state: Folder) -> None:
     assert wrong(state) == 1
     keep_wrong_rows(state, "changes", 4, [good(2, partition=7)])
     assert wrong(state) == 0
+
+
+def test_a_repair_makes_good_what_was_wrong_when_it_began_and_nothing_later(state: Folder) -> None:
+    keep_wrong_rows(state, "changes", 3, [bad(5), bad(6, b"2"), bad(7, None)])
+    righted = {"changes": Righted(batch=3, unknown=1)}
+    state.replace(Repairs.NAME, Repairs(righted=righted))
+    assert wrong(state) == 0
+    # Another bad change of a row that was made good, and one that has no key.
+    keep_wrong_rows(state, "changes", 4, [bad(8), bad(9, None)])
+    assert (wrong(state), read_wrong_rows(state, "changes").record_keys) == (2, {b"1"})
+    keep_wrong_rows(state, "changes", 5, [good(10), bad(11, b"3"), bad(12, None)])
+    assert (wrong(state), read_wrong_rows(state, "changes").record_keys) == (3, {b"3"})
 
 
 def test_what_has_no_key_stays_wrong_and_counts_once(

@@ -1,0 +1,75 @@
+"""Record of repairs: rows of the target that were read from the captured database once more.
+
+Who compares the target with its input has to know them: such a row has the position of the repair,
+which is that of no change.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from sources.common.positions import Part, Record
+from sources.storage.folder import Folder
+
+
+class Repair(Part):
+    """One repair of the target.
+
+    Attributes:
+        id: Random id, which the commit to the target carries.
+        begun_ms: When it was begun, in ms since 1970.
+        version: Position of the rows that it writes: higher than those of all changes that they are
+            compared with, and not higher than those of all others.
+        log_end: End of the database's log when the target was read, as a position.
+        missing, different, extra: Rows that it inserts, replaces and removes.
+        table_version: Version of the target that has it; None as long as it may not be written.
+    """
+
+    id: str
+    begun_ms: int
+    version: str
+    log_end: str
+    missing: int
+    different: int
+    extra: int
+    table_version: int | None = None
+
+
+class Righted(Part):
+    """Up to where changes that could not be read are made good by a repair of the whole table.
+
+    Attributes:
+        batch: Number of the last micro-batch with such changes when it was begun.
+        unknown: Number of such changes without a known key by then.
+    """
+
+    batch: int
+    unknown: int
+
+
+class Repairs(Record):
+    """State document of a generation: the repairs of its table.
+
+    Attributes:
+        repairs: All of them, the oldest first.
+        righted: By name of the source: what repairs of the whole table have made good.
+    """
+
+    NAME: ClassVar = "repairs.json"
+
+    repairs: list[Repair] = Field(default_factory=list)
+    righted: dict[str, Righted] = Field(default_factory=dict)
+
+
+def read_repairs(generation: Folder) -> Repairs:
+    """Return the repairs of a generation's table; empty without any.
+
+    Args:
+        generation: State folder of the generation.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    return generation.read(Repairs.NAME, Repairs) or Repairs()

@@ -125,12 +125,18 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
             columns: SQL expressions of a change's parts, by name: its ``position``, as
                 :func:`gtid_position` or :func:`file_position` writes it.
         """
+        return f"coalesce({columns['position']} < '{self.beyond}', false)"
+
+    @property
+    def beyond(self) -> str:
+        """Position that is higher than those of all changes that this snapshot includes.
+
+        It is not higher than that of any other change.
+        """
         if self.domain is None:
             # A file's first event is after its first 4 bytes; a position is where an event begins.
-            beyond = file_position(self.file, self.offset)
-        else:
-            beyond = gtid_position(self.domain, self.sequence + 1, 0, 0)
-        return f"coalesce({columns['position']} < '{beyond}', false)"
+            return file_position(self.file, self.offset)
+        return gtid_position(self.domain, self.sequence + 1, 0, 0)
 
     def refusals(self, columns: Mapping[Any, str]) -> dict[str, str]:
         """Return SQL conditions of changes that must not be read, by the reason, a sentence.

@@ -1,0 +1,47 @@
+"""The command that repairs a captured table in place."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestration.cli.output import AsJson, By, PipelineFile, answer, load, person, tell
+
+app = typer.Typer()
+
+
+@app.command()
+def repair(
+    pipeline: PipelineFile,
+    where: Annotated[
+        str | None,
+        typer.Option(help="Only rows that meet this SQL condition, such as `id IN (3, 5)`."),
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply/--dry-run", help="Write the rows; else only show how many.")
+    ] = False,
+    within: Annotated[
+        str,
+        typer.Option(help="How long to wait for open transactions, and for the live run."),
+    ] = "10 min",
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write rows of the target that differ from the database table that it captures.
+
+    The live stream goes on, and its later changes win. Without `--apply` nothing is written.
+    """
+    with answer(as_json) as show:
+        from hybrid_extensions.repair.run import look
+        from hybrid_extensions.repair.run import repair as write
+        from hybrid_extensions.repair.shown import shown
+        from sources.common.fields import parse_duration
+
+        loaded, limit = load(pipeline), parse_duration(within)
+        found = (
+            write(loaded, limit, where, tell, person(by))
+            if apply
+            else look(loaded, limit, where, tell)
+        )
+        show(found.to_dict(), shown(found))

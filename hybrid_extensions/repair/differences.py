@@ -1,0 +1,197 @@
+"""Rows of the target that differ from the database, without those that may only be newer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import duckdb
+
+from hybrid_extensions.repair.positions import is_impossible, is_newer
+from hybrid_extensions.repair.sides import DELETES, ENVELOPE, SOURCE, TARGET
+from hybrid_extensions.repair.table import RepairedTable
+from orchestration.audit.report import EXAMPLES
+from orchestration.audit.sql import as_json, columns_of, count_rows
+from sources.common.database_snapshot import DatabaseSnapshot
+from sources.common.sql.sql_names import column_list, quoted
+from sources.errors import InputError
+
+REPAIRS = "audit.repairs"
+"""DuckDB table of the rows to repair: ``_kind``, and the columns of the target as they become."""
+_CANDIDATES, _COPIES = "audit.candidates", "audit.copies"
+_NEWER, _IMPOSSIBLE = "audit.newer", "audit.impossible"
+
+
+class Differences(NamedTuple):
+    """Rows of the target that differ from the database.
+
+    Attributes:
+        missing: Rows that the target lacks.
+        different: Rows with other values, or that are there more than once.
+        extra: Rows that the database does not have.
+        newer: Further keys that differ and have a newer change; they are left as they are.
+        impossible: Keys with a position behind the end of the database's log, which no change can
+            have; they are left as they are.
+        columns: Of those that are different, how many differ in a column, by its name.
+        keys: Up to ten keys of the rows to repair, with what they are.
+        impossible_keys: Up to ten keys of those.
+    """
+
+    missing: int
+    different: int
+    extra: int
+    newer: int
+    impossible: int
+    columns: dict[str, int]
+    keys: list[str]
+    impossible_keys: list[str]
+
+    @property
+    def to_repair(self) -> int:
+        """Number of rows to repair."""
+        return self.missing + self.different + self.extra
+
+
+def find_differences(
+    connection: duckdb.DuckDBPyConnection,
+    table: RepairedTable,
+    version: str,
+    log_end: DatabaseSnapshot,
+    where: str | None = None,
+) -> Differences:
+    """Find the rows to repair, and put them into :data:`REPAIRS` as they have to become.
+
+    A key with a newer row or delete is left out: its change may be part of what is compared, or
+    not. So is one with a position that no change can have.
+
+    Args:
+        connection: DuckDB, with both sides.
+        table: The table.
+        version: Position of the rows that the repair writes.
+        log_end: A snapshot that was taken after the target was read.
+        where: SQL condition on the columns of the target: only rows that meet it on one side or
+            both are compared; all by default.
+
+    Raises:
+        InputError: The condition is not valid.
+    """
+    keys = column_list(table.key)
+    for name, condition in (
+        (_NEWER, is_newer(quoted(table.position), version)),
+        (_IMPOSSIBLE, is_impossible(quoted(table.position), log_end)),
+    ):
+        connection.execute(
+            f"CREATE TABLE {name} AS SELECT DISTINCT {keys} FROM ("
+            f"SELECT {keys} FROM {TARGET} WHERE {condition} UNION ALL "
+            f"SELECT {keys} FROM {DELETES} WHERE {condition})"
+        )
+    copies = f"SELECT {keys} FROM {TARGET} GROUP BY ALL HAVING count(*) > 1"
+    connection.execute(f"CREATE TABLE {_COPIES} AS {copies}")
+    try:
+        connection.execute(f"CREATE TABLE {_CANDIDATES} AS {_candidates(table, where)}")
+    except duckdb.Error as error:
+        if where is None:
+            raise
+        message = f"`--where {where}` is no condition on the table's columns: {error}"
+        hint = "Write it in DuckDB's SQL, with the names that the columns of the target have."
+        raise InputError(message, hint, value=where) from None
+    newer, impossible = (in_keys(name, table.key, "c") for name in (_NEWER, _IMPOSSIBLE))
+    connection.execute(
+        f"CREATE TABLE {REPAIRS} AS SELECT _kind, {_as_they_become(connection, table, version)} "
+        f"FROM {_CANDIDATES} c CROSS JOIN {ENVELOPE} e WHERE NOT ({newer} OR {impossible})"
+    )
+    kinds = f"SELECT _kind, count(*) FROM {REPAIRS} GROUP BY 1"
+    counts = dict(connection.execute(kinds).fetchall())
+    left_out = f"{_CANDIDATES} c WHERE {newer} AND NOT {impossible}"
+    return Differences(
+        missing=counts.get("missing", 0),
+        different=counts.get("different", 0),
+        extra=counts.get("extra", 0),
+        newer=count_rows(connection, left_out),
+        impossible=count_rows(connection, _IMPOSSIBLE),
+        columns=_by_column(connection, table, f"NOT ({newer} OR {impossible})"),
+        keys=_examples(connection, REPAIRS, table.key, "_kind || ' '"),
+        impossible_keys=_examples(connection, _IMPOSSIBLE, table.key, "''"),
+    )
+
+
+def in_keys(keys: str, key: list[str], of: str) -> str:
+    """Return an SQL condition that the key of a row is among those of a table.
+
+    Args:
+        keys: The table.
+        key: Columns of the key.
+        of: Alias of the row.
+    """
+    same = (f"k.{quoted(name)} IS NOT DISTINCT FROM {of}.{quoted(name)}" for name in key)
+    return f"EXISTS (SELECT 1 FROM {keys} k WHERE {' AND '.join(same)})"
+
+
+def _candidates(table: RepairedTable, where: str | None) -> str:
+    """Return the query of keys that differ: kind, key, and the rows of both sides as structs."""
+    key, present = table.key, table.context.pipeline.sink.present
+    asked = "true" if where is None else f"coalesce(({where}), false)"
+    values = [quoted(name) for name in table.columns if name not in key]
+    differ = [f"s.{name} IS DISTINCT FROM t.{name}" for name in values]
+    differ += ["NOT t._present", in_keys(_COPIES, key, "t")]
+    same = (f"s.{quoted(name)} IS NOT DISTINCT FROM t.{quoted(name)}" for name in key)
+    keys = [f"coalesce(s.{quoted(name)}, t.{quoted(name)})" for name in key]
+    named = (f"{value} AS {quoted(name)}" for value, name in zip(keys, key, strict=True))
+    return (
+        "SELECT CASE WHEN t._there IS NULL THEN 'missing' WHEN s._there IS NULL THEN 'extra' "
+        f"ELSE 'different' END AS _kind, {', '.join(named)}, s AS _s, t AS _t "
+        f"FROM (SELECT *, true AS _there, {asked} AS _asked FROM {SOURCE}) s "
+        f"FULL JOIN (SELECT *, true AS _there, {asked} AS _asked, ({present}) AS _present "
+        f"FROM {TARGET}) t ON {' AND '.join(same)} "
+        "WHERE (coalesce(s._asked, false) OR coalesce(t._asked, false)) AND CASE "
+        "WHEN t._there IS NULL THEN true WHEN s._there IS NULL THEN t._present "
+        f"ELSE {' OR '.join(differ)} END "
+        # Of a row that is there more than once, one is enough.
+        f"QUALIFY row_number() OVER (PARTITION BY {', '.join(keys)}) = 1"
+    )
+
+
+def _as_they_become(
+    connection: duckdb.DuckDBPyConnection, table: RepairedTable, version: str
+) -> str:
+    """Return the columns of the target, of candidates ``c`` and the envelope ``e``."""
+    deleted = table.context.pipeline.sink.deleted
+    made = []
+    for name in columns_of(connection, TARGET):
+        column = quoted(name)
+        if name in table.key:
+            value = f"c.{column}"
+        elif name == table.position:
+            value = f"'{version}'"
+        elif name == deleted:
+            value = "c._kind = 'extra'"
+        elif name in table.parts:
+            value = f"e.{column}"
+        elif name in table.columns:
+            # A row that is only marked as deleted keeps its values.
+            value = f"CASE WHEN c._kind = 'extra' THEN c._t.{column} ELSE c._s.{column} END"
+        else:
+            # A column that the database has dropped.
+            value = f"c._t.{column}"
+        made.append(f"{value} AS {column}")
+    return ", ".join(made)
+
+
+def _by_column(
+    connection: duckdb.DuckDBPyConnection, table: RepairedTable, condition: str
+) -> dict[str, int]:
+    names = [name for name in table.columns if name not in table.key]
+    if not names:
+        return {}
+    counts = ", ".join(
+        f"count_if(c._s.{quoted(name)} IS DISTINCT FROM c._t.{quoted(name)})" for name in names
+    )
+    query = f"SELECT {counts} FROM {_CANDIDATES} c WHERE _kind = 'different' AND {condition}"
+    [row] = connection.execute(query).fetchall()
+    return {name: count for name, count in zip(names, row, strict=True) if count}
+
+
+def _examples(
+    connection: duckdb.DuckDBPyConnection, rows: str, key: list[str], prefix: str
+) -> list[str]:
+    query = f"SELECT {prefix} || {as_json(key)} FROM {rows} ORDER BY ALL LIMIT {EXAMPLES}"
+    return [text for (text,) in connection.execute(query).fetchall()]

@@ -1,0 +1,343 @@
+"""Repair of a captured table beside its live run: compare it with a snapshot, write what differs.
+
+The order of steps is what makes it right:
+
+1. The end of the log is read, and transactions in flight are waited for.
+2. A snapshot is taken after that, and its rows are read.
+3. The live run commits all that the log and the topic hold now.
+4. The target is read, then its deletes, then the end of the log again.
+5. Rows that differ, and are not newer than 1, are written as of 1, so that all that came later
+   wins, whenever it arrives. Rows that became newer since 4 are left out.
+
+A repair that breaks off before its one commit has changed no row.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import duckdb
+from deltalake import DeltaTable
+
+from hybrid_extensions.repair.differences import Differences, find_differences
+from hybrid_extensions.repair.positions import log_end_of, repair_version
+from hybrid_extensions.repair.rewrite import Rewritten, Touched, files_to_rewrite, rewrite
+from hybrid_extensions.repair.sides import DELETES, TARGET, log_end, read_source, read_target
+from hybrid_extensions.repair.table import RepairedTable, require_repairable
+from orchestration.audit.run import MEMORY_LIMIT
+from orchestration.audit.sql import open_database
+from orchestration.backlog import UpToNow
+from orchestration.display import size
+from orchestration.generations.merge_turn import between_merges
+from orchestration.generations.switch_lock import hold_switch_lock_in_turn
+from sources.common.counting import counted
+from sources.common.positions import now_ms
+from sources.common.sql.sql_names import quoted
+from sources.config.loader import LoadedPipeline
+from sources.databases.kinds import access_to
+from sources.errors import RunError, StateError
+from sources.kept_definitions import in_service
+from sources.serving import require_in_service
+from sources.state.action_log import recorded
+from spark_jobs.launch import process
+from spark_jobs.run_state.repairs import Repair, Righted, read_repairs
+from spark_jobs.run_state.truncated import read_truncated
+from spark_jobs.run_state.wrong_rows import kept_wrong_rows
+
+_WAY_OUT = "no row changes before its one commit, and the repair can be repeated"
+_POLL_S = 0.3
+_SCRATCH = "repair"
+
+
+@dataclass(frozen=True)
+class RepairResult:
+    """Result of a repair, or of its dry run.
+
+    Attributes:
+        table: Name of the database table.
+        generation: The generation whose table was compared.
+        found: Rows that differ.
+        files, bytes: Files of the target that have such rows, which are written anew.
+        is_applied: Whether they were written; False for a dry run.
+        version: Version of the target with the repaired rows; None if none was written.
+        changed: Keys that were changed after they were compared, and were left as they are.
+    """
+
+    table: str
+    generation: str
+    found: Differences
+    files: int
+    bytes: int
+    is_applied: bool
+    version: int | None = None
+    changed: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether no row is left that only a person can correct."""
+        return not self.found.impossible
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as a JSON-compatible dictionary, with ``ok``."""
+        return {**asdict(self), "found": self.found._asdict(), "ok": self.ok}
+
+    @property
+    def text(self) -> str:
+        """Sentences about what was found and done."""
+        found = self.found
+        if not found.to_repair:
+            told = f"No row of `{self.table}` has to be repaired."
+        else:
+            told = (
+                f"`{self.table}`: {counted(found.missing, 'row is', 'rows are')} missing, "
+                f"{found.different:,} different, {found.extra:,} extra."
+            )
+            done = "were" if self.is_applied else "would be"
+            files = counted(self.files, "file")
+            told += f" {files} ({size(self.bytes)}) {done} written anew."
+            if self.version is not None:
+                told += f" Version {self.version} of the target has the repaired rows."
+        if left := found.newer + self.changed:
+            told += (
+                f" {counted(left, 'key has', 'keys have')} a change that is newer, and "
+                f"{'stays as it is' if left == 1 else 'stay as they are'}; repair again to compare "
+                f"{'it' if left == 1 else 'them'}, too."
+            )
+        if found.impossible:
+            told += (
+                f" {counted(found.impossible, 'key has', 'keys have')} a position behind the end "
+                "of the database's log, which no change has, and no change to come would win over: "
+                "nothing was done about it. Begin a new generation with a new snapshot: "
+                "`hybrid rerun P`."
+            )
+        return told
+
+
+def look(
+    loaded: LoadedPipeline,
+    within: timedelta,
+    where: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> RepairResult:
+    """Return what :func:`repair` would write; nothing is written.
+
+    Args, Raises: As for :func:`repair`.
+    """
+    table = _serving(loaded)
+    with _compared(table, within, where, say) as compared:
+        touched = files_to_rewrite(compared.connection, table, compared.opened)
+        return _result(table, compared.found, touched)
+
+
+def repair(
+    loaded: LoadedPipeline,
+    within: timedelta,
+    where: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    by: str | None = None,
+) -> RepairResult:
+    """Write the rows of a captured table that differ from the database, while its run goes on.
+
+    Until it is done no promotion or rollback begins, and backfills and upkeep of the table wait.
+
+    Args:
+        loaded: The pipeline.
+        within: How long to wait for transactions in flight, and for the live run.
+        where: SQL condition on the target's columns: only such rows; all by default.
+        say: Called with a line of text for each step.
+        by: Who asked for it; None if unknown.
+
+    Raises:
+        StateError: The table can't be repaired in place; transactions in flight have not ended in
+            time; a TRUNCATE came in between; or another writer has changed the same files.
+        RunError: The live run ended, or has not caught up in time.
+        InputError: One of the two tables can't be read, or the condition is not valid.
+        UnavailableError: The database, the broker or the store does not answer.
+    """
+    with hold_switch_lock_in_turn(loaded, "repair", say, _WAY_OUT) as held:
+        table = _serving(loaded)
+        turn = between_merges(table.context, "repair")
+        with turn():
+            # Refused now, not after both tables were read.
+            held.note("1 of 2: comparing the table with the database")
+        righted = _to_be_righted(table) if where is None else {}
+        with _compared(table, within, where, say) as compared:
+            touched = files_to_rewrite(compared.connection, table, compared.opened)
+            result = _result(table, compared.found, touched)
+            held.note("2 of 2: writing the rows that differ")
+            generation = table.context.generation
+            of = {"rows": result.text}
+            with recorded(loaded.state, "repair", by, generation.name, of) as after, turn():
+                done = _write(table, compared)
+                if not (compared.found.newer or compared.found.impossible or done.changed):
+                    _keep_righted(table, righted)
+                after["version"] = "none" if done.version is None else str(done.version)
+        made = _result(table, compared.found, touched, done)
+        say(made.text)
+        return made
+
+
+class _Compared(NamedTuple):
+    """Both sides, and what differs.
+
+    Attributes:
+        connection: DuckDB, with the rows to repair.
+        opened: The version of the target that was compared.
+        version: Position of the rows that are written.
+        log_end: End of the log after the target was read, as a text.
+        found: The differences.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    opened: DeltaTable
+    version: str
+    log_end: str
+    found: Differences
+
+
+@contextmanager
+def _compared(
+    table: RepairedTable, within: timedelta, where: str | None, say: Callable[[str], None]
+) -> Iterator[_Compared]:
+    """Compare the target with a snapshot of the database."""
+    options = table.captured.options
+    say("Waiting for transactions in flight.")
+    settled = access_to(options.dsn).settle_log(options, within.total_seconds())
+    with (
+        TemporaryDirectory(prefix="hybrid-repair-") as scratch,
+        open_database(Path(scratch), MEMORY_LIMIT) as connection,
+    ):
+        say(f"Reading `{table.captured.name}` of the database.")
+        snapshot = read_source(connection, table)
+        _wait_for_run(table, within, say)
+        say("Reading the target.")
+        opened = read_target(connection, table)
+        end = log_end(table)
+        column = quoted(table.position)
+        positions = f"SELECT {column} AS p FROM {TARGET} UNION ALL SELECT {column} FROM {DELETES}"
+        version = repair_version(connection, snapshot, settled, positions)
+        _require_no_truncate(table, version)
+        found = find_differences(connection, table, version, end, where)
+        yield _Compared(connection, opened, version, log_end_of(end), found)
+
+
+def _write(table: RepairedTable, compared: _Compared) -> Rewritten:
+    """Write what differs, and record it before and after; nothing is merged meanwhile."""
+    _require_no_truncate(table, compared.version)
+    if not compared.found.to_repair:
+        return Rewritten(None, 0)
+    generation, found = table.context.generation, compared.found
+    plan = Repair(
+        id=uuid.uuid4().hex[:12],
+        begun_ms=now_ms(),
+        version=compared.version,
+        log_end=compared.log_end,
+        missing=found.missing,
+        different=found.different,
+        extra=found.extra,
+    )
+    before = read_repairs(generation)
+    listed = before.model_copy(update={"repairs": [*before.repairs, plan]})
+    generation.replace(listed.NAME, listed)
+    scratch = generation.folder(f"{_SCRATCH}/{plan.id}")
+    transaction = f"{generation.info.transaction_id}-repair-{plan.id}"
+    try:
+        done = rewrite(compared.connection, table, compared.version, transaction, scratch)
+    finally:
+        # Also what repairs have left that were killed.
+        generation.folder(_SCRATCH).delete_all()
+    written = plan.model_copy(update={"table_version": done.version})
+    listed = before.model_copy(update={"repairs": [*before.repairs, written]})
+    generation.replace(listed.NAME, listed)
+    return done
+
+
+def _to_be_righted(table: RepairedTable) -> dict[str, Righted]:
+    """Return which changes that could not be read the snapshot to be taken contains: all so far."""
+    found = {}
+    for topic in table.context.pipeline.mirrored_topics:
+        kept = kept_wrong_rows(table.context.generation, topic.name)
+        found[topic.name] = Righted(batch=kept.last_batch, unknown=kept.unknown)
+    return found
+
+
+def _keep_righted(table: RepairedTable, righted: dict[str, Righted]) -> None:
+    if righted:
+        generation = table.context.generation
+        before = read_repairs(generation)
+        generation.replace(before.NAME, before.model_copy(update={"righted": righted}))
+
+
+def _wait_for_run(table: RepairedTable, within: timedelta, say: Callable[[str], None]) -> None:
+    """Wait until the live run has committed what the database's log and the topic hold now."""
+    generation, name = table.context.generation, table.topic.name
+    if process.find_running(generation, name) is None:
+        say("The live run does not run, so rows whose changes it has not read count as different.")
+        return
+    say("Waiting for the live run.")
+    deadline, until_now = time.monotonic() + within.total_seconds(), UpToNow(table.context)
+    while True:
+        beat = process.find_running(generation, name)
+        if beat is None:
+            message = (
+                f"The live run of `{name}` ended before it had caught up. Nothing was written."
+            )
+            hint = (
+                "Read why with `hybrid logs P`, start it with `hybrid resume P`; then repair again."
+            )
+            raise RunError(message, hint, source=name)
+        left = until_now.left(beat)
+        if until_now.is_committed:
+            return
+        if time.monotonic() > deadline:
+            message = (
+                f"The live run of `{name}` has not caught up within "
+                f"{within.total_seconds():g} s: {left:,} {until_now.unit} are left. Nothing was "
+                "written."
+            )
+            hint = (
+                "Repair again once it has caught up (`hybrid status P`), or with a longer "
+                "`--within`."
+            )
+            raise RunError(message, hint, source=name)
+        time.sleep(max(_POLL_S, generation.poll_s))
+
+
+def _require_no_truncate(table: RepairedTable, version: str) -> None:
+    """Refuse to go on after a TRUNCATE that the snapshot may lack."""
+    truncated = read_truncated(table.context.generation)
+    if truncated is not None and truncated.position >= version:
+        message = (
+            f"`{table.captured.name}` was truncated while it was compared. Nothing was written."
+        )
+        raise StateError(message, "Repair again.", transient=True, table=table.captured.name)
+
+
+def _serving(loaded: LoadedPipeline) -> RepairedTable:
+    serving = in_service(loaded)[-1]
+    table = require_repairable(serving)
+    require_in_service(table.context.loaded, table.context.generation)
+    return table
+
+
+def _result(
+    table: RepairedTable, found: Differences, touched: Touched, done: Rewritten | None = None
+) -> RepairResult:
+    return RepairResult(
+        table=table.captured.name,
+        generation=table.context.generation.name,
+        found=found,
+        files=touched.files,
+        bytes=touched.bytes,
+        is_applied=done is not None,
+        version=None if done is None else done.version,
+        changed=0 if done is None else done.changed,
+    )

@@ -1,0 +1,24 @@
+"""Result of a repair for the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from hybrid_extensions.repair.run import RepairResult
+
+
+def shown(result: RepairResult) -> Group:
+    """Show the result of a repair: sentences, columns that differ, and some of the keys."""
+    parts: list[Table | str] = [escape(result.text)]
+    if result.found.columns:
+        table = Table("column", "rows that differ")
+        for name, count in result.found.columns.items():
+            table.add_row(escape(name), f"{count:,}")
+        parts.append(table)
+    parts += map(escape, result.found.keys)
+    parts += [escape(f"impossible position {key}") for key in result.found.impossible_keys]
+    if result.found.to_repair and not result.is_applied:
+        parts.append("Nothing was written: `hybrid repair P --apply` does it.")
+    return Group(*parts)

@@ -1,0 +1,119 @@
+"""A table of a real PostgreSQL is repaired while its live run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import psycopg
+import pytest
+from deltalake import DeltaTable
+
+from hybrid_extensions.repair.run import RepairResult, look, repair
+from orchestration import operations
+from orchestration.audit.database.compare_source import compare_with_source
+from orchestration.audit.run import audit
+from orchestration.supervision.controls import drain
+from sources.config.loader import LoadedPipeline
+from sources.planning.context import PipelineContext
+from sources.state.action_log import read_actions
+from spark_jobs.launch.record import last_launch
+from spark_jobs.run_state.repairs import read_repairs
+from tests.command_line import invoke
+from tests.e2e.case import live_of, wrong
+from tests.e2e.changes.cdc_case import CdcCase, is_equal, take_snapshot
+from tests.hybrid_extensions.repair.damage import damage
+from tests.services.processes import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.analysis]
+LIMIT = timedelta(minutes=8)
+
+
+@contextmanager
+def live(loaded: LoadedPipeline) -> Iterator[None]:
+    """The table of a pipeline follows the database, in a process of its own."""
+    try:
+        begun = invoke(["run", str(loaded.path)])
+        assert operations.is_live(loaded), begun.output
+        yield
+    finally:
+        operations.stop(loaded)
+
+
+def wait_until_equal(loaded: LoadedPipeline) -> None:
+    equal = is_equal(loaded)
+    wait_for(lambda: equal(None), "the target to equal the table", 240)
+
+
+def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(case: CdcCase) -> None:
+    case.capture(["public.orders"], snapshot_mode="no_data")
+    loaded = case.pipeline()
+    take_snapshot(loaded)
+    with live(loaded):
+        case.execute(
+            "UPDATE orders SET amount = amount + 1 WHERE id % 2 = 0",
+            "DELETE FROM orders WHERE id BETWEEN 30 AND 39",
+        )
+        wait_until_equal(loaded)
+        damage(loaded)
+        generation = loaded.require_generation()
+        # An older change of these would bring them back.
+        DeltaTable(generation.folder("deletes").url).delete("id < 35")
+        answer = invoke(["repair", str(loaded.path), "--json"])
+        assert answer.exit_code == 0, answer.output
+        before = json.loads(answer.stdout)
+        assert (before["is_applied"], before["version"]) == (False, None)
+        counts = {"missing": 9, "different": 13, "extra": 3, "newer": 0, "impossible": 0}
+        assert before["found"].items() >= counts.items()
+        assert before["found"]["columns"] == {"customer": 10, "amount": 10}
+        assert not compare_with_source(loaded).ok
+        result: list[RepairResult] = []
+        said: list[str] = []
+        working = threading.Thread(
+            target=lambda: result.append(repair(loaded, LIMIT, say=said.append, by="Ann"))
+        )
+        with psycopg.connect(case.dsn) as in_flight:
+            in_flight.execute("UPDATE orders SET customer = 'in flight' WHERE id IN (3, 13, 200)")
+            in_flight.execute("DELETE FROM orders WHERE id = 14")
+            working.start()
+            wait_for(lambda: "Waiting for transactions in flight." in said, "the repair to begin")
+            # The driver dies and is started again meanwhile, and there are later changes.
+            launch = last_launch(generation)
+            assert launch is not None
+            assert launch.group is not None
+            os.killpg(launch.group, signal.SIGKILL)
+            wait_for(lambda: not operations.is_live(loaded), "the end of the driver")
+            case.execute(
+                "UPDATE orders SET customer = 'later' WHERE id IN (4, 15, 300)",
+                "DELETE FROM orders WHERE id IN (5, 16)",
+                "INSERT INTO orders (id, amount) VALUES (990002, 1), (6000, 1)",
+            )
+            operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+            assert not result
+            in_flight.commit()
+        working.join(LIMIT.total_seconds())
+        [made] = result
+        assert made.found.missing >= 5
+        assert made.version is not None
+        wait_until_equal(loaded)
+        again = look(loaded, LIMIT)
+        assert (again.found.to_repair, again.found.impossible) == (0, 0)
+        # As before the damage: all of these are later than the repair.
+        case.execute(
+            "UPDATE orders SET customer = 'last' WHERE id BETWEEN 1 AND 25",
+            "DELETE FROM orders WHERE id IN (7, 17)",
+            "INSERT INTO orders (id, amount) VALUES (990001, 1)",
+        )
+        wait_until_equal(loaded)
+        drain(loaded, LIMIT)
+        report = audit(loaded)
+    assert (wrong(report), report.ok) == ({}, True)
+    [kept] = read_repairs(generation).repairs
+    assert kept.table_version == made.version
+    logged = [each for each in read_actions(loaded.state) if each.action == "repair"]
+    assert [(each.by, each.outcome) for each in logged] == [("Ann", "done")]

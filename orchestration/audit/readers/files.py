@@ -47,6 +47,7 @@ from sources.storage.stores import Stores
 
 _NO_DATA = re.compile(r"\.|_[^=]*$|.*\._COPYING_$|\+tmp$")
 _NO_ZONE = re.compile(r"\bTIMESTAMP(_S|_MS|_NS)?(?=[,)\[]|$)")
+_AS_TEXT = {"JSON": "VARCHAR"}
 _NO_TYPE = '"NULL"'  # of columns that are null throughout
 
 
@@ -251,10 +252,16 @@ def _cast(name: str, kind: str, declared: dict[str, str]) -> str:
         kind: DuckDB type in which it is read.
         declared: DuckDB types of the declared columns, by name.
     """
-    target = declared.get(name, _NO_ZONE.sub(INSTANT, kind))
-    if kind.startswith("GEOMETRY"):
-        # Runs read what Parquet stores: well-known binary.
-        return f"ST_AsWKB({quoted(name)}) AS {quoted(name)}"
+    target = declared.get(name, _AS_TEXT.get(kind, _NO_ZONE.sub(INSTANT, kind)))
+    if (stored := _stored(quoted(name), kind)) is not None:
+        return f"{stored} AS {quoted(name)}"
     if kind == _NO_TYPE:
         target = declared.get(name, "INTEGER")
     return quoted(name) if target == kind else f"CAST({quoted(name)} AS {target}) AS {quoted(name)}"
+
+
+def _stored(column: str, kind: str) -> str | None:
+    """Return SQL for the bytes that Parquet stores, which runs read; None for other types."""
+    if kind.startswith("GEOMETRY"):
+        return f"ST_AsWKB({column})"
+    return f"unhex(replace(CAST({column} AS VARCHAR), '-', ''))" if kind == "UUID" else None

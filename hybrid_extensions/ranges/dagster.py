@@ -185,7 +185,7 @@ def _marks(loaded: LoadedPipeline) -> dg.SensorDefinition:
         if generation is None or not generation.exists("plan.json"):
             return dg.SkipReason("Nothing was planned yet.")
         with failures(fresh):
-            events = filled_ranges(fresh, read_serving(fresh).generation, context.instance)
+            events = filled_ranges(fresh, context.instance)
         if not events:
             return dg.SkipReason("No further range is filled.")
         return dg.SensorResult(asset_events=events)

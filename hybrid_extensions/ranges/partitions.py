@@ -39,18 +39,16 @@ def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
 
 
 def filled_ranges(
-    loaded: LoadedPipeline, generation: str, instance: dg.DagsterInstance
+    loaded: LoadedPipeline, instance: dg.DagsterInstance
 ) -> list[dg.AssetMaterialization]:
     """Return events that mark ranges as materialized in Dagster, by history or the live run.
 
-    So *missing* are only ranges that can be recomputed. Only for the serving generation, since
-    readers see nothing of another one; at most :data:`MOST_MARKED` ranges, without those that are
-    marked already. Empty if the pipeline declares no ``ranges``, or history has not been read to
-    its end.
+    So *missing* are only ranges that can be recomputed. They are those of the generation that
+    readers see; at most :data:`MOST_MARKED` ranges, without those that are marked already. Empty if
+    the pipeline declares no ``ranges``, or history has not been read to its end.
 
     Args:
         loaded: The pipeline.
-        generation: The generation whose history has ended.
         instance: Dagster's instance, which knows the marked partitions.
 
     Raises:
@@ -58,15 +56,14 @@ def filled_ranges(
         InputError: The table can't be read.
     """
     ranges = loaded.section(RangesSection).ranges
-    if ranges is None or read_serving(loaded).generation != generation:
-        return []
-    if (complete := latest_end(loaded)) is None:
+    if ranges is None or (complete := latest_end(loaded)) is None:
         return []
     marked = instance.get_materialized_partitions(ranges_key(loaded))
     windows = windows_of(ranges)
     new = [key for key in windows if key not in marked][:MOST_MARKED]
     if not new:
         return []
+    generation = read_serving(loaded).generation
     rows = rows_by_range(loaded, {key: windows[key] for key in new})
     by_history = len(partitions(ranges).get_partition_keys(current_time=complete))
     of_history = set(list(windows)[:by_history])

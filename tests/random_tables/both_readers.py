@@ -182,7 +182,7 @@ def comparable(value: Any, kind: pa.DataType) -> Any:
         return str(value)
     if pa.types.is_map(kind):
         return sorted((key, comparable(item, kind.item_type)) for key, item in value)
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return [comparable(item, kind.value_type) for item in value]
     if pa.types.is_struct(kind):
         return {field.name: comparable(value[field.name], field.type) for field in kind}

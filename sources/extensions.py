@@ -67,6 +67,8 @@ class Extension:
             :class:`sources.storage.store_kind.StoreKind`.
         clusters: Clusters that ``spark-submit`` hands drivers over to, a sequence of
             :class:`spark_jobs.launch.places.cluster.Cluster`.
+        jobs: Jobs among its definitions that messages and the page of a pipeline's table name, a
+            sequence of :class:`orchestration.defs.jobs.added_jobs.AddedJob`.
         sources: Mapping from values of a source's ``type`` to kinds of sources that are exported to
             files, each a subclass of
             :class:`sources.config.source.exported_source.ExportedSource`.
@@ -89,6 +91,7 @@ class Extension:
     stores: str | None = None
     clusters: str | None = None
     sources: str | None = None
+    jobs: str | None = None
 
 
 @cache

@@ -12,4 +12,5 @@ EXTENSION = Extension(
     section="hybrid_extensions.ranges.declare:RangesSection",
     commands="hybrid_extensions.ranges.cli:app",
     definitions="hybrid_extensions.ranges.dagster:definitions",
+    jobs="hybrid_extensions.ranges.jobs:JOBS",
 )

@@ -12,6 +12,7 @@ from pydantic import Field
 from hybrid_extensions.ranges import metadata
 from hybrid_extensions.ranges.backfill import backfill, latest_end, look
 from hybrid_extensions.ranges.declare import Ranges, RangesSection
+from hybrid_extensions.ranges.jobs import BACKFILL
 from hybrid_extensions.ranges.partitions import (
     HISTORY,
     LIVE,
@@ -30,7 +31,6 @@ from orchestration.defs.keys import (
     GENERATION_TAG,
     POOL,
     RESULT_TAG,
-    backfill_name,
     note_on_run,
 )
 from orchestration.defs.show.failures import failures
@@ -81,7 +81,7 @@ def definitions(loaded: LoadedPipeline) -> dg.Definitions:
     declares ``ranges``, these are also partitions of an asset, which are recomputed from its page,
     by Dagster's backfills and by the declared schedules.
     """
-    job = job_of(loaded, backfill_name(loaded), _any_range(loaded), _text(loaded))
+    job = job_of(loaded, BACKFILL.name(loaded), _any_range(loaded), _text(loaded))
     any_range = dg.Definitions(jobs=[job])
     ranges = loaded.section(RangesSection).ranges
     return any_range if ranges is None else dg.Definitions.merge(any_range, _asset(loaded, ranges))

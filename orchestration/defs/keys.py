@@ -61,11 +61,6 @@ def generation_name(loaded: LoadedPipeline) -> str:
     return f"{loaded.pipeline.name}_generation"
 
 
-def backfill_name(loaded: LoadedPipeline) -> str:
-    """Return the name of the job that recomputes ranges of the table."""
-    return f"{loaded.pipeline.name}_backfill"
-
-
 def plan_key(loaded: LoadedPipeline) -> dg.AssetKey:
     """Return the key of the asset of a pipeline's plan: ``[pipeline, "plan"]``."""
     return step_key(loaded, PlanStep.name)

@@ -8,9 +8,9 @@ from warnings import catch_warnings, simplefilter
 import dagster as dg
 
 from orchestration.defs.assets.upstream import upstream_keys
+from orchestration.defs.jobs.added_jobs import added_jobs
 from orchestration.defs.jobs.restarts import restarts_of_a_day
 from orchestration.defs.keys import (
-    backfill_name,
     control_name,
     generation_name,
     live_key,
@@ -212,13 +212,14 @@ def _description(loaded: LoadedPipeline) -> str:
     is_merged = sink.mode == "merge"
     rows = f"Rows are {'updated' if is_merged else 'added once each, identified'} by {key}."
     sources = ", then ".join(f"{source.name} ({source.type})" for source in pipeline.sources)
+    jobs = {generation_name(loaded): "replaces it by a new version"}
+    jobs |= {each.name(loaded): each.does for each in added_jobs()}
     told = [
         pipeline.about.description,
         f"Delta table, filled from {sources}. {rows}",
         f"The job {_job(pipeline.name)} fills it; {_job(control_name(loaded))} pauses and resumes "
         "its stream, and proves by AUDIT that the table is right; "
-        f"{_job(generation_name(loaded))} replaces it by a new version; "
-        f"{_job(backfill_name(loaded))} recomputes a range of it.",
+        f"{'; '.join(f'{_job(name)} {does}' for name, does in jobs.items())}.",
         _schedules(loaded),
         f"[The plan](/assets/{pipeline.name}/plan) · "
         f"[progress in pictures](/assets/{pipeline.name}/progress) · "

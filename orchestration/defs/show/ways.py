@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from orchestration.defs.keys import backfill_name, control_name, generation_name
+from orchestration.defs.jobs.added_jobs import added_jobs
+from orchestration.defs.keys import control_name, generation_name
 from orchestration.remedies import Remedy, render
 from orchestration.supervision.rules.verdict import Verdict
 from sources.config.loader import LoadedPipeline, variables_used
@@ -70,8 +71,6 @@ def _counterpart(remedy: Remedy, loaded: LoadedPipeline) -> str:
     match remedy.action, remedy.options:
         case "step", (step,):
             return f"the asset `{name}/{step}`"
-        case "backfill", _:
-            return f"the job `{backfill_name(loaded)}`"
         case "run", ():
             return f"the job `{name}`"
         case asset, () if asset in _ASSETS:
@@ -85,6 +84,9 @@ def _counterpart(remedy: Remedy, loaded: LoadedPipeline) -> str:
             if remedy.options[:1] == ("--generation",):
                 which = f" and `generation: {remedy.options[1]}`"
             return f"the job `{control_name(loaded)}` with the action {action.upper()}{which}"
+    for added in added_jobs():
+        if added.command == remedy.action:
+            return f"the job `{added.name(loaded)}`"
     return _in_a_shell(remedy, loaded)
 
 

@@ -55,8 +55,8 @@ def test_the_links_of_the_tables_page_lead_to_its_jobs_and_assets(made: dg.Defin
     text = dict(descriptions(made))["events/table"]
     jobs = {job.name for job in made.resolve_all_job_defs()}
     linked = set(re.findall(r"\(/guess/(\w+)\)", text))
-    assert linked == {"events", "events_control", "events_generation", "events_backfill"}
-    assert linked <= jobs
+    assert len(linked) >= 3
+    assert linked == {name for name in jobs if not name.startswith("__")}
     keys = {each.to_user_string() for each in made.resolve_asset_graph().get_all_asset_keys()}
     assets = set(re.findall(r"\(/assets/([\w/]+)\)", text))
     assert len(assets) == 3

@@ -14,6 +14,7 @@ from orchestration.remedies import program
 from orchestration.supervision.rules.verdict import Finding, Verdict
 from sources.config.loader import LoadedPipeline
 from sources.planning.approval import HOW_TO_APPROVE
+from tests.extensions import needs
 from tests.orchestration.supervision.live_case import LiveCase
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +40,11 @@ def loaded(tmp_path: Path) -> LoadedPipeline:
         ("`hybrid approve P --by NAME`", "the job `events_control` with the action APPROVE"),
         ("`hybrid generation new P`", "the job `events_generation` with the action NEW"),
         ("`hybrid rerun P`", "the job `events_generation` with the action RERUN"),
-        ("`hybrid backfill P --since … --until …`", "the job `events_backfill`"),
+        pytest.param(
+            "`hybrid backfill P --since … --until …`",
+            "the job `events_backfill`",
+            marks=needs("ranges"),
+        ),
         ("`hybrid generation list P`", "the asset `events/table`"),
         ("`hybrid logs P --previous`", "`{hybrid} logs {file} --previous`"),
         ("`hybrid audit P`", "`{hybrid} audit {file}`"),

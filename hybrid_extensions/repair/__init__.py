@@ -11,5 +11,6 @@ from sources.extensions import Extension
 EXTENSION = Extension(
     "repair",
     commands="hybrid_extensions.repair.cli:app",
+    status="hybrid_extensions.repair.status:status_part",
     actions="hybrid_extensions.repair.dagster:actions",
 )

@@ -1,8 +1,8 @@
 """Position of a repair in the database's log, which decides what is newer than it.
 
 A row of the target has the position of its change. Rows that a repair writes have one, too: it is
-higher than those of all changes that the repair's snapshot contains for sure, and not higher than
-those of all others, so any of these wins, whenever it arrives.
+higher than those of all changes that the repair's snapshot contains for sure, and lower than those
+of all others, so any of these wins, whenever it arrives.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from sources.common.database_snapshot import BinlogSnapshot, DatabaseSnapshot
 
 _HALF = 16
 """Hexadecimal digits of each half of PostgreSQL's positions."""
+_BEHIND = ":"
+"""What lets a repair's position sort right behind that of a change, and be that of none."""
 
 
 def repair_version(
@@ -28,6 +30,8 @@ def repair_version(
     commit before ``settled``, or later. Of that commit only what the table's own rows tell is
     known: an earlier one does as well, as each position of the table then lies before it, too.
 
+    No change has this position, so that rows of an earlier repair at the same place are not newer.
+
     Args:
         connection: DuckDB.
         snapshot: What the rows that were read of the database contain.
@@ -40,7 +44,7 @@ def repair_version(
     ends = f"SELECT substr(p, 1, {_HALF}) AS e FROM ({positions})"
     found = connection.execute(f"SELECT max(e) FROM ({ends}) WHERE e <= '{low}'").fetchone()
     end = None if found is None else found[0]
-    return f"{end or '0' * _HALF}{low}"
+    return f"{end or '0' * _HALF}{settled - 1:0{_HALF}x}{_BEHIND}"
 
 
 def is_newer(position: str, version: str) -> str:
@@ -50,7 +54,7 @@ def is_newer(position: str, version: str) -> str:
         position: SQL of its position; null for a row of the snapshot, which is older.
         version: Position of the repair.
     """
-    return f"coalesce({position} >= '{version}', false)"
+    return f"coalesce({position} > '{version}', false)"
 
 
 def is_impossible(position: str, log_end: DatabaseSnapshot) -> str:

@@ -14,111 +14,42 @@ A repair that breaks off before its one commit has changed no row.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 from deltalake import DeltaTable
 
 from hybrid_extensions.repair.differences import Differences, find_differences
+from hybrid_extensions.repair.live_run import wait_for_run
 from hybrid_extensions.repair.positions import log_end_of, repair_version
+from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.rewrite import Rewritten, Touched, files_to_rewrite, rewrite
 from hybrid_extensions.repair.sides import DELETES, TARGET, log_end, read_source, read_target
 from hybrid_extensions.repair.table import RepairedTable, require_repairable
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import open_database
-from orchestration.backlog import UpToNow
-from orchestration.display import size
 from orchestration.generations.merge_turn import between_merges
 from orchestration.generations.switch_lock import hold_switch_lock_in_turn
-from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
 from sources.databases.kinds import access_to
-from sources.errors import RunError, StateError
+from sources.errors import StateError
 from sources.kept_definitions import in_service
 from sources.serving import require_in_service
 from sources.state.action_log import recorded
-from spark_jobs.launch import process
 from spark_jobs.run_state.repairs import Repair, Righted, read_repairs
 from spark_jobs.run_state.truncated import read_truncated
 from spark_jobs.run_state.wrong_rows import kept_wrong_rows
 
 _WAY_OUT = "no row changes before its one commit, and the repair can be repeated"
-_POLL_S = 0.3
 _SCRATCH = "repair"
-
-
-@dataclass(frozen=True)
-class RepairResult:
-    """Result of a repair, or of its dry run.
-
-    Attributes:
-        table: Name of the database table.
-        generation: The generation whose table was compared.
-        found: Rows that differ.
-        files, bytes: Files of the target that have such rows, which are written anew.
-        is_applied: Whether they were written; False for a dry run.
-        version: Version of the target with the repaired rows; None if none was written.
-        changed: Keys that were changed after they were compared, and were left as they are.
-    """
-
-    table: str
-    generation: str
-    found: Differences
-    files: int
-    bytes: int
-    is_applied: bool
-    version: int | None = None
-    changed: int = 0
-
-    @property
-    def ok(self) -> bool:
-        """Whether no row is left that only a person can correct."""
-        return not self.found.impossible
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as a JSON-compatible dictionary, with ``ok``."""
-        return {**asdict(self), "found": self.found._asdict(), "ok": self.ok}
-
-    @property
-    def text(self) -> str:
-        """Sentences about what was found and done."""
-        found = self.found
-        if not found.to_repair:
-            told = f"No row of `{self.table}` has to be repaired."
-        else:
-            told = (
-                f"`{self.table}`: {counted(found.missing, 'row is', 'rows are')} missing, "
-                f"{found.different:,} different, {found.extra:,} extra."
-            )
-            done = "were" if self.is_applied else "would be"
-            files = counted(self.files, "file")
-            told += f" {files} ({size(self.bytes)}) {done} written anew."
-            if self.version is not None:
-                told += f" Version {self.version} of the target has the repaired rows."
-        if left := found.newer + self.changed:
-            told += (
-                f" {counted(left, 'key has', 'keys have')} a change that is newer, and "
-                f"{'stays as it is' if left == 1 else 'stay as they are'}; repair again to compare "
-                f"{'it' if left == 1 else 'them'}, too."
-            )
-        if found.impossible:
-            told += (
-                f" {counted(found.impossible, 'key has', 'keys have')} a position behind the end "
-                "of the database's log, which no change has, and no change to come would win over: "
-                "nothing was done about it. Begin a new generation with a new snapshot: "
-                "`hybrid rerun P`."
-            )
-        return told
 
 
 def look(
@@ -217,7 +148,7 @@ def _compared(
     ):
         say(f"Reading `{table.captured.name}` of the database.")
         snapshot = read_source(connection, table)
-        _wait_for_run(table, within, say)
+        wait_for_run(table, within, say)
         say("Reading the target.")
         opened = read_target(connection, table)
         end = log_end(table)
@@ -276,45 +207,10 @@ def _keep_righted(table: RepairedTable, righted: dict[str, Righted]) -> None:
         generation.replace(before.NAME, before.model_copy(update={"righted": righted}))
 
 
-def _wait_for_run(table: RepairedTable, within: timedelta, say: Callable[[str], None]) -> None:
-    """Wait until the live run has committed what the database's log and the topic hold now."""
-    generation, name = table.context.generation, table.topic.name
-    if process.find_running(generation, name) is None:
-        say("The live run does not run, so rows whose changes it has not read count as different.")
-        return
-    say("Waiting for the live run.")
-    deadline, until_now = time.monotonic() + within.total_seconds(), UpToNow(table.context)
-    while True:
-        beat = process.find_running(generation, name)
-        if beat is None:
-            message = (
-                f"The live run of `{name}` ended before it had caught up. Nothing was written."
-            )
-            hint = (
-                "Read why with `hybrid logs P`, start it with `hybrid resume P`; then repair again."
-            )
-            raise RunError(message, hint, source=name)
-        left = until_now.left(beat)
-        if until_now.is_committed:
-            return
-        if time.monotonic() > deadline:
-            message = (
-                f"The live run of `{name}` has not caught up within "
-                f"{within.total_seconds():g} s: {left:,} {until_now.unit} are left. Nothing was "
-                "written."
-            )
-            hint = (
-                "Repair again once it has caught up (`hybrid status P`), or with a longer "
-                "`--within`."
-            )
-            raise RunError(message, hint, source=name)
-        time.sleep(max(_POLL_S, generation.poll_s))
-
-
 def _require_no_truncate(table: RepairedTable, version: str) -> None:
     """Refuse to go on after a TRUNCATE that the snapshot may lack."""
     truncated = read_truncated(table.context.generation)
-    if truncated is not None and truncated.position >= version:
+    if truncated is not None and truncated.position > version:
         message = (
             f"`{table.captured.name}` was truncated while it was compared. Nothing was written."
         )

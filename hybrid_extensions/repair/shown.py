@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from hybrid_extensions.repair.run import RepairResult
+from hybrid_extensions.repair.result import RepairResult
 
 
 def shown(result: RepairResult) -> Group:

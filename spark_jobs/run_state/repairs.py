@@ -21,7 +21,7 @@ class Repair(Part):
         id: Random id, which the commit to the target carries.
         begun_ms: When it was begun, in ms since 1970.
         version: Position of the rows that it writes: higher than those of all changes that they are
-            compared with, and not higher than those of all others.
+            compared with, and lower than those of all others.
         log_end: End of the database's log when the target was read, as a position.
         missing, different, extra: Rows that it inserts, replaces and removes.
         table_version: Version of the target that has it; None as long as it may not be written.

@@ -77,6 +77,8 @@ def _counterpart(remedy: Remedy, loaded: LoadedPipeline) -> str:
             return f"the asset `{name}/{_ASSETS[asset]}`"
         case "rerun", ():
             return job
+        case "repair", ("--apply",):
+            return f"the job `{control_name(loaded)}` with the action REPAIR and `apply: true`"
         case _, () if is_generation and action in _GENERATION:
             return job
         case control, (() | ("--by" | "--generation", _)) if control in _CONTROL:

@@ -22,7 +22,7 @@ from spark_jobs.table.kept_deletes import append_deletes
 from tests.minimal import minimal_pipeline
 
 COLUMNS = {"id": "bigint", "v": "string"}
-VERSION = f"{100:016x}{200:016x}"
+VERSION = f"{100:016x}{199:016x}:"
 """Position of the repair: of a log whose last commit before 200 ended at 100."""
 LOG_END = PostgresSnapshot(lsn=900, xmin=1, xmax=1, in_progress=[], taken_ms=0)
 Row = tuple[Any, ...]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
+from hybrid_extensions.repair import rewrite
 from sources.errors import InputError
 from tests.hybrid_extensions.repair.repair_case import VERSION, RepairCase, at
 
@@ -131,3 +133,37 @@ def test_a_table_without_differences_gets_no_commit(
     case.write((1, "a", OLD, 7))
     assert case.compare(connection, [(1, "a")]).to_repair == 0
     assert case.repair(connection).version is None
+
+
+class Killed(BaseException):
+    """What a process does not survive."""
+
+
+@pytest.mark.parametrize("step", ["append_deletes", "link_files", "commit_once"])
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+def test_wherever_it_breaks_off_it_is_done_once_or_not_at_all_and_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
+) -> None:
+    case = RepairCase(tmp_path)
+    damaged = [(1, "damaged", OLD, 7), (2, "b", OLD, 7), (3, "extra", OLD, 7)]
+    case.write(*damaged)
+    database = [(1, "a"), (2, "b"), (4, "d")]
+    whole = [(1, "a", VERSION, 300), (2, "b", OLD, 7), (4, "d", VERSION, 300)]
+    does = getattr(rewrite, step)
+
+    def breaks_off(*given: Any) -> None:
+        if is_done:
+            does(*given)
+        raise Killed
+
+    with duckdb.connect() as first, monkeypatch.context() as patch:
+        patch.setattr(rewrite, step, breaks_off)
+        case.compare(first, database)
+        with pytest.raises(Killed):
+            case.repair(first)
+    assert case.rows() == (whole if (step, is_done) == ("commit_once", True) else damaged)
+    with duckdb.connect() as second:
+        case.compare(second, database)
+        case.repair(second, "r2")
+    assert case.rows() == whole
+    assert {*case.deletes()} == {(3, VERSION)}

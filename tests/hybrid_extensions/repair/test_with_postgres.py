@@ -14,7 +14,8 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 
-from hybrid_extensions.repair.run import RepairResult, look, repair
+from hybrid_extensions.repair.result import RepairResult
+from hybrid_extensions.repair.run import look, repair
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit

@@ -38,6 +38,10 @@ def loaded(tmp_path: Path) -> LoadedPipeline:
             "the job `events_control` with the action STOP and `generation: g2`",
         ),
         ("`hybrid approve P --by NAME`", "the job `events_control` with the action APPROVE"),
+        (
+            "`hybrid repair P --apply`",
+            "the job `events_control` with the action REPAIR and `apply: true`",
+        ),
         ("`hybrid generation new P`", "the job `events_generation` with the action NEW"),
         ("`hybrid rerun P`", "the job `events_generation` with the action RERUN"),
         pytest.param(

@@ -16,7 +16,7 @@ from sources.databases.altered_table import require_unaltered
 from sources.databases.replication_slot import watched_slot
 from sources.databases.table_watch import look_at_captured_table
 from sources.errors import RunError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.look_ups import TIMEOUT_S, KafkaLog
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
@@ -73,6 +73,14 @@ class Backlog(Protocol):
 
         Raises:
             InputError: The broker does not know the topic, or refuses.
+            UnavailableError: The broker does not answer.
+        """
+
+    def missing(self) -> list[str]:
+        """Return the topics that are waited for, as they do not exist yet.
+
+        Raises:
+            InputError: The broker does not know another topic, or refuses.
             UnavailableError: The broker does not answer.
         """
 
@@ -352,7 +360,7 @@ class TopicBacklog:
             InputError: The broker does not know the topic, or refuses.
             UnavailableError: The broker does not answer within about :data:`_LOOK_S`.
         """
-        self._opened = self._opened or KafkaLog(self._source, _LOOK_S)
+        self._log(_LOOK_S)
         return self.waiting(beat)
 
     def held(self) -> int:
@@ -368,8 +376,19 @@ class TopicBacklog:
         highest, ends = self._log().high_watermark(), self._log().log_end()
         return sum(max(end - ends.get(at, end), 0) for at, end in highest.items())
 
-    def _log(self) -> KafkaLog:
-        self._opened = self._opened or KafkaLog(self._source)
+    def missing(self) -> list[str]:
+        """Return the topics that are waited for, as they do not exist yet.
+
+        Raises:
+            InputError: The broker does not know another topic, or refuses.
+            UnavailableError: The broker does not answer.
+        """
+        return self._log().missing
+
+    def _log(self, timeout_s: float = TIMEOUT_S) -> KafkaLog:
+        # A topic that is waited for may exist by now.
+        if self._opened is None or self._opened.missing:
+            self._opened = KafkaLog(self._source, timeout_s)
         return self._opened
 
 
@@ -415,6 +434,10 @@ class FolderBacklog:
     def held(self) -> int:
         """Return 0: every file in a folder can be read."""
         return 0
+
+    def missing(self) -> list[str]:
+        """Return an empty list: a folder reads no topics."""
+        return []
 
     def _folder(self) -> GrowingFolder:
         return GrowingFolder(self._context)

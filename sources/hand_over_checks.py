@@ -9,7 +9,7 @@ from sources.common.counting import counted
 from sources.common.positions import Offsets
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog, missing_in_words
 from sources.kafka.retention import RetentionWatch
 from sources.ledger import Ledger, require_ledger
 from sources.planning.context import PipelineContext
@@ -105,7 +105,7 @@ def check_hand_over(
         if partition in log_start
     }
     return [
-        _no_gap(ledger),
+        _no_gap(ledger, log),
         _no_duplicates(ledger),
         _retention(RetentionWatch(source, log, unread), needed, log_start),
         _schema(context, source, planned, log, unread),
@@ -150,10 +150,12 @@ def require_sound(
         raise refusal
 
 
-def _no_gap(ledger: Ledger) -> Check:
+def _no_gap(ledger: Ledger, log: KafkaLog) -> Check:
     gaps = [entry for entry in ledger.entries if entry.gap is not None]
     start = counted(len(ledger.entries), "partition starts", "partitions start")
     text = f"{start} where history ends."
+    if log.missing:
+        text = f"{text} Source `{ledger.source}` waits: {missing_in_words(log.missing)}"
     if gaps:
         text = f"topic `{gaps[0].topic}`, partition {gaps[0].partition}: {gaps[0].gap}"
     numbers = {"partitions": len(ledger.entries), "gaps": len(gaps)}

@@ -21,7 +21,7 @@ from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.storage.folder import Folder
 from sources.storage.stores import Stores
-from spark_jobs.checkpoint.offset_log import next_offsets
+from spark_jobs.checkpoint.offset_log import initial_kafka_offsets, next_offsets
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,13 @@ class CutTable:
             ends: End offsets, as :meth:`log_end` returned them.
 
         Returns:
-            None if nothing of the topic was committed.
+            None if the topic is not followed yet.
         """
         place = len(self.context.pipeline.sources) - 1
-        committed = next_offsets(self.context.generation.checkpoint, place)
-        if not committed:
+        checkpoint = self.context.generation.checkpoint
+        if (begun := initial_kafka_offsets(checkpoint, place)) is None:
             return None
+        committed = {**begun, **next_offsets(checkpoint, place)}
         return sum(max(end - committed.get(each, 0), 0) for each, end in ends.items())
 
     @cached_property

@@ -207,4 +207,5 @@ def _health(document: dict[str, Any]) -> str:
     if live is None:
         states = [f"{each['source']} {each['state']}" for each in document["sources"]]
         return f"not live: {', '.join(states)}"
-    return f"{live['health']}{lag}. {live['reason']}"
+    note = "" if last["note"] is None else f" {last['note']}"
+    return f"{live['health']}{lag}. {live['reason']}{note}"

@@ -105,7 +105,8 @@ def _topic(pipeline: Pipeline, plan: Plan, topic: TopicPlan) -> list[str]:
     source = pipeline.topic_source(topic.source)
     before = _ends_before(plan, topic)
     where = _start(source, topic, before)
-    names = [f"`{name}`" for name in topic.topics]
+    # One that is waited for does not exist yet.
+    names = [f"`{name}`" for name in topic.topics or source.topics]
     kafka = "Kafka" if len(plan.topics) == 1 else _list(names, "topics", ", ")
     if topic.range is not None:
         records = f"up to {counted(topic.range.offsets, 'record')}"

@@ -13,6 +13,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import ErrorReport, InputError, UnavailableError
 from sources.hybrid import Boundedness, SwitchState
+from sources.kafka.client.look_ups import missing_in_words
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from spark_jobs.inside.readers.files.kept_batch import waiting_change
@@ -41,8 +42,9 @@ class SourceStatus(BaseModel):
             out otherwise; None if nothing failed.
         eta_s: Seconds until nothing is left to read, at the rate of the last minutes; None if it
             does not run, or that is unknown.
-        note: A sentence about a changed declaration that has no effect yet, or about input that
-            an open transaction keeps back; None if there is none.
+        note: A sentence about a changed declaration that has no effect yet, about input that an
+            open transaction keeps back, or about a topic that does not exist yet; None if there is
+            none.
     """
 
     source: str
@@ -70,13 +72,13 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
     source = loaded.pipeline.source(name)
     lag: int | None = None
     lag_error: ErrorReport | None = None
-    held = 0
+    held, missing = 0, list[str]()
     is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     if is_live and beat is not None:
         try:
             backlog = backlog_of(PipelineContext(loaded, generation))
             lag = backlog.reported(beat)
-            held = backlog.held()
+            held, missing = backlog.held(), backlog.missing()
         except (InputError, UnavailableError) as error:
             lag_error = error.report()
     state = _state(loaded, generation, name, beat)
@@ -84,6 +86,8 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
     note = waiting_change(source, generation) if isinstance(source, FileSource) else None
     if held:
         note = held_in_words(held)
+    if missing:
+        note = f"Source `{name}` waits: {missing_in_words(missing)}"
     return SourceStatus(
         source=name,
         state=state,

@@ -45,6 +45,7 @@ from sources.databases.connector_settings import require_settings
 from sources.databases.kinds import access_to
 from sources.errors import HybridError, InputError, RunError, UnavailableError
 from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.new_topics import create_missing_topics
 
 
 class SnapshotCopy:
@@ -92,6 +93,7 @@ class SnapshotCopy:
 
     def note_log_end(self) -> None:
         """Record the topic's end offsets; call it before a snapshot that several tables share."""
+        create_missing_topics(self._topic)
         # Before the snapshot: what it does not see is appended later.
         self._log_end = KafkaLog(self._topic).log_end()
 

@@ -209,7 +209,7 @@ def seam_warnings(
             )
         if rule == "off":
             warnings.append("`seam_filter: off`: rows that are in both files and topic come twice.")
-        if start.time_ms is not None and not _is_matched(start):
+        if start.time_ms is not None and start.partitions and not _is_matched(start):
             warnings.append(
                 f"No record is at or after {iso(start.time_ms)}: history, which ends at {end}, may "
                 "hold a row with a wrong clock. Declare `complete_through` for source "

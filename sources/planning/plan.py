@@ -21,6 +21,7 @@ from sources.errors import StateError
 from sources.files.listing.split_table import FileListing
 from sources.files.listing.splits import list_source
 from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.new_topics import create_missing_topics
 from sources.planning.exports import with_required_exports
 from sources.planning.files.copied_files import plan_copies
 from sources.planning.files.file_plan import (
@@ -207,6 +208,7 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     clock_ms = now_ms()
     # Ask the broker first: with a wrong address, files need not be listed.
     for topic_source in pipeline.topics:
+        create_missing_topics(topic_source)
         KafkaLog(topic_source)
     listings = {
         source.name: list_source(loaded, source, clock_ms=clock_ms)

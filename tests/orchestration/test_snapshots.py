@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -14,6 +16,7 @@ from orchestration.defs.show import failures
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.loader import declare, load_pipeline
 from sources.config.source.snapshot import MANIFEST, Chunk, SnapshotManifest
+from sources.databases.snapshot_copy import SnapshotCopy
 from sources.errors import InputError
 from tests.e2e.changes.cdc_case import INCLUDE
 from tests.minimal import minimal_declaration
@@ -23,7 +26,7 @@ NOBODY = {"dsn": "slotted://reader@localhost:1/shop", "slot": "shop"}
 SEEN = PostgresSnapshot(lsn=77, xmin=5, xmax=9, in_progress=[6], taken_ms=1_700_000_000_000)
 
 
-def make(folder: Path) -> Path:
+def make(folder: Path, **changes: Any) -> Path:
     document = minimal_declaration(
         {
             "name": "snapshot",
@@ -41,6 +44,7 @@ def make(folder: Path) -> Path:
             "table": "public.orders",
             "schema": {"id": "bigint"},
             "include": INCLUDE,
+            **changes,
         },
         event_time="_committed_at",
         sink={
@@ -65,6 +69,26 @@ def test_the_snapshot_is_the_first_step_and_others_have_none(tmp_path: Path) -> 
     assert [step.name for step in steps_of(other)] == ["plan", "history"]
     with pytest.raises(InputError, match="declares a `snapshot`"):
         snapshots.take(other, lambda _: None)
+
+
+@pytest.mark.kafka
+def test_before_it_a_missing_topic_is_created_or_waited_for_or_refused(
+    tmp_path: Path, servers: str
+) -> None:
+    topic = f"shop.public.t{uuid.uuid4().hex[:8]}"
+    there = {"topic": topic, "bootstrap_servers": servers}
+
+    def begin(**changes: Any) -> None:
+        loaded = load_pipeline(make(tmp_path, **there, **changes))
+        SnapshotCopy(loaded, loaded.pipeline.file_source("snapshot"), print).note_log_end()
+
+    with pytest.raises(InputError, match=f"There is no topic `{topic}`"):
+        begin()
+    begin(missing_topic="wait")
+    with pytest.raises(InputError, match=f"There is no topic `{topic}`"):
+        begin()
+    begin(missing_topic={"create": {}})
+    begin()
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from sources.common.fields import Declared, Duration, Instant, Reference
 
@@ -101,6 +101,32 @@ class EndAtOffsets(StartAtOffsets):
 
 class EndAtTimestamp(StartAtTimestamp):
     """Fixed end: each partition ends before its first record at or after a time."""
+
+
+class NewTopic(Declared):
+    """Topic to create.
+
+    Attributes:
+        partitions: Number of partitions; by default the broker's (``num.partitions``).
+        replication_factor: Number of replicas; by default the broker's
+            (``default.replication.factor``).
+        settings: Settings of the topic, such as ``{retention.ms: -1}``; all others are the
+            broker's.
+    """
+
+    partitions: PositiveInt | None = None
+    replication_factor: PositiveInt | None = None
+    settings: dict[str, Setting] = Field(default_factory=dict)
+
+
+class CreateTopic(Declared):
+    """A missing topic is created.
+
+    Attributes:
+        create: The topic; ``{}`` for the broker's defaults.
+    """
+
+    create: NewTopic
 
 
 class KafkaProperties(Declared):

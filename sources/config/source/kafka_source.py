@@ -17,6 +17,7 @@ from sources.config.source.bad_records import BadRecords
 from sources.config.source.declared_source import Chain, DeclaredSource
 from sources.config.source.kafka_options import (
     Align,
+    CreateTopic,
     EndAtOffsets,
     EndAtTimestamp,
     KafkaProperties,
@@ -40,6 +41,10 @@ class KafkaSource(RecordRows, BadRecords):
             made of its address.
         topic: Name of the topic, or a list of names.
         topic_pattern: Instead of ``topic``: regular expression that whole topic names match.
+        missing_topic: What happens if a topic does not exist yet, as Debezium creates one with the
+            first change of its table: ``refuse``; ``wait`` starts without it, and reads it from its
+            first record once it exists; ``{create: {partitions: 1}}`` creates it with the snapshot
+            or the plan.
         bootstrap_servers: Comma-separated ``host:port`` list; ``local`` is the broker that
             ``hybrid broker`` runs on this machine.
         security: Login and trust; unencrypted and anonymous by default.
@@ -72,6 +77,7 @@ class KafkaSource(RecordRows, BadRecords):
     asset: AssetName | None = None
     topic: str | list[str] | None = None
     topic_pattern: str | None = None
+    missing_topic: Literal["refuse", "wait"] | CreateTopic = "refuse"
     bootstrap_servers: str = "local"
     security: Security | None = None
     properties: KafkaProperties = KafkaProperties()
@@ -104,6 +110,11 @@ class KafkaSource(RecordRows, BadRecords):
         if self.topic is None:
             return []
         return [self.topic] if isinstance(self.topic, str) else self.topic
+
+    @property
+    def waits_for_topic(self) -> bool:
+        """Whether the source starts without a topic that does not exist yet."""
+        return self.missing_topic == "wait"
 
     @property
     def subscription(self) -> str:
@@ -304,6 +315,23 @@ class KafkaSource(RecordRows, BadRecords):
                     f"`{field}: {{offsets: {{<topic>: {{<partition>: <offset>}}}}}}`."
                 )
                 raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _misses_what_may_come(self) -> KafkaSource:
+        if self.waits_for_topic and (self.until or isinstance(self.start, StartAtOffsets)):
+            field = "until" if self.until else "start.offsets"
+            message = (
+                f"`missing_topic: wait` can't be combined with `{field}`: a topic that does not "
+                f"exist yet has no such offsets. Remove one of the two."
+            )
+            raise ValueError(message)
+        if isinstance(self.missing_topic, CreateTopic) and not self.topics:
+            message = (
+                "`missing_topic: {create: …}` needs the names of the topics, and `topic_pattern` "
+                "is declared. List the names under `topic`, or declare `missing_topic: wait`."
+            )
+            raise ValueError(message)
         return self
 
     @model_validator(mode="after")

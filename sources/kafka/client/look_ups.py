@@ -39,6 +39,19 @@ _NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"
 _NO_ANSWER = ("Could not resolve", "Failed to connect", "Timeout", "timed out")
 
 
+def missing_in_words(topics: Sequence[str]) -> str:
+    """Return a sentence about topics that a source waits for.
+
+    Args:
+        topics: Their names, at least one.
+    """
+    names = ", ".join(f"`{name}`" for name in topics)
+    return (
+        f"there is no topic {names} yet, or the user of `security` may not see it. Once it exists, "
+        "it is read from its first record."
+    )
+
+
 class KafkaLog:
     """Look-ups on the topics of one source (:class:`sources.common.topic_log.Log`).
 
@@ -52,6 +65,8 @@ class KafkaLog:
     Attributes:
         servers: ``host:port`` list of the brokers.
         partitions: All partitions of the topics when this was created, sorted.
+        missing: Declared topics that did not exist when this was created, with ``missing_topic:
+            wait``; a pattern that no topic matched as ``/pattern/``.
 
     Raises:
         UnavailableError: The broker does not answer, or ``bootstrap_servers`` is ``local`` and no
@@ -84,6 +99,7 @@ class KafkaLog:
         metadata = self._metadata()
         self._cluster = metadata.cluster_id
         topics = self._find(list(metadata.topics))
+        self.missing = self._missing(topics)
         self.partitions: list[TopicPartition] = sorted(
             TopicPartition(topic, number)
             for topic in topics
@@ -105,6 +121,8 @@ class KafkaLog:
             UnavailableError: The broker does not answer.
             InputError: The broker refuses, for example without the permission ``Describe``.
         """
+        if not self.topics:
+            return {}
         asked = self._admin.describe_topics(
             confluent_kafka.TopicCollection(self.topics), request_timeout=self._timeout_s
         )
@@ -182,7 +200,9 @@ class KafkaLog:
             InputError: The broker refuses, for example without the permission ``DescribeConfigs``.
         """
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in self.topics]
-        settings = {}
+        settings: dict[str, dict[str, str]] = {}
+        if not asked:
+            return settings
         try:
             answers = self._admin.describe_configs(asked, request_timeout=self._timeout_s)
             for resource, answer in answers.items():
@@ -294,7 +314,7 @@ class KafkaLog:
             pattern = re.compile(self._source.topic_pattern)
             # Kafka's own topics (`__consumer_offsets`) never belong to a pattern.
             matching = [name for name in known if pattern.fullmatch(name) and name[:2] != "__"]
-            if not matching:
+            if not matching and not self._source.waits_for_topic:
                 message = (
                     f"Source `{self._source.name}`: no topic on {self.servers} matches "
                     f"`topic_pattern: {self._source.topic_pattern}`."
@@ -306,17 +326,23 @@ class KafkaLog:
                 raise InputError(message, hint, source=self._source.name, server=self.servers)
             return matching
         for topic in self._source.topics:
-            if topic not in known:
+            if topic not in known and not self._source.waits_for_topic:
                 message = f"There is no topic `{topic}` on {self.servers}."
                 name = self._source.name
                 is_local = self._source.bootstrap_servers == LOCAL
                 how = f" (end `hybrid broker`, start it with `--topic {topic}`)" if is_local else ""
                 hint = (
-                    f"Create the topic{how}, or correct `topic` of source `{name}`. Kafka hides a "
-                    "topic without the permission `Describe`."
+                    f"Create the topic{how}, or correct `topic` of source `{name}`. If it is made "
+                    "with its first record, as by Debezium, declare `missing_topic` for the "
+                    "source. Kafka hides a topic without the permission `Describe`."
                 )
                 raise InputError(message, hint, source=name, topic=topic, server=self.servers)
-        return self._source.topics
+        return [topic for topic in self._source.topics if topic in known]
+
+    def _missing(self, topics: list[str]) -> list[str]:
+        if not self._source.topics and not topics:
+            return [self._source.subscription]
+        return sorted({*self._source.topics} - {*topics})
 
     def _offsets(self, spec: Any, isolation: IsolationLevel | None = None) -> Offsets:
         answers = self._ask(spec, isolation)

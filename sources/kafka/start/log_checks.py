@@ -34,7 +34,7 @@ def written_offsets(
     Raises:
         SeamError: A partition is left out, or does not exist.
     """
-    only = partitions[0].topic
+    only = partitions[0].topic if partitions else ""
     offsets = flatten({topic or only: parts for topic, parts in declared.items()})
     missing = sorted(set(partitions) - set(offsets))
     unknown = sorted(set(offsets) - set(partitions))

@@ -117,7 +117,7 @@ class StartLookUp:
             elif offset is None:
                 start = ends[partition]
                 reason = f"no record at or after {iso(time_ms)}: end offset read before the look-up"
-            listed = self._known.listed.get(partition)
+            listed = self._known.listed.get(partition, self._unlisted)
             if self._previous is not None and listed is not None and listed < start:
                 start = listed
                 reason = "log end when history was listed: nothing later is in the files"
@@ -263,6 +263,11 @@ class StartLookUp:
     def distrusted(self) -> str | None:
         """Name of the preceding source if its end is implausible; None before a decision."""
         return self._gaps.distrusted
+
+    @property
+    def _unlisted(self) -> int | None:
+        """Log end, when history was listed, of a partition that did not exist then."""
+        return 0 if self._source.waits_for_topic else None
 
     @property
     def _earlier(self) -> str:

@@ -26,7 +26,7 @@ from sources.decoding.changes.widened_columns import with_widened_types
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka.client.failures import NEW_GENERATION
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.look_ups import KafkaLog, missing_in_words
 from sources.kafka.client.sample import SampledTimes, sampled_times
 from sources.kafka.ranges.batching import cut_range
 from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_ends
@@ -384,6 +384,8 @@ def plan_topics(
     warnings += tombstone_warnings(source, settings)
     warnings += _outside(source.name, event_time, times)
     warnings += arrival_warnings(loaded.pipeline, source, timestamp_type)
+    if log.missing:
+        warnings.append(f"Source `{source.name}` waits: {missing_in_words(log.missing)}")
     if source.start == "latest":
         warnings.append(
             f"Source `{source.name}` has `start: latest`: records before the log end at the "

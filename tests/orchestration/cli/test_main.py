@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,26 @@ def test_a_topic_that_is_not_there_is_named(
     status, answer = call(tmp_path, changed, "plan")
     assert status == 2
     assert "There is no topic `no-such`" in answer["message"]
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_waited_for_is_planned_and_one_to_create_is_there_after_the_plan(
+    tmp_path: Path, declared: dict[str, Any], servers: str
+) -> None:
+    topic = f"later-{uuid.uuid4().hex[:8]}"
+    live = {"name": "live", "type": "kafka", "topic": topic, "bootstrap_servers": servers}
+    waiting = {**declared, "sources": [*declared["sources"], {**live, "missing_topic": "wait"}]}
+    status, answer = call(tmp_path, waiting, "plan")
+    assert (status, answer["topic"]["topics"]) == (0, {})
+    assert any(f"waits: there is no topic `{topic}` yet" in each for each in answer["warnings"])
+    said = invoke(["plan", str(tmp_path / "events.yaml")])
+    assert said.exit_code == 0
+    assert f"waits: there is no topic `{topic}` yet" in said.output
+    created = {**live, "missing_topic": {"create": {"partitions": 2}}}
+    other = {**declared, "name": "other", "sources": [*declared["sources"], created]}
+    status, answer = call(tmp_path, {**other, "state": "another"}, "plan")
+    assert (status, [*answer["topic"]["topics"]]) == (0, [topic])
+    assert answer["topic"]["seam_end"] == {topic: {"0": 0, "1": 0}}
 
 
 @pytest.mark.kafka

@@ -365,6 +365,14 @@ class TestWhatCameAfterTheListing:
         reason = "log end when history was listed: nothing later is in the files"
         assert found.partitions[T1].reason == reason
 
+    def test_a_topic_that_did_not_exist_then_is_read_from_its_first_record(self) -> None:
+        found = decide(log({T0: [50, 110]}), history(100), missing_topic="wait")
+        assert starts(found) == {T0: 0}
+        with pytest.raises(GapError, match="the log starts later"):
+            decide(log({T0: [50, 110]}, {T0: 1}), history(100), missing_topic="wait")
+        held = holds({})
+        assert starts(decide(log({T0: [50]}), held, missing_topic="wait")) == {T0: 0}
+
     def test_its_deletion_is_a_gap(self) -> None:
         with pytest.raises(GapError) as caught:
             decide(log({T0: [50, 60, 70, 110]}, {T0: 2}), history(100), listed={T0: 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,17 +33,25 @@ def stream_topics(
             only if the checkpoint has never read these topics.
         max_offsets: Highest number of offsets in one micro-batch, all partitions together.
     """
-    subscription = ("subscribe", ",".join(source.topics))
-    if source.topic_pattern is not None:
-        subscription = ("subscribePattern", source.topic_pattern)
     return (
         spark.readStream.format("kafka")
         .options(**client_options(source))
-        .option(*subscription)
-        .option("startingOffsets", _offsets_json(starts))
+        .option(*_subscription(source))
+        # Of no partition, so that one which appears before Spark's first look is none too many.
+        .option("startingOffsets", _offsets_json(starts) if starts else "earliest")
         .option("maxOffsetsPerTrigger", max_offsets)
         .load()
     )
+
+
+def _subscription(source: KafkaSource) -> tuple[str, str]:
+    """Return the option that names the topics of a stream, and its value."""
+    if source.topic_pattern is not None:
+        return "subscribePattern", source.topic_pattern
+    if source.waits_for_topic:
+        # By names Spark asks for all of them, and fails where one does not exist yet.
+        return "subscribePattern", f"^(?:{'|'.join(map(re.escape, source.topics))})$"
+    return "subscribe", ",".join(source.topics)
 
 
 def read_topics(

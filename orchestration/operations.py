@@ -263,6 +263,7 @@ def go_live(
         RunError: Spark failed before its first batch; the run stays requested.
         UnavailableError: A broker does not answer, or a cluster does not say whether a run is
             active.
+        InputError: A broker or a store refuses.
     """
     _require_ready_to_stream(context, source)
     generation = context.generation
@@ -319,6 +320,7 @@ def resume(context: PipelineContext, source: Source) -> Heartbeat:
         RunError: Spark failed before its first batch.
         UnavailableError: A broker does not answer, or a cluster does not say whether a run is
             active.
+        InputError: A broker or a store refuses.
     """
     _require_ready_to_stream(context, source)
     require_requested(context.generation)
@@ -414,6 +416,7 @@ def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit, by: str =
         InputError: There is no such source, or the limit has no meaning for its kind, such as
             ``offsets`` for files.
         StateError: Nothing was planned yet.
+        UnavailableError: The state's store does not answer.
     """
     names = [each.name for each in loaded.pipeline.sources]
     if source not in names:
@@ -449,6 +452,8 @@ def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = 
         RunError: A run can't be ended from this machine, or its cluster did not end it; it may
             still be running and writing.
         UnavailableError: The cluster does not answer.
+        InputError: The cluster's command line tool is not installed.
+        StateError: The state is damaged.
     """
     if (name := declared_generation(loaded)) is None:
         return []
@@ -476,6 +481,7 @@ def others_running(loaded: LoadedPipeline) -> list[str]:
 
     Raises:
         StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     others = (each for each in generations(loaded) if each.name != declared_generation(loaded))
     return [each.name for each in others if is_launched(each) or is_held(each)]

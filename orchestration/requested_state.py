@@ -101,6 +101,7 @@ def read_requested(generation: Folder) -> RequestedState | None:
 
     Raises:
         StateError: The file can't be read, or another version of this package wrote it.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(_REQUESTED, RequestedState)
 
@@ -119,6 +120,7 @@ def request(
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     requested = RequestedState(
         source=source, is_requested=is_requested, at_ms=now_ms(), by=by, why=why
@@ -224,6 +226,7 @@ def write_watch(generation: Folder, watch: Watch) -> None:
 
     Raises:
         StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     if generation.read(_WATCH, Watch) != watch:
         generation.replace(_WATCH, watch)

@@ -40,6 +40,7 @@ def generations(loaded: LoadedPipeline) -> list[Generation]:
 
     Raises:
         StateError: A generation's document is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     last = newest_generation(loaded)
     return [
@@ -69,6 +70,7 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
     Raises:
         StateError: The pipeline has not run yet, or a newer generation has read something and waits
             for its promotion; or the state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     serving = read_serving(loaded)
     name = newest_generation(loaded)
@@ -130,6 +132,9 @@ def is_unread(generation: Generation) -> bool:
 
     No micro-batch was planned in its checkpoint (Spark writes ``offsets/N`` before it reads), and
     no source has ended.
+
+    Raises:
+        UnavailableError: The state's store does not answer.
     """
     batches = generation.names("checkpoint/offsets/[0-9]*")
     return not batches and not generation.names("positions/*-end.json")
@@ -221,6 +226,7 @@ def acting_on(
     Raises:
         InputError: There is no such generation; or its kept declaration is not valid.
         StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     if not generation and (loaded.kept is not None or newest_generation(loaded) is None):
         return loaded

@@ -39,6 +39,7 @@ def hand_over(context: PipelineContext, source: KafkaSource, log: KafkaLog | Non
             not accept that.
         SeamError: Start or end can't be decided, or are outside the offsets that the topic has.
         UnavailableError: A broker does not answer.
+        InputError: A broker refuses, or records do not fit the columns.
     """
     context.switch_state.require_turn(source.name)
     ledger = find_ledger(context.generation, source)

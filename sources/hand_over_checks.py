@@ -145,6 +145,7 @@ def require_sound(
             no longer those that were planned.
         StateError: The hand-over was not made, or ``start`` was changed since.
         UnavailableError: A broker does not answer.
+        InputError: A broker refuses.
     """
     if (refusal := find_refusal(source, check_hand_over(context, source, log=log))) is not None:
         raise refusal

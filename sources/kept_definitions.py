@@ -102,6 +102,7 @@ def declaration_of(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
     Raises:
         InputError: The kept copy is not valid, or needs an environment variable that is not set.
         StateError: The kept copy is missing, the state is damaged, or there is no such generation.
+        UnavailableError: The state's store does not answer.
     """
     if loaded.kept is not None and loaded.kept.generation == generation:
         return loaded
@@ -122,6 +123,7 @@ def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
         InputError: The kept declaration is not valid, or needs an environment variable that is
             not set.
         StateError: The kept declaration is missing, or the state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     serving = read_serving(loaded).generation
     if newest_generation(loaded) in (None, serving):

@@ -185,6 +185,7 @@ def read_ledger(generation: Folder, source: str) -> tuple[Ledger | None, SeamCou
 
     Raises:
         StateError: One of the documents is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     count = generation.read(count_name(source), SeamCount)
     return generation.read(ledger_name(source), Ledger), count

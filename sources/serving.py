@@ -117,6 +117,7 @@ def pending_switch(loaded: LoadedPipeline) -> Switch | None:
 
     Raises:
         StateError: Its document is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     return loaded.state.read(Switch.NAME, Switch)
 
@@ -126,6 +127,7 @@ def read_serving(loaded: LoadedPipeline) -> Serving:
 
     Raises:
         StateError: The document is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     return loaded.state.read(_SERVING, Serving) or Serving(generation=FIRST)
 
@@ -146,6 +148,7 @@ def newest_generation(loaded: LoadedPipeline) -> str | None:
 
     Raises:
         StateError: The document is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     current = loaded.state.read(CURRENT, CurrentGeneration)
     return None if current is None else current.generation
@@ -158,6 +161,7 @@ def declared_generation(loaded: LoadedPipeline) -> str | None:
 
     Raises:
         StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     kept = None if loaded.kept is None else loaded.kept.generation
     return kept or newest_generation(loaded)
@@ -170,6 +174,7 @@ def candidate_name(loaded: LoadedPipeline) -> str | None:
 
     Raises:
         StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     serving, name = read_serving(loaded), newest_generation(loaded)
     serves = name is None or name == serving.generation or serving.served(name) is not None
@@ -187,6 +192,7 @@ def is_replaced(loaded: LoadedPipeline, generation: str) -> bool:
 
     Raises:
         StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     serving = read_serving(loaded)
     return generation != serving.generation and serving.served(generation) is not None
@@ -220,6 +226,7 @@ def target_of(loaded: LoadedPipeline, generation: str | None = None) -> Folder:
 
     Raises:
         StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     if generation is None:
         generation = declared_generation(loaded) or FIRST
@@ -253,6 +260,7 @@ def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
     Raises:
         StateError: Another generation serves in its place, or a promotion or rollback is under
             way (transient).
+        UnavailableError: The state's store does not answer.
     """
     name = loaded.pipeline.name
     if (switch := pending_switch(loaded)) is not None:
@@ -281,7 +289,12 @@ def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def generation_with_role(loaded: LoadedPipeline) -> str:
-    """Return the name and role of a declaration's generation, such as ``g1, which serves``."""
+    """Return the name and role of a declaration's generation, such as ``g1, which serves``.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
+    """
     name = declared_generation(loaded)
     if name is None:
         return "none"

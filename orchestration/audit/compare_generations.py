@@ -148,6 +148,7 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         StateError: There is no newer generation than the serving one.
         InputError: A table does not exist or can't be read, lacks a column of ``sink.key``, or has
             a column whose two types can't be compared.
+        UnavailableError: The store of the state or of a table does not answer.
     """
     pipeline = loaded.pipeline.name
     serving, candidate = read_serving(loaded).generation, newest_generation(loaded)

@@ -147,6 +147,7 @@ def read_audit(generation: Generation) -> KeptAudit | None:
 
     Raises:
         StateError: It is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(_NAME, KeptAudit)
 

@@ -45,6 +45,7 @@ def load(path: Path) -> LoadedPipeline:
 
     Raises:
         InputError: Its file can't be read or is invalid.
+        StateError: The file is the copy of a generation, and the note of its origin is damaged.
     """
     from sources.config.loader import load_pipeline
 
@@ -62,6 +63,7 @@ def load_acting(path: Path, generation: str | None, *, as_kept: bool = False) ->
     Raises:
         InputError: The file can't be read or is invalid, or there is no such generation.
         StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     from sources.generations import acting_on
 

@@ -85,6 +85,7 @@ def read_compare(generation: Generation) -> KeptCompare | None:
 
     Raises:
         StateError: The document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(_NAME, KeptCompare)
 
@@ -94,6 +95,7 @@ def keep_compare(generation: Generation, kept: KeptCompare) -> None:
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     generation.replace(_NAME, kept)
 
@@ -110,6 +112,7 @@ def keep_whole(generation: Generation, whole: ComparedRange, begun_ms: int) -> N
 
     Raises:
         StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     before = read_compare(generation)
     later = [] if before is None else [each for each in before.ranges if each.at_ms >= begun_ms]

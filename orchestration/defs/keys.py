@@ -91,6 +91,10 @@ def role_of(loaded: LoadedPipeline, generation: str) -> str:
     Args:
         loaded: The pipeline.
         generation: Name of the generation.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     if candidate_name(loaded) == generation:
         return f"{generation}, a candidate: readers do not see it until it is promoted"

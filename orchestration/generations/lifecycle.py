@@ -54,6 +54,7 @@ def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     serving = read_serving(loaded)
     lines = []
@@ -92,6 +93,9 @@ def discard(loaded: LoadedPipeline, by: str | None = None) -> str:
             is changing the table (transient).
         RunError: A run can't be ended from this machine, or its cluster did not end it.
         UnavailableError: The cluster does not answer.
+        SeamError: A promotion was interrupted, and the hand-over of its live run no longer passes
+            its checks.
+        InputError: The kept declaration is not valid, or a cluster's command line tool is missing.
     """
     promotion.finish(loaded)
     with hold_switch_lock(loaded, "discard of the newest generation"):

@@ -34,6 +34,7 @@ def history_files(context: PipelineContext, target: Folder) -> HistoryFiles:
     Raises:
         InputError: The table can't be read.
         StateError: The stream was requested, but has not started yet; or the state is damaged.
+        UnavailableError: The table's store does not answer.
     """
     generation, last = context.generation, context.pipeline.sources[-1]
     opened = open_table(target)

@@ -156,6 +156,7 @@ def hold_switch_lock_in_turn(
 
     Raises:
         StateError: A promotion, rollback or discard is under way; names its process (transient).
+        UnavailableError: The state's store does not answer.
     """
     is_told = False
     while (turn := take_range_lock(loaded.state)) is None:

@@ -58,6 +58,7 @@ def progress_logs(loaded: LoadedPipeline) -> dict[str, ProgressLog]:
 
     Raises:
         StateError: Nothing was planned yet, or a log can't be read.
+        UnavailableError: The state's store does not answer.
     """
     generation = loaded.require_generation()
     found = {
@@ -100,6 +101,8 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
 
     Raises:
         InputError: The target exists but can't be read.
+        StateError: The state is damaged.
+        UnavailableError: The store of the state or of the table does not answer.
     """
     path = target_of(loaded)
     try:

@@ -71,6 +71,7 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
     Raises:
         StateError: The pipeline has no state, since no plan was made; or a table of splits is
             missing.
+        UnavailableError: A store or a broker does not answer.
     """
     generation, pipeline = loaded.require_generation(), loaded.pipeline
     splits = {part.source: read_splits(part, generation) for part in plan.listed}

@@ -15,6 +15,8 @@ def look_at_run(loaded: LoadedPipeline) -> LiveRun:
 
     Raises:
         StateError: The state can't be read.
+        InputError: A store or a broker refuses, or a cluster's command line tool is missing.
+        UnavailableError: A store or a broker does not answer.
     """
     return live_run(status(loaded))
 

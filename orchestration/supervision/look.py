@@ -73,6 +73,8 @@ def look_at_live(
 
     Raises:
         StateError: The state can't be read, or the record of the request is missing.
+        InputError: A store or a broker refuses, or a cluster's command line tool is missing.
+        UnavailableError: A store or a broker does not answer.
     """
     if (requested := read_requested(generation)) is None:
         if was_requested(generation):

@@ -120,6 +120,7 @@ def status_of(loaded: LoadedPipeline, generation: str | None = None) -> Status:
     Raises:
         InputError: There is no such generation.
         StateError: The state can't be read.
+        UnavailableError: A store or a broker does not answer.
     """
     # By the file as it is now, which a copy that was kept for a generation may differ from.
     parts = [part(loaded) for part in contributions("status")]
@@ -139,6 +140,8 @@ def status(loaded: LoadedPipeline) -> Status:
 
     Raises:
         StateError: The state can't be read.
+        InputError: A store or a broker refuses, or a cluster's command line tool is missing.
+        UnavailableError: A store or a broker does not answer.
     """
     generation = loaded.open_generation(create=False)
     sources = [source_status(loaded, generation, source.name) for source in loaded.pipeline.sources]

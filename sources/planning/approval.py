@@ -57,6 +57,7 @@ def approve(loaded: LoadedPipeline, by: str) -> Approval:
             of its ``approvers``.
         StateError: There is no plan, or the declaration changed in a way that the checkpoint can't
             follow.
+        UnavailableError: The state's store does not answer.
     """
     name = loaded.pipeline.name
     if not loaded.pipeline.approve:
@@ -129,6 +130,10 @@ def find_approval(generation: Generation) -> Approval | None:
 
     Returns:
         None if there is no plan, none is approved, or the approval was for an earlier plan.
+
+    Raises:
+        StateError: The plan or its approval is damaged.
+        UnavailableError: The state's store does not answer.
     """
     approval = generation.read(_APPROVAL, Approval)
     is_current = approval is not None and approval.plan == _plan_digest(generation)
@@ -144,6 +149,7 @@ def require_approved(context: PipelineContext) -> None:
     Raises:
         NotApprovedError: The pipeline declares ``approve: true``, and its plan was not approved.
         StateError: Its plan is missing.
+        UnavailableError: The state's store does not answer.
     """
     pipeline, generation = context.pipeline, context.generation
     if not pipeline.approve or find_approval(generation) is not None:

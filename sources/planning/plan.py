@@ -168,6 +168,7 @@ def log_server(generation: Generation) -> str:
 
     Raises:
         StateError: The plan is damaged.
+        UnavailableError: The state's store does not answer.
     """
     plan = generation.read("plan.json", Plan)
     taken = [part.end.snapshot for part in ([] if plan is None else plan.files)]

@@ -148,6 +148,7 @@ def read_analysis(generation: Generation) -> TransformAnalysis | None:
 
     Raises:
         StateError: The document is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(_NAME, TransformAnalysis)
 

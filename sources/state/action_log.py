@@ -142,6 +142,7 @@ def end_action(
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     end = ActionEnd(at_ms=now_ms(), outcome=outcome, after=dict(after or {}), error=error)
     home.put_if_absent(_name(number, _ENDED), end)
@@ -173,6 +174,7 @@ def recorded(
 
     Raises:
         StateError: The state can't be written; before the body, nothing was changed.
+        UnavailableError: The state's store does not answer.
     """
     after: dict[str, str] = {}
     try:
@@ -202,6 +204,7 @@ def read_actions(home: Folder, last: int | None = None) -> list[LoggedAction]:
 
     Raises:
         StateError: The state can't be read, or a document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     numbers = sorted(_numbers(home))
     return [_read(home, number) for number in (numbers if last is None else numbers[-last:])]

@@ -125,6 +125,7 @@ def open_generation(
     Raises:
         StateError: A part of ``contract`` differs from the one the generation began with; the
             generation does not exist; or the state is damaged or can't be written.
+        UnavailableError: The state's store does not answer.
 
     """
     if named is None:
@@ -181,6 +182,7 @@ def make_generation(home: Folder, name: str, contract: dict[str, object]) -> Gen
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     if home.exists(f"{name}/{_REMOVED}"):
         remove_generation(home, name)
@@ -204,6 +206,7 @@ def remove_generation(home: Folder, name: str, keep: Sequence[str] = ()) -> None
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     folder = home.folder(name)
     if folder.documents.deletes_at_once:

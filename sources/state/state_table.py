@@ -19,6 +19,7 @@ def write_state_table(folder: Folder, name: str, table: pa.Table) -> None:
 
     Raises:
         StateError: The folder can't be written.
+        UnavailableError: The state's store does not answer.
     """
     out = pa.BufferOutputStream()
     pq.write_table(table, out)
@@ -34,6 +35,7 @@ def read_state_table(folder: Folder, name: str) -> pa.Table:
 
     Raises:
         StateError: The file is missing, damaged or can't be read.
+        UnavailableError: The state's store does not answer.
     """
     try:
         data = folder.read_bytes(name)

@@ -127,6 +127,10 @@ def find_running(generation: Generation, source: str) -> Heartbeat | None:
 
     A driver is alive as long as it holds the generation's query lock; one on another machine can
     be seen only if the state folder's file system shares locks.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     beat = read_heartbeat(generation, source)
     return beat if beat is not None and beat.state in ALIVE and is_held(generation) else None
@@ -152,6 +156,7 @@ def stop(generation: Generation, source: str) -> bool:
             driver may still be writing.
         UnavailableError: The cluster does not answer; the driver may still be writing.
         InputError: The cluster's command line tool is not installed.
+        StateError: The state is damaged.
     """
     if (run := find_run(generation, source)) is not None:
         run.end()

@@ -110,6 +110,7 @@ def last_launch(generation: Generation) -> Launch | None:
 
     Raises:
         StateError: The record's file is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(LAUNCH, Launch)
 

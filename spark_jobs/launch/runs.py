@@ -45,6 +45,11 @@ def find_run(generation: Generation, source: str) -> WatchedRun | None:
     Args:
         generation: State folder of the generation.
         source: Name of the source.
+
+    Raises:
+        InputError: No installed extension knows the place of its driver.
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     driver = last_driver(generation)
     if driver is None:

@@ -41,6 +41,7 @@ def find_outdated(loaded: LoadedPipeline) -> Generation | None:
 
     Raises:
         StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     # Without a newest one, the first may be left by a process that was killed while it removed it.
     name = newest_generation(loaded) or FIRST

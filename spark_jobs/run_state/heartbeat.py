@@ -114,6 +114,7 @@ def read_heartbeat(generation: Folder, source: str) -> Heartbeat | None:
 
     Raises:
         StateError: The heartbeat's file is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(heartbeat_name(source), Heartbeat)
 

@@ -149,5 +149,6 @@ def read_late_rows(generation: Folder, source: str) -> LateRows | None:
 
     Raises:
         StateError: The file is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(late_rows_name(source), LateRows)

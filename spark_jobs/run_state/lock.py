@@ -185,7 +185,12 @@ def launch_lock_path(generation: Generation) -> str:
 
 
 def is_launched(generation: Generation) -> bool:
-    """Return whether a process holds the launch lock: one that is launching, or its driver."""
+    """Return whether a process holds the launch lock: one that is launching, or its driver.
+
+    Raises:
+        StateError: Its lease is damaged.
+        UnavailableError: The state's store does not answer.
+    """
     if generation.is_local:
         return _is_held(generation.path(_LAUNCH))
     seen = seen_lease(generation)
@@ -193,7 +198,12 @@ def is_launched(generation: Generation) -> bool:
 
 
 def is_held(generation: Generation) -> bool:
-    """Return whether a driver of this generation is alive, that is, holds the query lock."""
+    """Return whether a driver of this generation is alive, that is, holds the query lock.
+
+    Raises:
+        StateError: Its lease is damaged.
+        UnavailableError: The state's store does not answer.
+    """
     if generation.is_local:
         return _is_held(generation.path(_QUERY))
     seen = seen_lease(generation)

@@ -139,5 +139,6 @@ def read_progress_log(generation: Folder, source: str) -> ProgressLog | None:
 
     Raises:
         StateError: The log's file is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(progress_log_name(source), ProgressLog)

@@ -67,6 +67,7 @@ def read_target_record(generation: Generation) -> TargetRecord | None:
 
     Raises:
         StateError: The document is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(TargetRecord.NAME, TargetRecord)
 

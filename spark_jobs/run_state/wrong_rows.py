@@ -97,6 +97,7 @@ def kept_wrong_rows(generation: Folder, source: str) -> WrongRows:
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(document_name(source), WrongRows) or WrongRows()
 

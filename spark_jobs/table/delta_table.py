@@ -42,6 +42,7 @@ def transactions_of(
 
     Raises:
         InputError: The table can't be read.
+        UnavailableError: The table's store does not answer.
     """
     opened = open_table(table, version)
     versions = {each: opened.transaction_version(each) for each in ids}
@@ -53,6 +54,7 @@ def version_of(table: Folder) -> int:
 
     Raises:
         InputError: The table can't be read.
+        UnavailableError: The table's store does not answer.
     """
     return int(open_table(table).version())
 
@@ -68,6 +70,7 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
 
     Raises:
         InputError: The table can't be read.
+        UnavailableError: The table's store does not answer.
     """
     try:
         return delta_table(folder, version)
@@ -99,6 +102,7 @@ def commit_once(
     Raises:
         CommitFailedError: Another writer has committed this transaction, or has changed what the
             commit is about.
+        UnavailableError: The table's store does not answer.
     """
     mark = uuid.uuid4().hex
     try:

@@ -93,6 +93,7 @@ def card_and_facts(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
     Raises:
         StateError: The state can't be read.
         InputError: The table can't be read.
+        UnavailableError: A store or a broker does not answer.
     """
     facts = table_facts(loaded)
     seen = card(loaded, status(loaded), facts)

@@ -91,6 +91,7 @@ def report_table(
     Raises:
         StateError: The state can't be read.
         InputError: The table can't be read.
+        UnavailableError: A store or a broker does not answer.
     """
     seen, facts = card_and_facts(loaded)
     if facts is None:

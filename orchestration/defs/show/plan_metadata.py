@@ -28,6 +28,7 @@ def plan(loaded: LoadedPipeline, made: Plan) -> Metadata:
 
     Raises:
         StateError: A table of splits is missing.
+        UnavailableError: A store or a broker does not answer.
     """
     generation = loaded.require_generation().name
     shown = details(loaded.pipeline.name, made, preview(loaded, made))

@@ -106,6 +106,7 @@ def rate_of(generation: Generation, source: str, declared: RateLimit) -> RateLim
 
     Raises:
         StateError: The state document with the limit is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     current = generation.read(_name(source), CurrentRate)
     return declared if current is None else current.limit

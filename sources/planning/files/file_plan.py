@@ -414,5 +414,6 @@ def read_splits(files: FoundFiles, generation: Generation) -> pa.Table:
 
     Raises:
         StateError: The file is missing or can't be read.
+        UnavailableError: The state's store does not answer.
     """
     return with_later_columns(read_state_table(generation, files.splits_file))

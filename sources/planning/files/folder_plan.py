@@ -37,6 +37,7 @@ def plan_folder(
             have event times that do not count and ``event_time.outside`` is ``fail``, or a source
             before it reads only some rows (``time_range.until``) of a file that is in both.
         UnavailableError: A storage does not answer.
+        StateError: The files are a database snapshot that is not complete.
     """
     splits = {name: earlier.splits for name, earlier in before.items()}
     event_time = loaded.pipeline.event_time

@@ -111,6 +111,8 @@ def history_of(generation: Generation, plan: Plan, source: str) -> History:
 
     Raises:
         StopIteration: The plan has no such file source.
+        StateError: A round is damaged.
+        UnavailableError: The state's store does not answer.
     """
     parts = [plan.files_of(source)]
     seam_end = plan.topics[0].seam_end if plan.topics else {}

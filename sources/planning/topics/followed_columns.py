@@ -74,6 +74,7 @@ def followed_columns(generation: Generation) -> list[FollowedChange]:
 
     Raises:
         StateError: The document is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     kept = generation.read(_NAME, FollowedColumns)
     return [] if kept is None else kept.changes

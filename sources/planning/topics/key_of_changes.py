@@ -64,6 +64,7 @@ def known_key(generation: Generation, source: KafkaSource) -> list[str] | None:
 
     Raises:
         StateError: The document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     found = generation.read(_name(source), KeyOfChanges)
     return None if found is None else found.columns

@@ -71,6 +71,10 @@ def find_range(generation: Generation, source: str) -> TopicRange | None:
     Args:
         generation: State of the generation.
         source: Name of the source.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(f"ranges/{source}.json", TopicRange)
 
@@ -84,6 +88,7 @@ def require_range(generation: Generation, source: str) -> TopicRange:
 
     Raises:
         StateError: The range is not decided yet: that is done in the hand-over to the source.
+        UnavailableError: The state's store does not answer.
     """
     decided = find_range(generation, source)
     if decided is None:
@@ -108,6 +113,7 @@ def read_range_splits(decided: TopicRange, generation: Generation) -> pa.Table:
 
     Raises:
         StateError: The file is missing or can't be read.
+        UnavailableError: The state's store does not answer.
     """
     return read_state_table(generation, decided.splits_file)
 
@@ -128,6 +134,8 @@ def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
     Raises:
         StopIteration: It is neither a planned file source, nor a Kafka source whose range is
             decided.
+        StateError: A range or a round is damaged.
+        UnavailableError: The state's store does not answer.
     """
     decided = find_range(generation, source)
     return history_of(generation, plan, source).seam_end if decided is None else decided.seam_end

@@ -14,5 +14,9 @@ def commit_name(version: int) -> str:
 
 
 def has_log(table: Folder) -> bool:
-    """Return whether a folder has a Delta log, even a damaged one; without, it is no table."""
+    """Return whether a folder has a Delta log, even a damaged one; without, it is no table.
+
+    Raises:
+        UnavailableError: The table's store does not answer.
+    """
     return not table.folder(LOG).is_empty()

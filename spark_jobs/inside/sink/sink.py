@@ -84,6 +84,7 @@ def prepare_table(
             belong to checkpoint and state; a column that the source got later can't be added; or
             the table has other columns than the rows: Delta and MERGE would silently drop some or
             fill others.
+        UnavailableError: The store of the state or of the table does not answer.
     """
     require_columns(sink, rows)
     rows = target_rows(rows, sink)

@@ -119,6 +119,7 @@ def require_belonging(loaded: LoadedPipeline, generation: Generation) -> None:
         StateError: One of them is missing, or older than the others; the target is another table;
             or others changed its rows. Names what was lost and the way on.
         InputError: The target can't be read.
+        UnavailableError: The store of the state or of the table does not answer.
     """
     if read_serving(loaded).served(generation.name) is not None:
         return
@@ -139,6 +140,7 @@ def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
     Raises:
         StateError: Names the changes; or checkpoint, state and its own table don't belong together.
         InputError: The table can't be read.
+        UnavailableError: The table's store does not answer.
     """
     side = TargetSide.of(loaded, generation)
     if (served := read_serving(loaded).served(generation.name)) is None:
@@ -160,6 +162,7 @@ def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:
 
     Raises:
         InputError: The target can't be read.
+        UnavailableError: The table's store does not answer.
     """
     target = loaded.target
     if not has_log(target):

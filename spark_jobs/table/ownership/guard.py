@@ -44,6 +44,8 @@ def confirm_start(side: TargetSide, record: TargetRecord) -> TargetGuard:
     Raises:
         StateError: Others changed rows since the start was announced; or the state can't be
             written.
+        InputError: The table can't be read.
+        UnavailableError: The table's store does not answer.
     """
     table = open_table(side.table)
     if table.transaction_version(epoch_id(side.generation)) != record.epoch:

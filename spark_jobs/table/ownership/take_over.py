@@ -160,6 +160,7 @@ def prepare(target: Folder, source: Folder, version: int | None) -> TakeOver:
         InputError: One of the tables can't be read, they are partitioned differently, or one of
             them has a feature of Delta, a constraint or a property that forbids it.
         StateError: A file of the other table is missing.
+        UnavailableError: The table's store does not answer.
     """
     table, other = read_snapshot(target), read_snapshot(source, version)
     _require_partitions(table, other)

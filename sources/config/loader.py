@@ -473,7 +473,14 @@ def _explain(
         close = difflib.get_close_matches(str(location[-1]), allowed, 1, 0.5)
         advice = f"did you mean `{close[0]}`?" if close else f"allowed: {', '.join(allowed)}."
         return f"  {where}: unknown field; {advice}"
-    if error["type"] == "missing":
+    if error["type"] == "union_tag_invalid":
+        known = error["ctx"]["expected_tags"].replace("'", "")
+        return (
+            f"  {where}.type: `{error['ctx']['tag']}` is not known here; known are {known}. "
+            "Correct it, or install the extension that adds it."
+        )
+    if error["type"] in ("missing", "union_tag_not_found"):
+        where = where if error["type"] == "missing" else f"{where}.type"
         return f"  {where}: this field is needed, but not declared. Add it."
     text = error["msg"].removeprefix("Value error, ")
     if error["type"] == "model_type":

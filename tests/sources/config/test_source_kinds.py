@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 from sources.config.source.exported_source import Export, ExportedSource, ExportEnd
 from sources.config.source.source_kinds import exported_kinds
 from sources.errors import InputError
+from tests.minimal import minimal_pipeline
 
 
 class Pages(ExportedSource):
@@ -54,3 +56,22 @@ def test_what_is_no_kind_is_refused(adds: list[dict[str, Any]], why: str) -> Non
 def test_the_refusal_names_the_distribution_that_adds_the_kind() -> None:
     with pytest.raises(InputError, match="uninstall the distribution `pydantic`, which adds it"):
         exported_kinds([{"pages": BaseModel}])
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (
+            {"name": "history", "type": "sheets"},
+            "sources.0.type: `sheets` is not known here; known are files, kafka. Correct it, or "
+            "install the extension that adds it.",
+        ),
+        ({"name": "history"}, "sources.0.type: this field is needed, but not declared. Add it."),
+    ],
+)
+def test_a_kind_that_is_not_there_is_refused_with_those_that_are(
+    tmp_path: Path, source: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        minimal_pipeline(tmp_path, source)
+    assert said in str(caught.value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from glob import escape
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr, ValidationError
@@ -21,6 +22,8 @@ from sources.config.source.rate_limit import RateLimit
 from sources.storage.folder import Folder
 
 _OF_THE_READING = {"asset", "batch", "complete_through", "name", "rate", "select"}
+
+_NOT_OF_EXPORTS = {"converge", "discovery_interval", "path", "snapshot", "table", "version"}
 
 
 class ExportEnd(Part):
@@ -107,7 +110,7 @@ class ExportedSource(Declared, ABC):
     def reading(self) -> dict[str, Any]:
         """Return how the files are read: fields of a file source, at least its ``format``.
 
-        Parquet by default; JSON and CSV need a ``schema``.
+        Parquet by default; JSON and CSV need a ``schema``. No format of a table.
         """
         return {"format": "parquet"}
 
@@ -164,7 +167,11 @@ class ExportedFiles(FileSource):
             end: Where it ends.
         """
         through = self.complete_through or end.complete_through
-        known = {"path": f"{folder}/*", "sequence": end.sequence, "complete_through": through}
+        known = {
+            "path": f"{escape(folder)}/*",
+            "sequence": end.sequence,
+            "complete_through": through,
+        }
         copy = self.model_copy(update=known)
         copy._end = end
         return copy
@@ -197,7 +204,15 @@ class ExportedFiles(FileSource):
         }
 
     def _check_place(self) -> None:
-        """Accept the declaration without a place, which only the state knows."""
+        """Accept the declaration without a place; refuse what is no folder of files with an end."""
+        others = _NOT_OF_EXPORTS & self.model_fields_set
+        if others or self.is_table:
+            message = (
+                f"`{min(others, default='format')}` can't be what `reading` of "
+                f"`type: {self.kind.type}` returns: what is exported are files in one folder. "
+                "Correct the kind."
+            )
+            raise ValueError(message)
 
 
 def _same(source: FileSource) -> FileSource:

@@ -256,6 +256,12 @@ def test_a_run_finds_the_export_and_the_digests_are_those_from_before(tmp_path: 
     assert context.loaded.require_generation().name == "g1"
 
 
+def test_the_state_may_be_in_a_folder_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
+    case = Case(tmp_path, Numbers(name="history"), state="state [old]")
+    case.take()
+    assert make_plan(case.loaded).files_of("history").splits == 2
+
+
 def test_tasks_get_a_file_source_without_the_module_of_the_kind(tmp_path: Path) -> None:
     case = Case(tmp_path, Numbers(name="history"))
     case.take()
@@ -281,12 +287,20 @@ def test_a_source_can_not_have_the_name_of_the_step_that_exports_another() -> No
         minimal_model(Numbers(name="history").as_files(), files)  # type: ignore[arg-type]
 
 
-def test_what_a_kind_says_of_its_files_has_to_fit() -> None:
-    class Lines(Numbers):
+@pytest.mark.parametrize(
+    ("reading", "why"),
+    [
+        ({"format": "json"}, "`schema` is needed: json files do not carry"),
+        ({"format": "delta"}, "`format` can't be what `reading` of `type: numbers` returns"),
+        ({"format": "parquet", "discovery_interval": "1 s"}, "`discovery_interval` can't be what"),
+    ],
+)
+def test_what_a_kind_says_of_its_files_has_to_fit(reading: dict[str, Any], why: str) -> None:
+    class Other(Numbers):
         def reading(self) -> dict[str, Any]:
-            return {"format": "json"}
+            return reading
 
-    with pytest.raises(ValueError, match="`schema` is needed: json files do not carry") as caught:
-        Lines(name="history").as_files()
+    with pytest.raises(ValueError, match=why) as caught:
+        Other(name="history").as_files()
     assert "validation error" not in str(caught.value)
     assert isinstance(Numbers(name="history").as_files(), ExportedFiles)

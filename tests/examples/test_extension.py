@@ -21,6 +21,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable, write_deltalake
 
 from hybrid_extensions.servers.broker import create_topic
+from tests.services.processes import wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "extension"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -243,6 +244,22 @@ def test_an_extensions_source_is_exported_once_and_before_the_plan(
     (tmp_path / "shop.db").unlink()
     again = run(*HYBRID, "step", "orders.yaml", "history_export", "--json")
     assert json.loads(again.stdout) == json.loads(first.stdout)
+
+
+def test_of_an_export_that_is_killed_nothing_is_read(
+    run: Run, installed: Path, tmp_path: Path
+) -> None:
+    write_orders(tmp_path, of_sqlite(page_rows=1))
+    words = [sys.executable, *HYBRID, "step", "orders.yaml", "history_export"]
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    exports = tmp_path / "state/orders/g1/exports"
+    with subprocess.Popen(words, cwd=tmp_path, env=environment) as export:
+        wait_for(lambda: any(exports.glob("*/*/*.parquet")), "a page is written")
+        export.kill()
+    assert not list(exports.glob("*.json")), "it was killed before its end"
+    assert "is not exported yet" in run(*HYBRID, "plan", "orders.yaml").stderr
+    assert run(*HYBRID, "step", "orders.yaml", "history_export").returncode == 0
+    assert len(list(exports.glob("*/*/*.parquet"))) == 500
 
 
 def test_a_key_that_does_not_identify_the_rows_ends_the_export(run: Run, tmp_path: Path) -> None:

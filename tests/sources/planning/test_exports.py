@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
 from sources.common.positions import TopicPartition, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.exported_source import Export, ExportedFiles, ExportedSource, ExportEnd
@@ -304,3 +305,25 @@ def test_what_a_kind_says_of_its_files_has_to_fit(reading: dict[str, Any], why: 
         Other(name="history").as_files()
     assert "validation error" not in str(caught.value)
     assert isinstance(Numbers(name="history").as_files(), ExportedFiles)
+
+
+@pytest.mark.slow
+def test_an_export_is_in_the_store_of_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in LOGIN.items():
+        monkeypatch.setenv(name, value)
+    with LocalS3() as server:
+        client(server.endpoint).create_bucket(Bucket="lake")
+        state = {"state": "s3://lake/state", "s3": {"endpoint": server.endpoint}}
+        case = Case(tmp_path, Numbers(name="history", rows=3), **state)
+        Numbers.meanwhile = fail_at(2)
+        with pytest.raises(RunError):
+            case.take()
+        Numbers.meanwhile = lambda _: None
+        case.take()
+        exported = [name for name in case.generation.names("exports/*") if "parquet" in name]
+        assert len(exported) == 3, "those of the attempt that failed are removed"
+        assert case.planned().splits == 3
+        [source] = PipelineContext.require(case.loaded).pipeline.exported_sources
+        assert source.patterns[0].startswith("s3://lake/state/orders/g1/exports/history-")

@@ -25,6 +25,11 @@ from sources.generations import acting_on
 from sources.serving import newest_generation, read_serving, target_of
 
 
+def pair(candidate: str, serving: str) -> str:
+    """Return with which words the text of a comparison of two generations begins."""
+    return f"{candidate} against {serving}"
+
+
 @dataclass(frozen=True)
 class GenerationComparison:
     """Differences between the table that readers see and the newest one; all counts are rows.
@@ -129,7 +134,7 @@ class GenerationComparison:
             f"`{name}` is {now_type} instead of {type_before}"
             for name, (type_before, now_type) in self.types_changed.items()
         ]
-        return f"{self.candidate} against {self.serving}: {', '.join(parts)}"
+        return f"{pair(self.candidate, self.serving)}: {', '.join(parts)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as a JSON-compatible dictionary, computed values included."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from orchestration.audit.compare_generations import compare_generations
+from orchestration.audit.compare_generations import compare_generations, pair
 from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,
@@ -20,7 +20,7 @@ from orchestration.defs.show.failures import failures
 from orchestration.supervision.card import STARTING, Card
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.kept_definitions import changed_since
-from sources.serving import candidate_name
+from sources.serving import candidate_name, read_serving
 
 HEALTHY = "healthy"
 """Name of the check that says how the pipeline is."""
@@ -81,7 +81,7 @@ def report_table(
     """Report a job's action on the table's page; do nothing before the table exists.
 
     Dagster shows a check as not evaluated after each materialization, so those that need no reading
-    of rows come with it.
+    of rows come with it, and so does the last comparison of a candidate that still waits.
 
     Args:
         context: The job's Dagster run.
@@ -106,10 +106,48 @@ def report_table(
     context.log_event(dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown))
     kept = last_audit(loaded)
     audited = None if kept is None else audit_evaluation(loaded, kept)
-    for each in (health_evaluation(loaded, seen, None), audited):
+    compared = last_comparison(context.instance, loaded)
+    for each in (health_evaluation(loaded, seen, None), audited, compared):
         if each is not None:
             # A job without assets may evaluate no check itself.
             context.instance.report_runless_asset_event(each)
+
+
+def last_comparison(
+    instance: dg.DagsterInstance, loaded: LoadedPipeline
+) -> dg.AssetCheckEvaluation | None:
+    """Return the last comparison of the candidate that waits, to be reported again.
+
+    Args:
+        instance: Dagster's instance, which keeps it.
+        loaded: The pipeline.
+
+    Returns:
+        The evaluation, which says when it was made; None if there is no candidate, or it was not
+        compared with what readers see now.
+    """
+    if (candidate := candidate_name(loaded)) is None:
+        return None
+    key = dg.AssetCheckKey(table_key(loaded), COMPARED)
+    kept = instance.get_latest_asset_check_evaluation_record(key)
+    if kept is None or kept.event is None or (event := kept.event.dagster_event) is None:
+        return None
+    found = event.event_specific_data
+    # After a candidate was discarded, another one may have its name.
+    is_older = kept.event.timestamp * 1000 < loaded.require_generation().info.created_ms
+    if is_older or not isinstance(found, dg.AssetCheckEvaluation):
+        return None
+    of = pair(candidate, read_serving(loaded).generation)
+    if not (found.description or "").startswith(f"{of}:"):
+        return None
+    return dg.AssetCheckEvaluation(
+        asset_key=found.asset_key,
+        check_name=found.check_name,
+        passed=found.passed,
+        severity=found.severity,
+        description=found.description,
+        metadata=found.metadata,
+    )
 
 
 def health_evaluation(

@@ -189,9 +189,14 @@ def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: Generat
     except NotApprovedError:
         _wait_for_approval(context, loaded)
         return
-    if form.promote == "NEVER":
-        note_on_run(context, {RESULT_TAG: "not promoted"})
-    _switched(context, loaded, served)
+    candidate = candidate_name(loaded)
+    if candidate is None:
+        _switched(context, loaded, served)
+        return
+    note_on_run(context, {RESULT_TAG: "not promoted", GENERATION_TAG: candidate})
+    text = f"Generation {candidate} is computed; readers see {served.generation} until a promotion."
+    context.log.info(text)
+    report_table(context, loaded, text)
 
 
 def _wait_for_approval(context: dg.OpExecutionContext, loaded: LoadedPipeline) -> None:

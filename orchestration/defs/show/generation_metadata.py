@@ -8,6 +8,8 @@ import dagster as dg
 
 from orchestration.audit.compare_generations import GenerationComparison
 from orchestration.defs.show.metadata import Metadata, table
+from orchestration.display import moment
+from sources.common.positions import now_ms
 
 
 def comparison(found: GenerationComparison) -> Metadata:
@@ -61,6 +63,7 @@ def compared(found: GenerationComparison, changed: Sequence[str]) -> dg.AssetChe
     return dg.AssetCheckResult(
         passed=found.passed or is_meant,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{found.text}{why}",
+        # It is shown for as long as the candidate waits.
+        description=f"{found.text}{why}; compared {moment(now_ms())} UTC",
         metadata=comparison(found),
     )

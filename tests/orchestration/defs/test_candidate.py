@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 
 from orchestration import operations
+from orchestration.defs.checks.table import COMPARED
 from orchestration.defs.jobs.restarts import restarts_of_a_day
 from orchestration.defs.keys import RESTART_TAG, role_of
 from orchestration.display import moment
@@ -65,6 +66,39 @@ def test_the_health_of_the_stream_that_serves_stays_and_the_candidate_is_a_line(
     assert live["details"]["batch"] == 7
     assert live["candidate"].startswith("g2: dead. The live run failed: disk full")
     assert "Healthy" in live["now"]
+
+
+def test_the_comparison_of_a_candidate_comes_again_with_each_materialization(
+    case: LiveCase,
+) -> None:
+    begin(case.loaded)
+    made = dg.AssetCheckEvaluation(
+        asset_key=TABLE,
+        check_name=COMPARED,
+        passed=False,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="g2 against g1: 2 = 2 rows, 1 changed",
+        metadata={"changed": 1},
+    )
+    with dg.DagsterInstance.ephemeral() as instance, case.alive():
+        instance.report_runless_asset_event(made)
+        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))
+    assert isinstance(found, dg.SensorResult)
+    [*_, table] = [
+        at
+        for at, each in enumerate(found.asset_events)
+        if isinstance(each, dg.AssetMaterialization) and each.asset_key == TABLE
+    ]
+    [again] = [
+        each
+        for each in found.asset_events[table:]
+        if isinstance(each, dg.AssetCheckEvaluation) and each.check_name == COMPARED
+    ]
+    assert (again.passed, again.severity, again.description) == (
+        False,
+        dg.AssetCheckSeverity.WARN,
+        made.description,
+    )
 
 
 def test_the_live_run_of_a_candidate_comes_after_the_one_that_readers_depend_on(

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from orchestration.audit.compare_generations import GenerationComparison
 from orchestration.audit.report import AuditExample
+from orchestration.defs.checks.table import last_comparison
 from orchestration.defs.jobs.action_form import read_form
 from orchestration.defs.jobs.generation import generation_actions
 from orchestration.defs.jobs.generation_form import GenerationForm
@@ -87,7 +88,7 @@ def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path:
         assert shown["comparison"].value == line
         assert [*shown][-1] == "next"
         assert "`events_generation` with the action PROMOTE" in str(shown["next"].value)
-        assert check_of(instance, "same_rows") == line
+        assert check_of(instance, "same_rows").startswith(f"{line}; compared ")
         promoted = run(case, instance, "PROMOTE", by="Ada")
         assert promoted.success
         assert "5 of 5" in lines(promoted, instance)
@@ -106,6 +107,30 @@ def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path:
     failed = failure.step_failure_data.user_failure_data
     assert failed is not None
     assert "no generation that waits for promotion" in str(failed.description)
+
+
+def test_a_comparison_stays_on_the_page_as_long_as_its_candidate_waits(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.run({1: 10})
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert run(case, instance, "NEW").success
+        case.run({1: 11})
+        assert last_comparison(instance, case.loaded) is None
+        assert run(case, instance, None).success
+        before = check_of(instance, "same_rows")
+        table = dg.AssetKey(["events", "table"])
+        instance.report_runless_asset_event(dg.AssetMaterialization(table))
+        assert is_outdated(instance, "same_rows")
+        kept = last_comparison(instance, case.loaded)
+        assert kept is not None
+        assert (kept.passed, kept.description) == (False, before)
+        assert kept.metadata["changed"].value == 1
+
+        assert run(case, instance, "DISCARD").success
+        assert is_outdated(instance, "same_rows")
+        assert run(case, instance, "NEW").success
+        assert case.loaded.require_generation().name == "g2"
+        assert last_comparison(instance, case.loaded) is None, "of another g2"
 
 
 def plan(case: GenerationCase, generation: str | None) -> dg.ExecuteInProcessResult:

@@ -9,22 +9,26 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
 from deltalake import DeltaTable
 
 from hybrid_extensions.repair.result import RepairResult
-from hybrid_extensions.repair.run import look, repair
+from hybrid_extensions.repair.run import repair
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.supervision.controls import drain
 from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from sources.state.action_log import read_actions
 from spark_jobs.launch.record import last_launch
 from spark_jobs.run_state.repairs import read_repairs
+from spark_jobs.run_state.truncated import Truncated
+from spark_jobs.table.delta_table import version_of
 from tests.command_line import invoke
 from tests.e2e.case import live_of, wrong
 from tests.e2e.changes.cdc_case import CdcCase, is_equal, take_snapshot
@@ -51,9 +55,21 @@ def wait_until_equal(loaded: LoadedPipeline) -> None:
     wait_for(lambda: equal(None), "the target to equal the table", 240)
 
 
+def as_files_with_tables_declare(document: dict[str, Any]) -> None:
+    """Long values that a change leaves as they were, and TRUNCATEs."""
+    changes = document["sources"][1]
+    changes["on_truncate"] = "follow"
+    changes["include"] = {**changes["include"], "_unchanged": "unchanged"}
+    document["sink"]["unchanged"] = "_unchanged"
+
+
 def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(case: CdcCase) -> None:
+    case.execute(
+        "ALTER TABLE orders ALTER customer SET STORAGE EXTERNAL",
+        "UPDATE orders SET customer = repeat('x', 9999) WHERE id IN (3, 12, 40)",
+    )
     case.capture(["public.orders"], snapshot_mode="no_data")
-    loaded = case.pipeline()
+    loaded = case.pipeline(edit=as_files_with_tables_declare)
     take_snapshot(loaded)
     with live(loaded):
         case.execute(
@@ -65,30 +81,22 @@ def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(case: Cdc
         generation = loaded.require_generation()
         # An older change of these would bring them back.
         DeltaTable(generation.folder("deletes").url).delete("id < 35")
-        answer = invoke(["repair", str(loaded.path), "--json"])
-        assert answer.exit_code == 0, answer.output
-        before = json.loads(answer.stdout)
-        assert (before["is_applied"], before["version"]) == (False, None)
-        counts = {"missing": 9, "different": 13, "extra": 3, "newer": 0, "impossible": 0}
-        assert before["found"].items() >= counts.items()
-        assert before["found"]["columns"] == {"customer": 10, "amount": 10}
-        assert not compare_with_source(loaded).ok
+        require_damage_to_be_shown(loaded)
+        require_what_breaks_off_to_change_nothing(loaded)
         result: list[RepairResult] = []
         said: list[str] = []
         working = threading.Thread(
             target=lambda: result.append(repair(loaded, LIMIT, say=said.append, by="Ann"))
         )
         with psycopg.connect(case.dsn) as in_flight:
-            in_flight.execute("UPDATE orders SET customer = 'in flight' WHERE id IN (3, 13, 200)")
+            in_flight.execute("UPDATE orders SET customer = 'in flight' WHERE id IN (13, 200)")
+            # Its long value is in no log, and the target lacks the row.
+            in_flight.execute("UPDATE orders SET amount = 77 WHERE id = 3")
             in_flight.execute("DELETE FROM orders WHERE id = 14")
             working.start()
             wait_for(lambda: "Waiting for transactions in flight." in said, "the repair to begin")
             # The driver dies and is started again meanwhile, and there are later changes.
-            launch = last_launch(generation)
-            assert launch is not None
-            assert launch.group is not None
-            os.killpg(launch.group, signal.SIGKILL)
-            wait_for(lambda: not operations.is_live(loaded), "the end of the driver")
+            kill_driver(loaded)
             case.execute(
                 "UPDATE orders SET customer = 'later' WHERE id IN (4, 15, 300)",
                 "DELETE FROM orders WHERE id IN (5, 16)",
@@ -101,9 +109,11 @@ def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(case: Cdc
         [made] = result
         assert made.found.missing >= 5
         assert made.version is not None
+        # What came in between is compared by the next one.
+        assert made.found.newer >= 1
+        again = repair(loaded, LIMIT)
+        assert again.found[:3] == (0, 1, 0)
         wait_until_equal(loaded)
-        again = look(loaded, LIMIT)
-        assert (again.found.to_repair, again.found.impossible) == (0, 0)
         # As before the damage: all of these are later than the repair.
         case.execute(
             "UPDATE orders SET customer = 'last' WHERE id BETWEEN 1 AND 25",
@@ -114,7 +124,46 @@ def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(case: Cdc
         drain(loaded, LIMIT)
         report = audit(loaded)
     assert (wrong(report), report.ok) == ({}, True)
-    [kept] = read_repairs(generation).repairs
-    assert kept.table_version == made.version
+    kept = [each.table_version for each in read_repairs(generation).repairs]
+    assert kept == [made.version, again.version]
     logged = [each for each in read_actions(loaded.state) if each.action == "repair"]
-    assert [(each.by, each.outcome) for each in logged] == [("Ann", "done")]
+    assert [(each.by, each.outcome) for each in logged] == [("Ann", "done"), ("", "done")]
+
+
+def kill_driver(loaded: LoadedPipeline) -> None:
+    """The JVM and the driver in it, whatever they are at."""
+    launch = last_launch(loaded.require_generation())
+    assert launch is not None
+    assert launch.group is not None
+    os.killpg(launch.group, signal.SIGKILL)
+    wait_for(lambda: not operations.is_live(loaded), "the end of the driver")
+
+
+def require_damage_to_be_shown(loaded: LoadedPipeline) -> None:
+    """By the command, which writes nothing."""
+    answer = invoke(["repair", str(loaded.path), "--json"])
+    assert answer.exit_code == 0, answer.output
+    found = json.loads(answer.stdout)
+    assert (found["is_applied"], found["version"]) == (False, None)
+    counts = {"missing": 9, "different": 13, "extra": 3, "newer": 0, "impossible": 0}
+    assert found["found"].items() >= counts.items()
+    assert found["found"]["columns"] == {"customer": 10, "amount": 10}
+    assert not compare_with_source(loaded).ok
+
+
+def require_what_breaks_off_to_change_nothing(loaded: LoadedPipeline) -> None:
+    """By a signal, or by a TRUNCATE that came in between."""
+    generation = loaded.require_generation()
+    found = version_of(loaded.target)
+
+    def interrupt(text: str) -> None:
+        if text.startswith("Reading the target"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        repair(loaded, LIMIT, say=interrupt)
+    generation.replace(Truncated.NAME, Truncated(position="f" * 32))
+    with pytest.raises(StateError, match=r"`public.orders` was truncated while it was compared"):
+        repair(loaded, LIMIT)
+    generation.delete(Truncated.NAME)
+    assert (version_of(loaded.target), read_repairs(generation).repairs) == (found, [])

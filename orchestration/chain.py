@@ -17,6 +17,7 @@ from orchestration import operations, step_observers
 from orchestration.backlog import wait_until_caught_up
 from orchestration.databases import snapshots
 from orchestration.databases.snapshots import TakenSnapshot
+from orchestration.display import size
 from orchestration.progress.forecast import eta_s
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, iso
@@ -183,8 +184,8 @@ class ExportStep(Step[ExportRecord]):
 
     def _run(self, run: ChainRun) -> Outcome[ExportRecord]:
         made = operations.export(run.loaded, self.source, partial(run.observer.noted, self))
-        size = sum(made.files.values())
-        text = f"`{self.source}` is exported: {counted(len(made.files), 'file')}, {size:,} bytes."
+        files = f"{counted(len(made.files), 'file')} ({size(sum(made.files.values()))})"
+        text = f"`{self.source}` is exported: {files}."
         return Outcome(made, made.model_dump(mode="json"), text)
 
 

@@ -39,7 +39,7 @@ def test_what_the_pipeline_exports_itself_is_no_asset_from_outside(tmp_path: Pat
 def test_a_step_exports_once_and_says_what(tmp_path: Path) -> None:
     run = ChainRun(loaded(tmp_path, Numbers(name="history")))
     outcome = run_step(run, "history_export")
-    assert outcome.text.startswith("`history` is exported: 2 files, ")
+    assert outcome.text.startswith("`history` is exported: 2 files (")
     assert run_step(run, "history_export").value == outcome.value
 
 

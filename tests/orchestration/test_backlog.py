@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,8 @@ FIRST, SECOND = TopicPartition("events.v1", 0), TopicPartition("events.v1", 1)
 
 class Log:
     """A topic of two partitions with 1,000 records each."""
+
+    missing: Sequence[str] = ()
 
     def __init__(self, *_: object) -> None:
         pass
@@ -78,6 +80,24 @@ def test_a_run_that_comes_up_again_has_what_those_before_it_have_committed(case:
         (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
         (checkpoint / name).write_text(text)
     assert waiting(case) == 10
+
+
+def test_a_topic_that_did_not_exist_at_one_look_is_counted_once_it_does(
+    case: LiveCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Empty(Log):
+        missing = ("events.v1",)
+
+        def log_start(self) -> Offsets:
+            return {}
+
+        log_end = log_start
+
+    monkeypatch.setattr(backlog, "KafkaLog", Empty)
+    counter, beat = backlog_of(PipelineContext(case.loaded, case.generation)), starting(case)
+    assert (counter.reported(beat), [*counter.missing()]) == (0, ["events.v1"])
+    monkeypatch.setattr(backlog, "KafkaLog", Log)
+    assert (counter.reported(beat), [*counter.missing()]) == (2000, [])
 
 
 class CapturedLog:

@@ -18,6 +18,7 @@ from sources.planning.approval import Approval
 from sources.planning.plan import Plan
 from sources.planning.planned_by import PlannedBy
 from sources.planning.topics.key_of_changes import KeyOfChanges
+from sources.planning.topics.seen_topics import SeenTopics
 from sources.planning.transform_analysis import TransformAnalysis
 from sources.serving import Serving, Switch
 from sources.state.action_log import Action, ActionEnd
@@ -58,6 +59,7 @@ _KINDS: dict[str, type[Record]] = {
     r"g\d+/run/\w+-progress\.json": ProgressLog,
     r"g\d+/run/\w+-rate\.json": CurrentRate,
     r"g\d+/run/\w+-key\.json": KeyOfChanges,
+    r"g\d+/run/\w+-topics\.json": SeenTopics,
     r"g\d+/run/launch\.json": Launch,
     r"g\d+/run/requested(-before-switch)?\.json": RequestedState,
     r"g\d+/run/restart-refused\.json": RefusedRestart,

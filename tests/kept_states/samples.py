@@ -37,6 +37,7 @@ from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
 from sources.planning.topics.followed_columns import FollowedChange, FollowedColumns
 from sources.planning.topics.key_of_changes import KeyOfChanges
+from sources.planning.topics.seen_topics import SeenTopics
 from sources.planning.topics.topic_range import TopicRange
 from sources.serving import Served, Serving
 from spark_jobs.inside.query.seam.kept_rows import KeptRows
@@ -198,6 +199,7 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
             by="Ada",
         ),
         ConnectorRestarts(connector="http://connect:8083/connectors/shop", restarted_ms=[_AT]),
+        SeenTopics(topics={"shop.public.orders": "cluster/topic"}),
         SlotGone(slot="shop", at_ms=_AT, state="lost"),
         SlotWatch(slot="shop", idle_since_ms=_AT, unread_lsn=1000, unread_since_ms=_AT, misset="x"),
         TableWatch(

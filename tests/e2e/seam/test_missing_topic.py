@@ -55,3 +55,8 @@ def test_a_topic_that_is_waited_for_is_read_from_its_first_record(
     run_live(spark, loaded, meanwhile=appears)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1100, {})
+    # At another start it is there.
+    case.produce(range(1100, 1150))
+    run_live(spark, loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (1150, {})

@@ -16,6 +16,7 @@ from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.start.log_checks import check_in_log, check_not_deleted
 from sources.planning.context import PipelineContext
 from sources.planning.topics.key_of_changes import ExpectedKey, keep_key
+from sources.planning.topics.seen_topics import require_seen_topics
 from sources.planning.topics.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.file_places import planned_interval_ms, reached_in_plan
@@ -170,7 +171,8 @@ class FollowedTopicPlace(SourcePlace):
             UnavailableError: The broker does not answer.
         """
         log = KafkaLog(self._source)
-        require_same_topics(self._context.plan.topic_of(self._source.name), log)
+        planned = self._context.plan.topic_of(self._source.name)
+        require_seen_topics(self._context.generation, self._source, planned, log)
         self._check_start(log)
         partitions = with_new_partitions(self._start.offsets(), log.partitions)
         if self._context.pipeline.sink.mode == "merge":

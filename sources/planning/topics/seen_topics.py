@@ -1,0 +1,54 @@
+"""Topics that did not exist when they were planned, with the ids that they had when first seen."""
+
+from __future__ import annotations
+
+from sources.common.positions import Record
+from sources.config.source.kafka_source import KafkaSource
+from sources.kafka.client.look_ups import KafkaLog
+from sources.planning.topics.topic_plan import TopicPlan, require_same_topics
+from sources.state.generation import Generation
+
+
+class SeenTopics(Record):
+    """State document of a generation: topics that came to exist after they were planned.
+
+    Attributes:
+        topics: ``<cluster id>/<topic id>`` of each topic, by name.
+    """
+
+    topics: dict[str, str]
+
+
+def require_seen_topics(
+    generation: Generation, source: KafkaSource, plan: TopicPlan, log: KafkaLog
+) -> None:
+    """Refuse topics that are no longer those which were planned, or were waited for and then read.
+
+    Called whenever a run begins to follow them. The ids of topics that have come to exist since
+    are recorded.
+
+    Args:
+        generation: State of the generation.
+        source: The declaration.
+        plan: Plan of the source.
+        log: Look-ups on its topics.
+
+    Raises:
+        SeamError: A topic was deleted, perhaps created again, or is in another cluster.
+        StateError: The document is damaged, or can't be written.
+        UnavailableError: The broker does not answer.
+        InputError: The broker refuses.
+    """
+    # Topics that fit a pattern come and go.
+    is_kept = source.waits_for_topic and bool(source.topics)
+    seen = generation.read(_name(source), SeenTopics) if is_kept else None
+    known = {**plan.topics, **({} if seen is None else seen.topics)}
+    require_same_topics(plan.model_copy(update={"topics": known}), log)
+    found = log.identities() if is_kept else known
+    if found.keys() > known.keys():
+        since = {name: of for name, of in found.items() if name not in plan.topics}
+        generation.replace(_name(source), SeenTopics(topics=since))
+
+
+def _name(source: KafkaSource) -> str:
+    return f"run/{source.name}-topics.json"

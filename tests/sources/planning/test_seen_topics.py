@@ -1,0 +1,49 @@
+"""A topic that was waited for has to stay the one that was read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from hybrid_extensions.servers.broker import create_topic
+from sources.errors import SeamError
+from sources.kafka.client.look_ups import KafkaLog
+from sources.planning.plan import make_plan
+from sources.planning.topics.seen_topics import require_seen_topics
+from tests.e2e.case import Case, live_of
+from tests.services.processes import wait_for
+
+pytestmark = pytest.mark.kafka
+
+
+def delete(case: Case) -> None:
+    admin = AdminClient({"bootstrap.servers": case.servers})
+    admin.delete_topics([case.topic])[case.topic].result()
+    wait_for(lambda: case.topic not in admin.list_topics().topics, "the end of the topic", 30)
+
+
+@pytest.mark.parametrize("is_created_again", [True, False])
+def test_a_topic_that_is_deleted_after_it_was_seen_is_refused(
+    tmp_path: Path, servers: str, is_created_again: bool
+) -> None:
+    case = Case(tmp_path, servers)
+    delete(case)
+    case.write_history()
+    loaded = case.pipeline(lambda declared: declared["sources"][1].update(missing_topic="wait"))
+    planned, live = make_plan(loaded).topic_of("live"), live_of(loaded)
+
+    def look() -> None:
+        require_seen_topics(loaded.require_generation(), live, planned, KafkaLog(live))
+
+    assert planned.topics == {}
+    look()
+    create_topic(servers, case.topic, 1)
+    look()
+    look()
+    delete(case)
+    if is_created_again:
+        create_topic(servers, case.topic, 1)
+    with pytest.raises(SeamError, match=f"Topic `{case.topic}` is not the planned one"):
+        look()

@@ -10,6 +10,7 @@ import pytest
 from orchestration.chain import ChainRun, run_step, steps_of
 from orchestration.defs.assets.chain import pipeline_assets
 from orchestration.defs.assets.upstream import upstream_specs
+from orchestration.defs.jobs import job_texts
 from sources.config.loader import LoadedPipeline
 from sources.config.source.exported_source import ExportedSource
 from sources.errors import InputError
@@ -62,3 +63,8 @@ def test_only_an_exported_source_has_such_a_step(tmp_path: Path) -> None:
     files = {"type": "files", "name": "history", "format": "parquet", "path": "in/*"}
     with pytest.raises(InputError, match="`type: files`, which is not exported"):
         minimal_model(files).exported_source("history")
+
+
+def test_the_job_of_the_chain_names_the_kind(tmp_path: Path) -> None:
+    text = job_texts.build(loaded(tmp_path, Numbers(name="history")))
+    assert "`history`: export of `numbers`" in text

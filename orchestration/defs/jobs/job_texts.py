@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from orchestration.defs.jobs.actions import Action
 from sources.config.loader import LoadedPipeline
+from sources.config.source.exported_source import ExportedFiles
 from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness
 
@@ -118,6 +119,7 @@ def _source(loaded: LoadedPipeline, name: str) -> str:
         what = f"{what} at {where}"
     else:
         kind = "files" if source.table is None else "table"
+        kind = "export of" if isinstance(source, ExportedFiles) else kind
         what = f"{kind} {', '.join(f'`{each}`' for each in source.shown_place.split(', '))}"
     is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     return f"`{name}`: {what}{', without end' if is_live else ''}"

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orchestration.audit.readers.lines import load_lines, load_rows
@@ -186,6 +186,8 @@ def test_bad_lines_are_found_where_the_runs_find_them(
     good, wrong = (good_json, BAD_JSON) if kind == "json" else (good_csv, BAD_CSV)
     lines = [wrong[n % len(wrong)] if n > 0 else good(n) if n else b"" for n in numbers]
     content = end.join(lines)
+    # Such a file is refused as a whole, as one in UTF-16.
+    assume(b"\0" not in content[:4])
     path = folder / ("late.gz" if is_packed else "late")
     path.write_bytes(gzip.compress(content) if is_packed else content)
     declared = source(kind, KINDS, **({"csv": {"header": False}} if kind == "csv" else {}))

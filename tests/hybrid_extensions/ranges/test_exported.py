@@ -7,11 +7,12 @@ from pathlib import Path
 
 import yaml
 
-from hybrid_extensions.ranges.scope import Interval, RangeScope
+from hybrid_extensions.ranges.scope import RangeScope
 from hybrid_extensions.ranges.side import side_pipeline
 from orchestration.chain import ChainRun, run_step
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
+from sources.planning.event_windows import Interval
 from sources.planning.plan import make_plan
 from tests.minimal import minimal_declaration, minimal_model
 from tests.sources.planning.export_kind import BEGIN, Numbers

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import dagster as dg
 
 from orchestration.audit.compare_generations import compare_generations, pair
@@ -81,7 +84,9 @@ def report_table(
     """Report a job's action on the table's page; do nothing before the table exists.
 
     Dagster shows a check as not evaluated after each materialization, so those that need no reading
-    of rows come with it, and so does the last comparison of a candidate that still waits.
+    of rows come with it, and so does the last comparison of a candidate that still waits. The
+    materialization belongs to no run, as these evaluations: otherwise Dagster goes by the time, and
+    keeps that of an evaluation in whole seconds.
 
     Args:
         context: The job's Dagster run.
@@ -103,50 +108,59 @@ def report_table(
         **last_day(seen),
         **table_metadata(loaded, facts),
     }
-    context.log_event(dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown))
+    made = dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown)
+    context.instance.report_runless_asset_event(made)
     kept = last_audit(loaded)
     audited = None if kept is None else audit_evaluation(loaded, kept)
-    compared = last_comparison(context.instance, loaded)
+    compared = comparison_again(context.instance, loaded)
     for each in (health_evaluation(loaded, seen, None), audited, compared):
         if each is not None:
             # A job without assets may evaluate no check itself.
             context.instance.report_runless_asset_event(each)
 
 
-def last_comparison(
+def comparison_again(
     instance: dg.DagsterInstance, loaded: LoadedPipeline
 ) -> dg.AssetCheckEvaluation | None:
-    """Return the last comparison of the candidate that waits, to be reported again.
+    """Return what the check of a comparison has to show after a materialization of the table.
 
     Args:
-        instance: Dagster's instance, which keeps it.
+        instance: Dagster's instance, which keeps the last evaluation.
         loaded: The pipeline.
 
     Returns:
-        The evaluation, which says when it was made; None if there is no candidate, or it was not
-        compared with what readers see now.
+        The last comparison, which says when it was made, as long as its candidate waits;
+        afterwards that there is nothing to compare. None if nothing was ever compared, or the
+        check says so already.
     """
-    if (candidate := candidate_name(loaded)) is None:
-        return None
     key = dg.AssetCheckKey(table_key(loaded), COMPARED)
     kept = instance.get_latest_asset_check_evaluation_record(key)
     if kept is None or kept.event is None or (event := kept.event.dagster_event) is None:
         return None
     found = event.event_specific_data
+    if not isinstance(found, dg.AssetCheckEvaluation):
+        return None
+    before, candidate = found.description or "", candidate_name(loaded)
+    if candidate is None:
+        return None if before == _NO_CANDIDATE else _compared(loaded, _NO_CANDIDATE, passed=True)
     # After a candidate was discarded, another one may have its name.
-    is_older = kept.event.timestamp * 1000 < loaded.require_generation().info.created_ms
-    if is_older or not isinstance(found, dg.AssetCheckEvaluation):
-        return None
-    of = pair(candidate, read_serving(loaded).generation)
-    if not (found.description or "").startswith(f"{of}:"):
-        return None
+    is_newer = kept.event.timestamp * 1000 >= loaded.require_generation().info.created_ms
+    if is_newer and before.startswith(f"{pair(candidate, read_serving(loaded).generation)}:"):
+        return _compared(loaded, before, passed=found.passed, metadata=found.metadata)
+    text = f"Nothing was compared: {candidate} was not compared yet."
+    return None if before == text else _compared(loaded, text, passed=False)
+
+
+def _compared(
+    loaded: LoadedPipeline, text: str, *, passed: bool, metadata: Mapping[str, Any] | None = None
+) -> dg.AssetCheckEvaluation:
     return dg.AssetCheckEvaluation(
-        asset_key=found.asset_key,
-        check_name=found.check_name,
-        passed=found.passed,
-        severity=found.severity,
-        description=found.description,
-        metadata=found.metadata,
+        asset_key=table_key(loaded),
+        check_name=COMPARED,
+        passed=passed,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=text,
+        metadata=metadata or {},
     )
 
 

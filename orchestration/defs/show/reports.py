@@ -17,7 +17,7 @@ from orchestration.defs.assets.table import (
     table_metadata,
 )
 from orchestration.defs.checks.audit import audit_evaluation, last_audit
-from orchestration.defs.checks.table import health_evaluation, last_comparison
+from orchestration.defs.checks.table import comparison_again, health_evaluation
 from orchestration.defs.jobs.restarts import restarts_of_a_day
 from orchestration.defs.keys import live_key, role_of, table_key
 from orchestration.defs.show import metadata
@@ -172,7 +172,7 @@ def reports(
     # Dagster shows a check as not evaluated after each materialization.
     if audit is not None and (is_new or audited != cursor.audited):
         events.append(audit_evaluation(loaded, audit))
-    if is_new and (compared := last_comparison(instance, loaded)) is not None:
+    if is_new and (compared := comparison_again(instance, loaded)) is not None:
         events.append(compared)
     after = Cursor(
         at_ms=at_ms,

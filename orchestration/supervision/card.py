@@ -28,6 +28,7 @@ _SHOWN = 300
 _WELL = ("Healthy", "Complete")
 STARTING = "Starting"
 """Headline of a live run that was requested, and has not committed a micro-batch yet."""
+_RESTARTED = "It is restarted automatically."
 _NOT_UP = ("paused", "stopped", "dead", "failed", "crash-looping")
 _AT_WORK = ("starting", "running", "silent", "failed", "dead", "stopped")
 
@@ -84,6 +85,8 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     lines = [f"**{headline}**" + "".join(f" · {part}" for part in parts[1:])]
     live = served.live
     reason = "" if live is None or live.health == "healthy" else live.reason
+    if live is not None and live.health == "dead" and loaded.pipeline.supervision.restarts.limit:
+        reason = f"{_RESTARTED} {reason}"
     if wrong:
         reason = " ".join(filter(None, (wrong[1], reason)))
     lines += [shortened(reason, _SHOWN)] if reason else []

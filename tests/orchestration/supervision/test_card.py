@@ -45,6 +45,19 @@ def test_before_anything_it_says_how_to_start(case: LiveCase) -> None:
     assert not found.is_failing
 
 
+@pytest.mark.parametrize(("limit", "told"), [(5, True), (0, False)])
+def test_a_run_whose_process_is_gone_says_that_it_is_restarted_if_it_is(
+    tmp_path: Path, limit: int, told: bool
+) -> None:
+    case = LiveCase(tmp_path, supervision={"restarts": {"limit": limit, "loop": 1}})
+    case.ask_for_it()
+    case.launch("a", batch_id=7)
+    found = seen(case.loaded)
+    assert found.headline == "Dead"
+    assert found.reason.startswith("It is restarted automatically.") is told
+    assert ("It is restarted automatically." in found.markdown) is told
+
+
 def test_a_healthy_run_is_told_with_what_waits_its_newest_row_and_who_serves(
     case: LiveCase,
 ) -> None:

@@ -153,10 +153,13 @@ def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
         count: Rows in the seam (the offsets in which history and topic may overlap) and rows
             removed there as duplicates; None until the run has passed the seam.
     """
+    # Three narrow tables: the UI cuts off what is wider than a page.
     shown: Metadata = {
         "decided by": decided_by(made.decided_by),
         "duplicates removed by": made.rule,
-        "ledger": table([_entry(entry, count) for entry in made.entries]),
+        "ledger": table([_start(entry) for entry in made.entries]),
+        "log of the topic": table([_log(entry) for entry in made.entries]),
+        "seam": table([_seam(entry, count) for entry in made.entries]),
     }
     if made.previous is not None:
         shown["history complete through"] = complete_through(made.previous)
@@ -176,22 +179,34 @@ def removed(count: SeamCount | None) -> Metadata:
     return {"duplicates removed at the hand-over": f"{dropped:,} of {counted(rows, 'row')}"}
 
 
-def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:
-    at = TopicPartition(entry.topic, entry.partition)
-    counts = {} if count is None else {"rows": count.rows, "removed": count.removed}
-    return {
-        "topic": entry.topic,
-        "partition": entry.partition,
+def _start(entry: LedgerEntry) -> dict[str, str | int]:
+    return _place(entry) | {
         "start": entry.start,
         "why": readable_times(entry.why),
+        "gap": entry.gap or "none",
+    }
+
+
+def _log(entry: LedgerEntry) -> dict[str, str | int]:
+    return _place(entry) | {
         "log start": entry.log_start,
         "first record": "none yet" if entry.first_offset is None else entry.first_offset,
         "first timestamp": "" if entry.first_ms is None else second(entry.first_ms),
-        "seam end": entry.seam_end,
-        "overlap (offsets)": entry.overlap,
-        "gap": entry.gap or "none",
-        **{f"{name} in the seam": by.get(at, 0) for name, by in counts.items()},
     }
+
+
+def _seam(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:
+    at = TopicPartition(entry.topic, entry.partition)
+    counts = {} if count is None else {"rows": count.rows, "removed": count.removed}
+    return _place(entry) | {
+        "end": entry.seam_end,
+        "overlap (offsets)": entry.overlap,
+        **{name: by.get(at, 0) for name, by in counts.items()},
+    }
+
+
+def _place(entry: LedgerEntry) -> dict[str, str | int]:
+    return {"topic": entry.topic, "partition": entry.partition}
 
 
 def check(found: Check) -> dg.AssetCheckResult:

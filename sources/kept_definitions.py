@@ -165,6 +165,18 @@ def kept_declaration(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
     return load_pipeline(local_copy(kept) / loaded.path.name)
 
 
+def which_file(loaded: LoadedPipeline) -> str:
+    """Return in a sentence where a declaration is changed, if it is the copy of a generation.
+
+    Returns:
+        The sentence; empty if it is the pipeline's own file, or a pipeline of its own.
+    """
+    if loaded.kept is None or (generation := loaded.kept.generation) is None:
+        return ""
+    copy = kept_folder(loaded, generation).location(loaded.path.name)
+    return f"Generation {generation} goes by its copy of the pipeline's file: change {copy}."
+
+
 def code_of(loaded: LoadedPipeline) -> list[Path]:
     """Return the code files next to a pipeline's file: its query, and imported modules.
 

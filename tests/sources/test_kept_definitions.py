@@ -8,7 +8,12 @@ from typing import Any
 import yaml
 
 from sources.config.loader import KEPT, load_pipeline
-from sources.kept_definitions import keep_definition, kept_folder
+from sources.kept_definitions import (
+    keep_definition,
+    kept_declaration,
+    kept_folder,
+    which_file,
+)
 
 MODULES = {
     "transforms.py": "from shop.rules import vip\nimport plain\nimport json\n",
@@ -61,3 +66,19 @@ def test_a_query_is_kept_and_its_runs_go_by_the_copy(tmp_path: Path) -> None:
     kept = load_pipeline(kept_folder(loaded, generation.name).path("orders.yaml"))
     assert kept.own_file("sql/f.sql").read_text() == "SELECT * FROM input"
     assert loaded.own_file("sql/f.sql").read_text() == "SELECT id FROM input"
+
+
+def test_a_generation_that_goes_by_its_copy_says_where_its_declaration_is_changed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "orders.yaml").write_text(yaml.safe_dump(declaration({"sql": "f.sql"})))
+    (tmp_path / "f.sql").write_text("SELECT * FROM input")
+    loaded = load_pipeline(tmp_path / "orders.yaml")
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    keep_definition(loaded, generation)
+    assert which_file(loaded) == ""
+    kept = kept_declaration(loaded, generation.name)
+    assert which_file(kept) == (
+        f"Generation g1 goes by its copy of the pipeline's file: change {kept.path}."
+    )

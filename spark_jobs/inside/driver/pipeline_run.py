@@ -14,6 +14,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import ErrorReport, UnavailableError
 from sources.hybrid import Boundedness
+from sources.kept_definitions import which_file
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.bounded_run import run_bounded
@@ -127,7 +128,8 @@ def _ahead(context: PipelineContext, source: str, *, is_same_driver: bool) -> Ah
 def _report_of(error: Exception, context: PipelineContext) -> ErrorReport:
     """Return the report of a failure; that of the store, if it does not answer or let us in.
 
-    Answers to S3A's commonest request have no body, so its errors don't say why.
+    Answers to S3A's commonest request have no body, so its errors don't say why. What people have
+    to correct in the pipeline's file names the copy, if the generation goes by one.
     """
     if is_of_store(error):
         loaded, stores = context.loaded, context.pipeline.stores
@@ -139,4 +141,7 @@ def _report_of(error: Exception, context: PipelineContext) -> ErrorReport:
                     stores.require_answer(path)
         except UnavailableError as unavailable:
             return unavailable.report()
-    return report_of(error)
+    found, copy = report_of(error), which_file(context.loaded)
+    if found.transient or not copy:
+        return found
+    return found.model_copy(update={"hint": f"{found.hint} {copy}".strip()})

@@ -7,7 +7,7 @@ from typing import Any
 
 from hybrid_extensions.repair.differences import Differences
 from orchestration.display import size
-from sources.common.counting import counted
+from sources.common.counting import counted, counted_as
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class RepairResult:
                 f"`{self.table}`: {counted(found.missing, 'row is', 'rows are')} missing, "
                 f"{found.different:,} different, {found.extra:,} extra."
             )
-            done = "were" if self.is_applied else "would be"
+            done = counted_as(self.files, "was", "were") if self.is_applied else "would be"
             files = counted(self.files, "file")
             told += f" {files} ({size(self.bytes)}) {done} written anew."
             if self.version is not None:
@@ -62,11 +62,9 @@ class RepairResult:
                     "`hybrid compare P` proves it."
                 )
         if left := found.newer + self.changed:
-            told += (
-                f" {counted(left, 'key has', 'keys have')} a change that is newer, and "
-                f"{'stays as it is' if left == 1 else 'stay as they are'}; repair again to compare "
-                f"{'it' if left == 1 else 'them'}, too."
-            )
+            stay = "key was changed meanwhile and stays as it is. Repair again to compare it, too."
+            more = "keys were changed meanwhile and stay as they are. Repair again to compare them."
+            told += f" {counted(left, f'other {stay}', f'other {more}')}"
         if found.impossible:
             told += (
                 f" {counted(found.impossible, 'key has', 'keys have')} a position behind the end "

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from sources.common.schema import ddl, parse_schema
 from sources.common.sql.sql_names import in_backticks
 from sources.storage.folder import Folder
+from spark_jobs.inside.arrow_map import map_in_arrow
 from spark_jobs.inside.query.declaration import QueryDeclaration
 from spark_jobs.inside.query.places.place import PlaceStream
 from spark_jobs.inside.readers.direct_rows import RowWriters
@@ -62,7 +63,7 @@ def direct_query(
     parts = [
         direct.written(writers)
         if number == query.index
-        else each.rows.select(*map(in_backticks, columns)).mapInArrow(files.write, ddl(FILES))
+        else map_in_arrow(each.rows.select(*map(in_backticks, columns)), files.write, ddl(FILES))
         for number, each in enumerate(streams)
     ]
     written = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)

@@ -27,7 +27,8 @@ from sources.formats.lines import BadRow
 from sources.state.generation import Generation
 from sources.state.state_table import write_state_table
 from sources.storage.folder import Folder
-from spark_jobs.inside.readers.spark_errors import ReportedError, Step
+from spark_jobs.inside.arrow_map import Step
+from spark_jobs.inside.readers.spark_errors import ReportedError
 
 STAGED = pa.schema(
     [

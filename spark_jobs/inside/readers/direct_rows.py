@@ -8,7 +8,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from spark_jobs.inside.readers.spark_errors import Step, reporting
+from spark_jobs.inside.arrow_map import Step
+from spark_jobs.inside.readers.spark_errors import reporting
 
 
 class RowWriter(Protocol):

@@ -78,3 +78,33 @@ def test_columns_of_any_name_arrive_and_are_proved(
     found = DeltaTable(str(tmp_path / "out")).to_pyarrow_table().to_pylist()
     wanted = [row(n) for n in range(3, 140)]
     assert sorted(found, key=lambda each: each[ID]) == wanted
+
+
+def test_tasks_that_append_rows_themselves_take_any_name(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    (tmp_path / "in").mkdir()
+    write_json(tmp_path / "in")
+    producer = Producer({"bootstrap.servers": servers})
+    for n in range(80, 150):
+        # Some values are left to Spark, and one is bad.
+        value = as_json(n) if n % 10 else as_json(n).replace("}", "} ")
+        time = int(moment(n).timestamp() * 1000)
+        producer.produce(case.topic, value.encode(), timestamp=time)
+    producer.produce(case.topic, b"bad", timestamp=time)
+    assert producer.flush(30) == 0
+
+    def named(document: dict[str, Any]) -> None:
+        history, live = document["sources"]
+        history |= {"path": "in/*.json", "format": "json", "schema": TYPES}
+        live |= {"schema": TYPES, "on_bad_record": "drop"}
+        sink = {"path": "out", "mode": "append", "key": [ID]}
+        document |= {"event_time": AT, "key": [ID], "sink": sink}
+
+    loaded = case.pipeline(named)
+    run_chain(spark, loaded)
+    report = audit(loaded)
+    assert report.ok, report
+    found = DeltaTable(str(tmp_path / "out")).to_pyarrow_table().to_pylist()
+    assert sorted(found, key=lambda each: each[ID]) == [*map(row, range(150))]

@@ -36,6 +36,7 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from sources.storage.partitions import values_of
 from sources.storage.stores import Stores
+from spark_jobs.inside.arrow_map import Step
 from spark_jobs.inside.readers.bad_records import staging_folder
 from spark_jobs.inside.readers.direct_rows import RowWriters
 from spark_jobs.inside.readers.files.drifted_columns import (
@@ -61,7 +62,6 @@ from spark_jobs.inside.readers.row_rules import (
     within_sample,
 )
 from spark_jobs.inside.readers.select import select_columns
-from spark_jobs.inside.readers.spark_errors import Step
 
 _ENTRY_COLUMNS = pa.schema(
     [

@@ -20,10 +20,11 @@ from sources.formats.row_check import RowCheck
 from sources.storage.folder import Folder
 from sources.storage.partitions import typed_value, values_of
 from sources.storage.stores import Stores
+from spark_jobs.inside.arrow_map import Step
 from spark_jobs.inside.readers.bad_records import RowStager
 from spark_jobs.inside.readers.files.outside_rows import BOUNDS
 from spark_jobs.inside.readers.row_rules import FILE, ROW
-from spark_jobs.inside.readers.spark_errors import Step, reporting
+from spark_jobs.inside.readers.spark_errors import reporting
 
 PLACES = pa.schema([(FILE, pa.string()), (ROW, pa.int64())])
 """Columns with the place of a row: :data:`~spark_jobs.inside.readers.row_rules.FILE_COLUMNS`."""

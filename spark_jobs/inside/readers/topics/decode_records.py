@@ -15,8 +15,8 @@ from sources.decoding.changes.record_keys import RecordKeys
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.tombstones import Tombstones
 from sources.errors import ErrorFields, InputError
+from spark_jobs.inside.arrow_map import Step
 from spark_jobs.inside.readers.bad_records import STAGED
-from spark_jobs.inside.readers.spark_errors import Step
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 
 REASON = "__reason"

@@ -25,6 +25,7 @@ from sources.decoding.batch_cursor import Mask, as_mask
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.json.batches import read_objects, supports_schema
 from sources.kafka.ranges.cut import Split
+from spark_jobs.inside.arrow_map import map_in_arrow
 from spark_jobs.inside.readers.direct_rows import RowWriters
 from spark_jobs.inside.readers.spark_errors import reporting
 from spark_jobs.inside.readers.topics.decode_records import KEY, ORIGINS, RECORD, VALUE
@@ -106,7 +107,7 @@ class DirectRecords:
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return write((batch, partial(_where, batch)) for batch in batches)
 
-        return given.mapInArrow(reporting(read), ddl(write.returned))
+        return map_in_arrow(given, reporting(read), ddl(write.returned))
 
     def of_splits(self, splits: DataFrame) -> DataFrame:
         """Return the writing tasks' reports, where tasks read the records of splits themselves.

@@ -39,6 +39,7 @@ from sources.planning.plan import Plan
 from sources.planning.topics.key_of_changes import known_key
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
+from spark_jobs.inside.arrow_map import Step, map_in_arrow
 from spark_jobs.inside.readers.bad_records import removing, staging_folder
 from spark_jobs.inside.readers.row_rules import (
     leave_out,
@@ -47,7 +48,7 @@ from spark_jobs.inside.readers.row_rules import (
     within_sample,
 )
 from spark_jobs.inside.readers.select import select_columns
-from spark_jobs.inside.readers.spark_errors import Step, raise_at_record, reporting
+from spark_jobs.inside.readers.spark_errors import raise_at_record, reporting
 from spark_jobs.inside.readers.topics.decode_records import (
     KEY,
     ORIGINS,
@@ -243,9 +244,11 @@ def _parsed(
             *LOG_COLUMNS, *map(in_backticks, source.record_columns), reason, *record
         )
         if remove is not None:
-            rows = records.mapInArrow(reporting(_chained(decode, remove)), row_ddl + extra_ddl)
+            step = reporting(_chained(decode, remove))
+            rows = map_in_arrow(records, step, row_ddl + extra_ddl)
             return rows.select(*map(in_backticks, returned))
-        rows = records.mapInArrow(reporting(decode), f"{row_ddl}, `{REASON}` string{extra_ddl}")
+        returned_ddl = f"{row_ddl}, `{REASON}` string{extra_ddl}"
+        rows = map_in_arrow(records, reporting(decode), returned_ddl)
         reason = F.col(REASON)
         marked = _Marked(
             rows, {n: F.col(in_backticks(n)) for n in kinds}, reason.isNotNull(), reason
@@ -258,7 +261,7 @@ def _parsed(
             kinds_of = ((field.name, field.dataType.simpleString()) for field in records.schema)
             returned_ddl = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds_of)
             fill = rows_as_json(tombstones, names)
-            records = records.mapInArrow(reporting(fill), returned_ddl)
+            records = map_in_arrow(records, reporting(fill), returned_ddl)
         marked = _parse(records, source, columns, of_value, (needed, extra))
         if remove is not None:
             return _without_bad(marked, remove, row_ddl + extra_ddl, extra).select(
@@ -395,7 +398,7 @@ def _parse(
             _DECIDED: "boolean",
         }
         returned = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
-        records = records.mapInArrow(read, returned)
+        records = map_in_arrow(records, read, returned)
         parsed = F.when(~is_read, parsed)
         unfit = row.isNull() | row[_CORRUPT].isNotNull() | too_large | undated | ~is_text
         is_bad = ~is_read & unfit | _any_of(wrong)
@@ -462,7 +465,7 @@ def _without_bad(marked: _Marked, remove: Step, row_ddl: str, extra: Sequence[st
         *extra,
         *(column.alias(name) for name, column in record.items()),
     )
-    return rows.mapInArrow(reporting(remove), row_ddl)
+    return map_in_arrow(rows, reporting(remove), row_ddl)
 
 
 def _chained(first: Step, second: Step) -> Step:

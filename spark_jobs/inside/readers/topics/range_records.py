@@ -19,7 +19,8 @@ from sources.kafka.client.headers import headers_of
 from sources.kafka.ranges.cut import Split
 from sources.kafka.ranges.range_reader import RangeReader
 from sources.planning.topics.topic_range import RANGE_SPLITS
-from spark_jobs.inside.readers.spark_errors import Step, reporting
+from spark_jobs.inside.arrow_map import Step
+from spark_jobs.inside.readers.spark_errors import reporting
 
 RECORDS = pa.schema(
     [

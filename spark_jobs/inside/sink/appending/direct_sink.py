@@ -15,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from sources.common.schema import ddl
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
+from spark_jobs.inside.arrow_map import map_in_arrow
 from spark_jobs.inside.sink.appending.append_once import append_once
 from spark_jobs.inside.sink.appending.task_files import (
     FILES,
@@ -90,7 +91,7 @@ class DirectSink:
             told = batch.where(is_told).select(*FILES.names).collect()
             if any(row[LEFT] for row in told):
                 rows = self.left(batch.where(~is_told).drop(*FILES.names), batch_id)
-                told += rows.mapInArrow(self.files.write, ddl(FILES)).collect()
+                told += map_in_arrow(rows, self.files.write, ddl(FILES)).collect()
             return _actions(told)
         finally:
             batch.unpersist()

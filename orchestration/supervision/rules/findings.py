@@ -141,9 +141,9 @@ def wrong_rows(count: int) -> Finding:
         rows = counted(count, "row is", "rows are")
         text = (
             f"{rows} stale or missing, as a change could not be read: a record was dropped or "
-            "quarantined, and no later change of the same key came. Read them once more from the "
-            "database: `hybrid repair P --apply`. Or change them again there (`UPDATE … SET column "
-            "= column`), or begin a new generation with a new snapshot."
+            "quarantined, and no later change of the same key came. Change these rows again in the "
+            "database (`UPDATE … SET column = column`), or begin a new generation with a new "
+            "snapshot."
         )
     return Finding(
         name="wrong_rows", passed=not count, text=text, value=count, limit=0, unit="rows"

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from hybrid_extensions.cuts.declare import overlap
-from hybrid_extensions.cuts.members import load_group
+from hybrid_extensions.cuts.members import CutTable, load_group
+from sources.common.positions import TopicPartition
 from sources.config.loader import declare
 from sources.errors import InputError
+from sources.planning.context import PipelineContext
+from tests.orchestration.supervision.live_case import LiveCase
 
 SLOTTED = {"dsn": "slotted://db/shop", "slot": "shop"}
 
@@ -138,3 +141,18 @@ def test_tables_of_different_databases_or_cuts_are_no_group(tmp_path: Path) -> N
 )
 def test_folders_overlap_if_one_is_in_the_other(one: str, other: str, is_so: bool) -> None:
     assert overlap(one, other) is is_so
+
+
+def test_a_table_whose_topic_does_not_exist_yet_holds_up_no_cut(tmp_path: Path) -> None:
+    topic = {"type": "kafka", "name": "inbox", "topic": "events", "bootstrap_servers": "b:9092"}
+    case = LiveCase(tmp_path, inbox={**topic, "missing_topic": "wait"})
+    table = CutTable("public.events", PipelineContext(case.loaded, case.generation))
+    first = TopicPartition("events", 0)
+    assert table.unread({}) is None
+    # As Spark writes them: the start offsets at its first look, then those of a micro-batch.
+    checkpoint = case.generation.checkpoint
+    checkpoint.replace_bytes("sources/1/0", b"v1\n{}")
+    assert (table.unread({}), table.unread({first: 3})) == (0, 3)
+    checkpoint.replace_bytes("offsets/0", b'v1\n{}\n-\n{"events":{"0":2}}')
+    checkpoint.replace_bytes("commits/0", b"v1\n{}")
+    assert table.unread({first: 3}) == 1

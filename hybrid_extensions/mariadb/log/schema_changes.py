@@ -120,7 +120,8 @@ def read_statements(source: KafkaSource, connector: str, starts: Offsets) -> Sta
         UnknownDefault: The topic has records in several partitions, whose order is not known.
         InputError, UnavailableError: As for :func:`read_schema_changes`.
     """
-    asked = {"topic": connector, "topic_pattern": None}
+    # Without that topic nothing is known, whatever is declared for the other one.
+    asked = {"topic": connector, "topic_pattern": None, "missing_topic": "refuse"}
     log = KafkaLog(source.model_copy(update=asked))
     first, ends = log.log_start(), log.log_end()
     if len([each for each in first if ends[each] > first[each]]) > 1:

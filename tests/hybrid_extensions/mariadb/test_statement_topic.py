@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
+from hybrid_extensions.mariadb.log.schema_changes import read_statements
 from hybrid_extensions.mariadb.table_look import look_at_table
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
@@ -22,6 +23,7 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
 from sources.databases.altered_table import Names, TableWatch
 from sources.databases.captured_table import CapturedTable
+from sources.errors import InputError
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 COLUMNS = {"id": "int", "v": "int"}
@@ -121,6 +123,15 @@ def test_statements_that_the_topic_may_lack_are_told(case: Case) -> None:
     assert later.statements == {TopicPartition(case.name, 0): 4}
     again = case.look(seen.model_copy(update={"statements": {TopicPartition(case.name, 0): 99}}))
     assert "was created again" in str(again.doubt)
+
+
+def test_a_topic_of_statements_that_is_missing_is_no_empty_one(servers: str) -> None:
+    declared = {"name": "changes", "type": "kafka", "format": "debezium", "table": "shop.t"}
+    waits = {"topic": "shop.shop.t", "bootstrap_servers": servers, "missing_topic": "wait"}
+    topic = KafkaSource.model_validate({**declared, **waits, "schema": COLUMNS})
+    name = f"none_{uuid.uuid4().hex[:8]}"
+    with pytest.raises(InputError, match=f"There is no topic `{name}`"):
+        read_statements(topic, name, {})
 
 
 def test_a_record_of_another_form_is_no_traceback(case: Case) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from sources.common.positions import Record
+from collections.abc import Collection
+
+from sources.common.positions import Record, TopicPartition
 from sources.config.source.kafka_source import KafkaSource
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.topics.topic_plan import TopicPlan, require_same_topics
 from sources.state.generation import Generation
+
+# Stands for the id of a topic that appeared and was deleted again during one run.
+_READ = "one that was read"
 
 
 class SeenTopics(Record):
@@ -20,7 +25,11 @@ class SeenTopics(Record):
 
 
 def require_seen_topics(
-    generation: Generation, source: KafkaSource, plan: TopicPlan, log: KafkaLog
+    generation: Generation,
+    source: KafkaSource,
+    plan: TopicPlan,
+    log: KafkaLog,
+    reached: Collection[TopicPartition],
 ) -> None:
     """Refuse topics that are no longer those which were planned, or were waited for and then read.
 
@@ -32,6 +41,7 @@ def require_seen_topics(
         source: The declaration.
         plan: Plan of the source.
         log: Look-ups on its topics.
+        reached: Partitions of which records were committed.
 
     Raises:
         SeamError: A topic was deleted, perhaps created again, or is in another cluster.
@@ -42,7 +52,9 @@ def require_seen_topics(
     # Topics that fit a pattern come and go.
     is_kept = source.waits_for_topic and bool(source.topics)
     seen = generation.read(_name(source), SeenTopics) if is_kept else None
-    known = {**plan.topics, **({} if seen is None else seen.topics)}
+    gone = {each.topic for each in reached} & {*log.missing}
+    known = {**dict.fromkeys(gone, _READ), **plan.topics}
+    known |= {} if seen is None else seen.topics
     require_same_topics(plan.model_copy(update={"topics": known}), log)
     found = log.identities() if is_kept else known
     if found.keys() > known.keys():

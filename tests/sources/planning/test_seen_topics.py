@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from hybrid_extensions.servers.broker import create_topic
+from sources.common.positions import TopicPartition
 from sources.errors import SeamError
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.plan import make_plan
@@ -34,11 +35,15 @@ def test_a_topic_that_is_deleted_after_it_was_seen_is_refused(
     loaded = case.pipeline(lambda declared: declared["sources"][1].update(missing_topic="wait"))
     planned, live = make_plan(loaded).topic_of("live"), live_of(loaded)
 
-    def look() -> None:
-        require_seen_topics(loaded.require_generation(), live, planned, KafkaLog(live))
+    def look(*reached: TopicPartition) -> None:
+        generation, log = loaded.require_generation(), KafkaLog(live)
+        require_seen_topics(generation, live, planned, log, reached)
 
     assert planned.topics == {}
     look()
+    # It came and went during one run.
+    with pytest.raises(SeamError, match=r"Planned was one that was read .*found is no topic"):
+        look(TopicPartition(case.topic, 0))
     create_topic(servers, case.topic, 1)
     look()
     look()

@@ -172,14 +172,14 @@ class FollowedTopicPlace(SourcePlace):
         """
         log = KafkaLog(self._source)
         planned = self._context.plan.topic_of(self._source.name)
-        require_seen_topics(self._context.generation, self._source, planned, log)
+        reached = self._reached()
+        require_seen_topics(self._context.generation, self._source, planned, log, reached)
         self._check_start(log)
         partitions = with_new_partitions(self._start.offsets(), log.partitions)
         if self._context.pipeline.sink.mode == "merge":
             ends = self._context.switch_state.ends_before(self._source.name)
             expected = ExpectedKey.of(self._context.pipeline.sink, ends)
             keep_key(self._context.generation, self._source, log, self._start.offsets(), expected)
-        reached = self._reached()
         is_first = not reached and is_small_at_first(self._source, self._rate, log, partitions)
         offsets, interval = pace_of(self._source, self._rate, partitions, is_first=is_first)
         filtering = not self._seam.is_passed(reached)

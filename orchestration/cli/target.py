@@ -18,7 +18,6 @@ from orchestration.cli.output import (
     sigterm_interrupts,
     tell,
 )
-from sources.common.counting import counted
 
 app = typer.Typer()
 
@@ -117,7 +116,7 @@ def compare(
     """
     with answer(as_json) as show:
         from orchestration.audit.database.compare_source import compare_with_source
-        from orchestration.audit.database.compare_whole import keep_compared
+        from orchestration.audit.database.compare_whole import compared_in_words, keep_compared
         from orchestration.supervision.live_run import look_at_run
         from sources.common.positions import now_ms
         from sources.databases.altered_table import withdraw_alteration
@@ -140,11 +139,7 @@ def compare(
         is_equal = found.ok or (again is not None and again.differing == 0)
         lines = [
             f"Generation {generation_with_role(loaded)}.",
-            f"{found.table}: {counted(found.rows, 'row')}, {found.found:,} in the target; "
-            f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the "
-            "target.",
-            *found.examples,
-            *([] if again is None else [again.text]),
+            *compared_in_words(found, again),
             *(["The table was altered, and no row differs: `hybrid resume P`."] * is_withdrawn),
         ]
         document = {"generation": declared_generation(loaded), **found.to_dict(), "ok": is_equal}

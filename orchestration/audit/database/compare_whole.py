@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from orchestration.audit.database.compare_range import KeyRange, LiveRun, compare_range
@@ -20,10 +20,38 @@ class FurtherLooks(NamedTuple):
     Attributes:
         text: The same as a sentence.
         differing: Number of keys that differ still; None if that could not be judged.
+        examples: Some of these keys.
     """
 
     text: str
     differing: int | None
+    examples: Sequence[str] = ()
+
+
+def compared_in_words(found: SourceComparison, again: FurtherLooks | None) -> list[str]:
+    """Return a comparison in lines: what differs still, or else that nothing does.
+
+    What the first look found is said only as long as it is not known to be wrong or delayed.
+
+    Args:
+        found: What the first look has found.
+        again: What the further looks have found; None without any.
+    """
+    if again is not None and again.differing == 0:
+        late = counted(found.only_in_source + found.only_in_target, "row")
+        return [
+            f"{found.table}: {counted(found.rows, 'row')}; no key differs.",
+            f"A first look found {late} of both tables whose changes were on their way.",
+        ]
+    if again is not None and again.differing:
+        return [f"{found.table}: {again.text}", *again.examples]
+    return [
+        f"{found.table}: {counted(found.rows, 'row')}, {found.found:,} in the target; "
+        f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the "
+        "target.",
+        *found.examples,
+        *([] if again is None else [again.text]),
+    ]
 
 
 def keep_compared(
@@ -71,7 +99,7 @@ def keep_compared(
             keep_whole(context.generation, judged.found, begun_ms)
             differing = judged.found.differing
             text = f"{counted(differing, 'key differs', 'keys differ')} after further looks."
-            return FurtherLooks(text, differing)
+            return FurtherLooks(text, differing, judged.found.examples)
     text = (
         f"It is unknown whether these rows are wrong or only delayed: {why_not}. `hybrid status P` "
         "keeps its earlier result. To find out, compare again while the live run is healthy."

@@ -83,7 +83,11 @@ def read_config(url: str) -> dict[str, Any]:
         found: dict[str, Any] = ask_connect(url, "/config")
     except urllib.error.HTTPError as error:
         message = f"Connector {url} is not known: {failure_in_words(error)}."
-        hint = "Correct `snapshot.connector`: `http://<host>:<port>/connectors/<name>`."
+        hint = (
+            f"Start the connector: `POST {url.rpartition('/')[0]}` with the configuration that "
+            "`hybrid init` wrote. Or correct `snapshot.connector`: "
+            "`http://<host>:<port>/connectors/<name>`."
+        )
         raise InputError(message, hint, value=url) from None
     except (OSError, ValueError) as error:
         message = f"Connector {url} is not known: {failure_in_words(error)}."

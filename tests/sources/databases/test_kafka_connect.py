@@ -9,9 +9,11 @@ import pytest
 from sources.databases.kafka_connect import (
     ConnectorState,
     find_state,
+    read_config,
     restart_command,
     restart_failed,
 )
+from sources.errors import InputError
 from tests.services.connect_worker import RUNNING, worker
 
 # As Kafka Connect 4.3 answers after MySQL was started again, shortened.
@@ -66,3 +68,10 @@ def test_only_what_failed_is_started_again() -> None:
         assert (
             restart_command(url) == f"curl -X POST '{url.removesuffix('/connectors/shop')}{path}'"
         )
+
+
+def test_a_connector_that_was_never_started_is_to_be_started_first_of_all() -> None:
+    with worker({}) as url, pytest.raises(InputError) as raised:
+        read_config(url)
+    connectors = url.removesuffix("/shop")
+    assert raised.value.hint.startswith(f"Start the connector: `POST {connectors}` with the")

@@ -34,6 +34,8 @@ class Differences(NamedTuple):
         columns: Of those that are different, how many differ in a column, by its name.
         keys: Up to ten keys of the rows to repair, with what they are.
         impossible_keys: Up to ten keys of those.
+        partial: Of those that are newer, how many have a value that is older than their change, as
+            it left a long value as it was.
     """
 
     missing: int
@@ -44,6 +46,7 @@ class Differences(NamedTuple):
     columns: dict[str, int]
     keys: list[str]
     impossible_keys: list[str]
+    partial: int = 0
 
     @property
     def to_repair(self) -> int:
@@ -102,6 +105,8 @@ def find_differences(
     kinds = f"SELECT _kind, count(*) FROM {REPAIRS} GROUP BY 1"
     counts = dict(connection.execute(kinds).fetchall())
     left_out = f"{_CANDIDATES} c WHERE {newer} AND NOT {impossible}"
+    unchanged = table.context.pipeline.sink.unchanged
+    is_partial = "false" if unchanged is None else f"c._t.{quoted(unchanged)} IS NOT NULL"
     return Differences(
         missing=counts.get("missing", 0),
         different=counts.get("different", 0),
@@ -111,6 +116,7 @@ def find_differences(
         columns=_by_column(connection, table, f"NOT ({newer} OR {impossible})"),
         keys=_examples(connection, REPAIRS, table.key, "_kind || ' '"),
         impossible_keys=_examples(connection, _IMPOSSIBLE, table.key, "''"),
+        partial=count_rows(connection, f"{left_out} AND {is_partial}"),
     )
 
 

@@ -108,7 +108,8 @@ def repair(
             of = {"rows": result.text}
             with recorded(loaded.state, "repair", by, generation.name, of) as after, turn():
                 done = _write(table, compared)
-                if not (compared.found.newer or compared.found.impossible or done.changed):
+                # A row with a newer change is right by that, if it has all values.
+                if not (compared.found.impossible or compared.found.partial or done.changed):
                     _keep_righted(table, righted)
                 after["version"] = "none" if done.version is None else str(done.version)
         made = _result(table, compared.found, touched, done)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import median
+from typing import NamedTuple
 
 from sources.common.positions import EndPosition, StartPosition, iso
 from sources.common.topic_log import LogRecord
@@ -15,23 +16,36 @@ from sources.kafka.client.sample import dated_records
 
 _STEP_MS = 15 * 60_000
 """Time zones differ by whole quarters of an hour."""
+_SUMMER_MS = 60 * 60_000
 _NEAR_MS = 60_000
 _FEWEST = 5
 _MOST_OTHERS = 10  # one in so many
 
 
-def constant_shift_ms(
+class Shift(NamedTuple):
+    """How far event times run ahead of record timestamps.
+
+    Attributes:
+        ms: The difference in milliseconds, whole quarters of an hour; the larger one of two.
+        is_seasonal: Whether others of the records have an hour less, as with summer time.
+    """
+
+    ms: int
+    is_seasonal: bool = False
+
+
+def find_shift(
     source: KafkaSource,
     read: Mapping[str, str],
     event_time: EventTime,
     clock_ms: int,
     sample: Sequence[LogRecord],
-) -> int | None:
-    """Return the constant by which sampled event times run ahead of record timestamps, or None.
+) -> Shift | None:
+    """Return by how much sampled event times run ahead of record timestamps, as in a time zone.
 
     Returns:
-        Whole quarters of an hour, in milliseconds; None if the difference varies by more than a
-        minute, is another one, or there are too few records to tell.
+        The difference; None if it varies by more than a minute, other than by the hour of summer
+        time, is not that of a time zone, or there are too few records to tell.
 
     Raises:
         InputError: The expression of ``select`` for the event time can't be evaluated.
@@ -47,9 +61,17 @@ def constant_shift_ms(
     ]
     if len(ahead) < _FEWEST:
         return None
-    shift = round(median(ahead) / _STEP_MS) * _STEP_MS
-    others = sum(abs(each - shift) > _NEAR_MS for each in ahead)
-    return shift if shift > 0 and others * _MOST_OTHERS <= len(ahead) else None
+    nearest = ((each, round(each / _STEP_MS) * _STEP_MS) for each in ahead)
+    found = Counter(shift for each, shift in nearest if abs(each - shift) <= _NEAR_MS)
+    enough = len(ahead) - len(ahead) // _MOST_OTHERS
+    for shift, count in found.most_common(1):
+        if count >= enough:
+            return Shift(shift) if shift > 0 else None
+    for shift, count in found.items():
+        winter = found[shift - _SUMMER_MS]
+        if shift > 0 and winter and count + winter >= enough:
+            return Shift(shift, is_seasonal=True)
+    return None
 
 
 def check_shift(
@@ -57,7 +79,7 @@ def check_shift(
     source: KafkaSource,
     previous: EndPosition | None,
     start: StartPosition,
-    shift_ms: int | None,
+    shift: Shift | None,
 ) -> None:
     """Refuse to start a topic by time at the end of history if event times are local times.
 
@@ -66,19 +88,22 @@ def check_shift(
         source: Declaration of the topic's source.
         previous: End position of the source before; None for the first source of the chain.
         start: Start position of the topic.
-        shift_ms: Result of :func:`constant_shift_ms`.
+        shift: Result of :func:`find_shift`.
 
     Raises:
         SeamError: ``allowed_lateness`` does not reach back as far as the event times are ahead.
     """
     is_by_time = previous is not None and start.time_ms is not None and source.start == "previous"
-    if not is_by_time or shift_ms is None or shift_ms <= pipeline.lateness_ms:
+    if not is_by_time or shift is None or shift.ms <= pipeline.lateness_ms:
         return
-    column, hours = pipeline.event_time.column, f"{shift_ms / 3_600_000:g}"
-    minutes = shift_ms // 60_000
+    column, hours = pipeline.event_time.column, f"{shift.ms / 3_600_000:g}"
+    minutes = shift.ms // 60_000
+    others = (
+        "an hour less in other records, as with summer time" if shift.is_seasonal else "all alike"
+    )
     message = (
         f"Event times in `{column}` of topic `{source.subscription}` are {minutes} minutes "
-        f"({hours} h) later than the timestamps of their records, all of a sample alike: they "
+        f"({hours} h) later than the timestamps of their records, in a sample {others}: they "
         "seem to be local times without a zone, which are read as UTC, and record timestamps are "
         f"in UTC. A start by time, at {iso(start.time_ms or 0)}, would be {minutes} minutes too "
         "late, and the rows in between would be missing from the table."
@@ -86,9 +111,12 @@ def check_shift(
     hint = (
         "To take the times as they are, declare `allowed_lateness: "
         f"{minutes + pipeline.lateness_ms // 60_000 + 1} min`, or `start: earliest` for source "
-        f"`{source.name}`; with `key`, rows that are in both come once. To have them right, let "
-        "`select` of all sources subtract the offset, if it is always the same: "
-        f"`{column}: CAST({column} - INTERVAL {minutes} MINUTES AS TIMESTAMP)`; Parquet files, "
-        "whose footers have the times, have to be written again instead."
+        f"`{source.name}`; with `key`, rows that are in both come once."
     )
+    if not shift.is_seasonal:
+        hint += (
+            " To have them right, let `select` of all sources subtract the offset, if it is always "
+            f"the same: `{column}: CAST({column} - INTERVAL {minutes} MINUTES AS TIMESTAMP)`; "
+            "Parquet files, whose footers have the times, have to be written again instead."
+        )
     raise SeamError(message, hint, source=source.name, topic=source.subscription, column=column)

@@ -37,7 +37,7 @@ from sources.kafka.start.log_checks import needed_offsets
 from sources.kafka.start.look_up import Known
 from sources.kafka.start.offsets import factory_for
 from sources.kafka.start.overlap import likely_overlap
-from sources.kafka.start.shifted_times import check_shift, constant_shift_ms
+from sources.kafka.start.shifted_times import check_shift, find_shift
 from sources.planning.absent_names import identifying_columns, judge_names
 from sources.planning.files.arrival_times import arrival_warnings
 from sources.planning.schema_check import compare_sample
@@ -346,14 +346,14 @@ def plan_topics(
     to_read = [record for record in sample if record.offset >= starts.get(record.partition, 0)]
     # A record may have been sampled twice.
     to_read = [*{(record.partition, record.offset): record for record in to_read}.values()]
-    times, ahead_ms, shift_ms, unread = SampledTimes(), 0, None, list[str]()
+    times, ahead_ms, shift, unread = SampledTimes(), 0, None, list[str]()
     try:
         times = sampled_times(source, read, event_time, clock_ms, to_read)
         ahead_ms = sampled_times(source, read, event_time, clock_ms, sample).ahead_ms
-        shift_ms = constant_shift_ms(source, read, event_time, clock_ms, sample)
+        shift = find_shift(source, read, event_time, clock_ms, sample)
     except OnlySparkError as error:
         unread = [_not_sampled(source.name, error)]
-    check_shift(loaded.pipeline, source, previous, start, shift_ms)
+    check_shift(loaded.pipeline, source, previous, start, shift)
     if rule == "event_time":
         check_event_time_filter(source, read, loaded.pipeline, log, SeamOf(ends, start, seam_end))
     needed = needed_offsets(log, start, previous, lateness_ms)

@@ -13,7 +13,7 @@ from sources.common.topic_log import LogRecord
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
-from sources.kafka.start.shifted_times import check_shift, constant_shift_ms
+from sources.kafka.start.shifted_times import Shift, check_shift, find_shift
 from tests.minimal import minimal_model
 from tests.sources.kafka.test_start_offsets import T0, history
 
@@ -25,6 +25,7 @@ START = StartPosition(
     time_ms=NOW,
     partitions={T0: PartitionStart(start=1, log_start=0, log_end=9, reason="")},
 )
+TWO_HOURS = Shift(120 * MINUTE)
 SCHEMA = {"id": "bigint", "at": "timestamp"}
 
 
@@ -43,7 +44,7 @@ def pipeline(lateness: str = "1 min", **live: Any) -> Pipeline:
     )
 
 
-def shift(*ahead_ms: int, declared: Pipeline | None = None) -> int | None:
+def shift(*ahead_ms: int, declared: Pipeline | None = None) -> Shift | None:
     """Tell the shift of records whose event times are so far ahead of their timestamps."""
     declared = declared or pipeline()
     (source,) = declared.topics
@@ -56,7 +57,7 @@ def shift(*ahead_ms: int, declared: Pipeline | None = None) -> int | None:
         )
         for at, each in enumerate(ahead_ms)
     ]
-    return constant_shift_ms(source, SCHEMA, declared.event_time, NOW, records)
+    return find_shift(source, SCHEMA, declared.event_time, NOW, records)
 
 
 def text(ms: int) -> str:
@@ -67,8 +68,20 @@ def text(ms: int) -> str:
 def test_a_shift_is_the_same_for_all_records_in_whole_quarters_of_an_hour(quarters: int) -> None:
     offset = quarters * 15 * MINUTE
     # Some are written seconds after their event, one in ten much later.
-    assert shift(*[offset] * 5) == offset
-    assert shift(*[offset - 700 * at for at in range(9)], offset - 20 * MINUTE) == offset
+    assert shift(*[offset] * 5) == Shift(offset)
+    found = shift(*[offset - 700 * at for at in range(9)], offset - 20 * MINUTE)
+    assert found == Shift(offset)
+
+
+@pytest.mark.parametrize("hours", [1, 2, 5.5])
+def test_records_from_before_and_after_a_change_to_summer_time_have_two_shifts(
+    hours: float,
+) -> None:
+    larger = int(hours * 60) * MINUTE
+    winter = [larger - 60 * MINUTE] * 9
+    assert shift(*winter, *[larger] * 9) == Shift(larger, is_seasonal=True)
+    # As long as only a few have the larger one, or more have neither, nothing is known.
+    assert shift(*winter, *[larger] * 3, *[7 * MINUTE] * 3) is None
 
 
 @pytest.mark.parametrize(
@@ -87,10 +100,10 @@ def test_differences_that_are_not_a_time_zone_are_ignored(ahead_ms: list[int]) -
     assert shift(*ahead_ms) is None
 
 
-def check(declared: Pipeline, shift_ms: int | None = 120 * MINUTE, **start: Any) -> None:
+def check(declared: Pipeline, found: Shift | None = TWO_HOURS, **start: Any) -> None:
     source = declared.topics[0]
     assert isinstance(source, KafkaSource)
-    check_shift(declared, source, history(NOW), START.model_copy(update=start), shift_ms)
+    check_shift(declared, source, history(NOW), START.model_copy(update=start), found)
 
 
 def test_a_start_by_time_is_refused_with_the_numbers_and_the_ways_out() -> None:
@@ -98,6 +111,14 @@ def test_a_start_by_time_is_refused_with_the_numbers_and_the_ways_out() -> None:
         check(pipeline())
     for way in ("INTERVAL 120 MINUTES", "`allowed_lateness: 122 min`", "`start: earliest`"):
         assert way in told.value.hint
+
+
+def test_with_summer_time_the_larger_shift_counts_and_no_offset_to_subtract_is_proposed() -> None:
+    with pytest.raises(SeamError, match=r"120 minutes \(2 h\) later .* summer time") as told:
+        check(pipeline("61 min"), Shift(120 * MINUTE, is_seasonal=True))
+    assert "`allowed_lateness: 182 min`" in told.value.hint
+    assert "INTERVAL" not in told.value.hint
+    check(pipeline("120 min"), Shift(120 * MINUTE, is_seasonal=True))
 
 
 def test_the_ways_out_are_accepted() -> None:

@@ -26,6 +26,11 @@ def size(number: float) -> str:
     return naturalsize(number)
 
 
+def time_left(seconds: float) -> str:
+    """Return how long the rest takes, such as ``3 min``; ``none`` if nothing is left."""
+    return duration(seconds) if seconds else "none"
+
+
 def estimated_duration(seconds: float) -> str:
     """Return an estimated duration, rounded up, such as ``30 s``."""
     for step, below in ((10, 60), (60, 3_600), (600, 36_000), (3_600, 172_800)):

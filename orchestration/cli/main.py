@@ -12,6 +12,7 @@ import os
 import sys
 from contextlib import suppress
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -70,6 +71,24 @@ def main() -> None:
         if asked.code is None or isinstance(asked.code, int):
             status = asked.code or 0
         raise
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(version("hybrid-backfill"))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Print the version, and end."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
 
 
 @app.command()

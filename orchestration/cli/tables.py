@@ -10,9 +10,9 @@ from rich.table import Table
 
 from orchestration.cli.fitting import Fitting
 from orchestration.databases.database_log import unread_of
+from orchestration.display import time_left
 from orchestration.progress.in_words import changes_in_words
 from orchestration.progress.plan_tables import PlanTable, plan_tables
-from sources.common.durations import duration
 from sources.common.positions import iso
 from sources.planning.approval import HOW_TO_APPROVE
 
@@ -122,7 +122,7 @@ def _status(found: Status) -> list[Table | str]:
             _lag(found, source),
             "" if beat is None or beat.rows_per_s is None else f"{beat.rows_per_s:,.0f}",
             "" if beat is None or beat.event_time_ms is None else iso(beat.event_time_ms),
-            "" if source.eta_s is None else duration(source.eta_s),
+            "" if source.eta_s is None else time_left(source.eta_s),
             *(f"{numbers[at]:,}" for numbers in counts.values()),
         )
     return [table, *_lines_below(found)]

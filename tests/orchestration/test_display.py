@@ -13,6 +13,7 @@ from orchestration.display import (
     second,
     size,
     span,
+    time_left,
 )
 from orchestration.supervision.rules.verdict import Finding
 from sources.common.durations import duration
@@ -107,3 +108,8 @@ def test_a_length_of_time_is_in_words_in_a_check_and_a_number_that_can_be_plotte
     ]
     assert shown["value in words"] == dg.MetadataValue.text("4,712 d 15 h")
     assert shown["limit in words"] == dg.MetadataValue.text("5 min")
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0.0, "none"), (90.0, duration(90))])
+def test_nothing_that_is_left_takes_no_time(seconds: float, shown: str) -> None:
+    assert time_left(seconds) == shown

@@ -9,8 +9,8 @@ import dagster as dg
 from orchestration.defs.keys import role_of, steps_group, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.failures import failures
+from orchestration.display import time_left
 from orchestration.progress import phases as progress
-from sources.common.durations import duration
 from sources.common.optional import require_extra
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
@@ -59,8 +59,7 @@ def _metadata(loaded: LoadedPipeline) -> metadata.Metadata:
         if pace.per_s is not None:
             shown[f"{pace.source} ({pace.unit}/s)"] = round(pace.per_s, 1)
         if pace.eta_s is not None:
-            left = duration(pace.eta_s) if pace.eta_s else "none"
-            shown[f"{pace.source}: time left"] = left
+            shown[f"{pace.source}: time left"] = time_left(pace.eta_s)
     return shown
 
 

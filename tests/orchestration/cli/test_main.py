@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import uuid
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -333,3 +334,8 @@ def test_an_error_of_use_is_a_json_document_with_json(arguments: list[str], mess
     plain = invoke(arguments)
     assert (plain.exit_code, plain.stdout) == (2, "")
     assert message in plain.stderr
+
+
+def test_the_version_is_printed() -> None:
+    told = invoke(["--version"])
+    assert (told.exit_code, told.stdout) == (0, f"{version('hybrid-backfill')}\n")

@@ -193,5 +193,23 @@ def draw_rows(random: Random, columns: dict[str, Kind], first: int, count: int) 
             made[name] = [
                 None if random.random() < share else kind.draw(random) for _ in range(count)
             ]
-    schema = pa.schema([pa.field(name, kind.type) for name, kind in columns.items()])
-    return pa.Table.from_pydict(made, schema=schema)
+    return pa.Table.from_pydict(made, schema=schema_of(columns))
+
+
+def draw_some_rows(random: Random, columns: dict[str, Kind], first: int) -> pa.Table:
+    """Draw up to a dozen rows as :func:`draw_rows`; some, none or all lack their event time.
+
+    Args:
+        random: The source of chance.
+        columns: The columns.
+        first: Key of the first row.
+    """
+    rows = draw_rows(random, columns, first, random.choice([0, 1, 3, 12]))
+    at, share = rows.column_names.index(EVENT_TIME), random.choice([0.0, 0.3, 1.0])
+    times = [None if random.random() < share else each.as_py() for each in rows[at]]
+    return rows.set_column(at, EVENT_TIME, pa.array(times, rows.schema.types[at]))
+
+
+def schema_of(columns: dict[str, Kind]) -> pa.Schema:
+    """Return columns as Arrow's schema."""
+    return pa.schema([pa.field(name, kind.type) for name, kind in columns.items()])

@@ -36,7 +36,8 @@ from tests.random_tables.columns import (
     PLAIN,
     Kind,
     draw_columns,
-    draw_rows,
+    draw_some_rows,
+    schema_of,
 )
 
 _NARROW = ("tinyint", "smallint")
@@ -78,7 +79,7 @@ class RandomTable:
             "write.metadata.metrics.default": random.choice(_METRICS),
         }
         self.table: Table = catalog(folder).create_table(
-            "shop.t", self._schema(), properties=properties
+            "shop.t", schema_of(self._columns), properties=properties
         )
         self.steps: list[str] = []
         for _ in range(random.randrange(3, 14)):
@@ -97,16 +98,10 @@ class RandomTable:
         self.steps.append(step.__name__)
         self.table = self.table.refresh()
 
-    def _schema(self) -> pa.Schema:
-        return pa.schema([pa.field(name, kind.type) for name, kind in self._columns.items()])
-
     def _rows(self) -> pa.Table:
-        count = self._random.choice([0, 1, 3, 12])
-        rows = draw_rows(self._random, self._columns, self._next, count)
-        self._next += count
-        at, share = rows.column_names.index(EVENT_TIME), self._random.choice([0.0, 0.3, 1.0])
-        times = [None if self._random.random() < share else each.as_py() for each in rows[at]]
-        return rows.set_column(at, EVENT_TIME, pa.array(times, rows.schema.types[at]))
+        rows = draw_some_rows(self._random, self._columns, self._next)
+        self._next += rows.num_rows
+        return rows
 
     def _some(self) -> In:
         keys = [self._random.randrange(self._next + 1) for _ in range(3)]
@@ -149,7 +144,7 @@ class RandomTable:
         del self._columns[name]
         self._columns[name] = self._random.choice(KINDS)
         with self.table.update_schema() as change:
-            change.union_by_name(self._schema())
+            change.union_by_name(schema_of(self._columns))
 
     def _widen(self) -> None:
         for name, kind in [*self._columns.items()]:

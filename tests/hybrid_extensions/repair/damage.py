@@ -11,6 +11,12 @@ from spark_jobs.run_state.lock import table_turn
 # As after an error of the project's own: a commit that others make would end the live run.
 _OURS = "damage"
 
+CHANGES = (
+    "UPDATE orders SET amount = amount + 1 WHERE id % 2 = 0",
+    "DELETE FROM orders WHERE id BETWEEN 30 AND 39",
+)
+"""Statements before the damage, so that the table has changes and kept deletes."""
+
 
 def damage(loaded: LoadedPipeline) -> None:
     """Remove rows, change values, and add rows and copies of rows.

@@ -15,7 +15,7 @@ from orchestration.supervision.controls import drain
 from tests.e2e.case import wrong
 from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, make_orders
 from tests.e2e.changes.cdc_case import take_snapshot
-from tests.hybrid_extensions.repair.damage import damage
+from tests.hybrid_extensions.repair.damage import CHANGES, damage
 from tests.hybrid_extensions.repair.test_with_postgres import LIMIT, live, wait_until_equal
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.analysis]
@@ -36,10 +36,7 @@ def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(
     loaded = case.pipeline("orders", ORDERS, edit=watched)
     take_snapshot(loaded)
     with live(loaded):
-        case.execute(
-            "UPDATE orders SET amount = amount + 1 WHERE id % 2 = 0",
-            "DELETE FROM orders WHERE id BETWEEN 30 AND 39",
-        )
+        case.execute(*CHANGES)
         wait_until_equal(loaded)
         damage(loaded)
         with case.server.connect(case.name) as connection, connection.cursor() as in_flight:

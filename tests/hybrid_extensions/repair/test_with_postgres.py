@@ -32,7 +32,7 @@ from spark_jobs.table.delta_table import version_of
 from tests.command_line import invoke
 from tests.e2e.case import live_of, wrong
 from tests.e2e.changes.cdc_case import CdcCase, is_equal, take_snapshot
-from tests.hybrid_extensions.repair.damage import damage
+from tests.hybrid_extensions.repair.damage import CHANGES, damage
 from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.analysis]
@@ -72,10 +72,7 @@ def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(case: Cdc
     loaded = case.pipeline(edit=as_files_with_tables_declare)
     take_snapshot(loaded)
     with live(loaded):
-        case.execute(
-            "UPDATE orders SET amount = amount + 1 WHERE id % 2 = 0",
-            "DELETE FROM orders WHERE id BETWEEN 30 AND 39",
-        )
+        case.execute(*CHANGES)
         wait_until_equal(loaded)
         damage(loaded)
         generation = loaded.require_generation()

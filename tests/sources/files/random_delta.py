@@ -20,6 +20,8 @@ from tests.random_tables.columns import (
     PLAIN,
     draw_columns,
     draw_rows,
+    draw_some_rows,
+    schema_of,
 )
 
 KINDS = [*PLAIN, BINARY, *NESTED]
@@ -63,7 +65,10 @@ class RandomDelta:
         self._partitions = random.sample(plain, random.choice([0, 0, 1]))
         configuration = random.choice(_CONFIGURATIONS)
         DeltaTable.create(
-            path, self._schema(), partition_by=self._partitions, configuration=configuration
+            path,
+            schema_of(self._columns),
+            partition_by=self._partitions,
+            configuration=configuration,
         )
         for _ in range(random.randrange(3, 14)):
             self._change()
@@ -84,16 +89,10 @@ class RandomDelta:
     def _table(self) -> DeltaTable:
         return DeltaTable(self._path)
 
-    def _schema(self) -> pa.Schema:
-        return pa.schema([pa.field(name, kind.type) for name, kind in self._columns.items()])
-
     def _rows(self) -> pa.Table:
-        count = self._random.choice([0, 1, 3, 12])
-        rows = draw_rows(self._random, self._columns, self._next, count)
-        self._next += count
-        at, share = rows.column_names.index(EVENT_TIME), self._random.choice([0.0, 0.3, 1.0])
-        times = [None if self._random.random() < share else each.as_py() for each in rows[at]]
-        return rows.set_column(at, EVENT_TIME, pa.array(times, rows.schema.types[at]))
+        rows = draw_some_rows(self._random, self._columns, self._next)
+        self._next += rows.num_rows
+        return rows
 
     def _append(self) -> None:
         write_deltalake(self._path, self._rows(), mode="append")
@@ -129,7 +128,7 @@ class RandomDelta:
         """Add a column that no file has before the next step."""
         name, kind = f"new_{len(self.steps)}", self._random.choice(KINDS)
         self._columns[name] = kind
-        rows = self._schema().empty_table()
+        rows = schema_of(self._columns).empty_table()
         write_deltalake(self._path, rows, mode="append", schema_mode="merge")
 
     def _restore(self) -> None:

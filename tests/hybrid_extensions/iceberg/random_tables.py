@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -94,8 +95,11 @@ class RandomTable:
             *(self._partition, self._no_partition, self._branch, self._add_file),
         ]
         step = self._random.choice(steps)
-        step()
-        self.steps.append(step.__name__)
+        # PyIceberg finds no row of a partition whose value is NaN, divides by their number, and
+        # commits nothing.
+        with suppress(ZeroDivisionError):
+            step()
+            self.steps.append(step.__name__)
         self.table = self.table.refresh()
 
     def _rows(self) -> pa.Table:

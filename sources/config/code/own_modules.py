@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 IMPORTING = threading.RLock()
-"""Held while modules next to a pipeline's file are put first and imported, as both change the
-process."""
+"""Lock that is held while modules next to a pipeline's file are put first and imported: what is
+found first is the same for all threads of a process."""
 
 
 class OwnModules:
@@ -67,9 +67,9 @@ def _look_again(paths: list[str]) -> None:
     from a new folder meanwhile.
     """
     for place, finder in dict(sys.path_importer_cache).items():
-        look_again = getattr(finder, "invalidate_caches", None)
-        if look_again is not None and any(Path(place).is_relative_to(path) for path in paths):
-            look_again()
+        invalidate = getattr(finder, "invalidate_caches", None)
+        if invalidate is not None and any(Path(place).is_relative_to(path) for path in paths):
+            invalidate()
 
 
 def _named_in(paths: list[str], modules: dict[str, ModuleType], *, is_same: bool) -> list[str]:

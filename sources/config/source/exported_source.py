@@ -22,7 +22,6 @@ from sources.config.source.rate_limit import RateLimit
 from sources.storage.folder import Folder
 
 _OF_THE_READING = {"asset", "batch", "complete_through", "name", "rate", "select"}
-
 _NOT_OF_EXPORTS = {"converge", "discovery_interval", "path", "snapshot", "table", "version"}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import AsJson, answer, sigterm_interrupts, tell
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ Files = Annotated[
 _AGAIN_S = 1.0
 
 
-@app.command("publish-cuts")
+@app.command("publish-cuts", rich_help_panel=panels.MORE)
 def publish_cuts(
     pipelines: Files,
     once: Annotated[
@@ -60,7 +61,7 @@ def publish_cuts(
             time.sleep(max(rest_s - (time.monotonic() - begun), 0))
 
 
-@app.command()
+@app.command(rich_help_panel=panels.MORE)
 def cut(
     pipeline: Annotated[
         Path, typer.Argument(help="File of a pipeline, or with `tables`.", metavar="PIPELINE")

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import answer
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.START)
 def demo(
     folder: Annotated[
         Path, typer.Option(help="Folder of the demo's pipelines, and of all that they make.")

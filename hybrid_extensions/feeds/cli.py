@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import AsJson, PipelineFile, answer, load, sigterm_interrupts, tell
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ app = typer.Typer()
 _GRACE_S = 20.0
 
 
-@app.command()
+@app.command(rich_help_panel=panels.MORE)
 def feed(
     pipeline: PipelineFile,
     name: Annotated[

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import answer, load, sigterm_interrupts
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.LOOK)
 def metrics(
     pipelines: Annotated[
         list[Path], typer.Argument(help="The pipelines' YAML files.", metavar="PIPELINE…")

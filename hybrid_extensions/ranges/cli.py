@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import AsJson, By, PipelineFile, answer, load, person, tell
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.TABLE)
 def backfill(
     pipeline: PipelineFile,
     since: Annotated[

@@ -7,12 +7,13 @@ import sys
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import AsJson
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.MORE)
 def reference(as_json: AsJson = False) -> None:
     """Print all fields of a pipeline's file as Markdown; with --json as a JSON Schema."""
     from hybrid_extensions.reference.fields import json_schema, markdown

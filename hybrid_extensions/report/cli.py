@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import AsJson, GenerationName, PipelineFile, answer, load_acting
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.LOOK)
 def report(
     pipeline: PipelineFile,
     out: Annotated[

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import answer
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.START)
 def broker(
     data: Annotated[Path | None, typer.Option(help="Folder that keeps the records.")] = None,
     topics: Annotated[

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import AsJson, GenerationName, PipelineFile, answer, load_acting
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.MORE)
 def training(  # noqa: PLR0913, PLR0917 - each is an option
     pipeline: PipelineFile,
     labels: Annotated[

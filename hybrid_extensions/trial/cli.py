@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import AsJson, PipelineFile, answer, load, sigterm_interrupts
 
 app = typer.Typer()
 
 
-@app.command(name="try")
+@app.command(name="try", rich_help_panel=panels.START)
 def try_(  # noqa: PLR0913, PLR0917 - each is an option
     pipeline: PipelineFile,
     keys: Annotated[str, typer.Option(help="Which part of the keys to read, such as `1%`.")],

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import AsJson, By, PipelineFile, answer, load, person, tell
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.TABLE)
 def compact(
     pipeline: PipelineFile,
     dry_run: Annotated[bool, typer.Option(help="Only show how many files would be.")] = False,
@@ -37,7 +38,7 @@ def compact(
         show({"ok": True, **asdict(done)}, f"Compacted: {in_words(done)}.")
 
 
-@app.command()
+@app.command(rich_help_panel=panels.TABLE)
 def vacuum(
     pipeline: PipelineFile,
     dry_run: Annotated[bool, typer.Option(help="Only show how many files would be.")] = False,

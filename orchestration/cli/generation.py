@@ -16,11 +16,13 @@ from orchestration.cli.output import (
     sigterm_interrupts,
     tell,
 )
+from orchestration.cli.usage import Group
 
 if TYPE_CHECKING:
     from sources.serving import Serving
 
 app = typer.Typer(
+    cls=Group,
     help="Compute a new table next to the serving one; promote it, or roll back.",
     no_args_is_help=True,
 )

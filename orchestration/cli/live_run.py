@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import (
     AsJson,
     GenerationName,
@@ -47,7 +48,7 @@ def _document(loaded: LoadedPipeline) -> dict[str, Any]:
     return {"ok": True, "pipeline": name, "generation": declared_generation(loaded)}
 
 
-@app.command()
+@app.command(rich_help_panel=panels.RUN)
 def stop(
     pipeline: PipelineFile,
     by: By = "",
@@ -68,7 +69,7 @@ def stop(
         show({**_document(loaded), "stopped": stopped, "others_running": others}, text)
 
 
-@app.command()
+@app.command(rich_help_panel=panels.RUN)
 def pause(
     pipeline: PipelineFile,
     why: Annotated[str, typer.Option(help="Reason, shown while the stream is paused.")] = "",
@@ -88,7 +89,7 @@ def pause(
         show({**_document(loaded), "ended": was_running}, text)
 
 
-@app.command()
+@app.command(rich_help_panel=panels.RUN)
 def resume(
     pipeline: PipelineFile,
     by: By = "",
@@ -107,7 +108,7 @@ def resume(
         show({**_document(loaded), "batch": beat.batch_id}, text)
 
 
-@app.command()
+@app.command(rich_help_panel=panels.RUN)
 def drain(
     pipeline: PipelineFile,
     within: Annotated[str, typer.Option(help="How long to wait, such as 10 min or 2 h.")] = "1 h",
@@ -131,7 +132,7 @@ def drain(
         show({"ok": True, "generation": declared_generation(loaded), "drained": name}, text)
 
 
-@app.command()
+@app.command(rich_help_panel=panels.RUN)
 def rate(  # noqa: PLR0913, PLR0917 - each is an option
     pipeline: PipelineFile,
     source: Annotated[str, typer.Argument(help="Name of one of its sources.")],

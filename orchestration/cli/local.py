@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import AsJson, answer
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.MORE)
 def jars(
     sets: Annotated[
         list[str] | None,

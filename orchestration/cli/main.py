@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import generation, live_run, local, remedies, target
+from orchestration.cli import generation, live_run, local, panels, remedies, target
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -91,7 +91,7 @@ def options(
     """Take the options that belong to no command."""
 
 
-@app.command()
+@app.command(rich_help_panel=panels.START)
 def init(  # noqa: PLR0913, PLR0917 - each is an option
     name: Annotated[str, typer.Argument(help="Name of the pipeline.")],
     files: Annotated[
@@ -189,7 +189,7 @@ def _init_capture(  # noqa: PLR0913 - each is an option
         show({"ok": True, "name": name, "written": paths, "warnings": warnings}, text)
 
 
-@app.command()
+@app.command(rich_help_panel=panels.START)
 def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Check a pipeline's declaration, without reading any data."""
     with answer(as_json) as show:
@@ -205,7 +205,7 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
         )
 
 
-@app.command()
+@app.command(rich_help_panel=panels.START)
 def tables(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Look for the tables of a file with `tables`, and make a pipeline's file for each new one."""
     with answer(as_json) as show:
@@ -218,7 +218,7 @@ def tables(pipeline: PipelineFile, as_json: AsJson = False) -> None:
         show(document, "\n".join([*known, *found.lines()]))
 
 
-@app.command()
+@app.command(rich_help_panel=panels.RUN)
 def snapshot(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Copy the database tables that a pipeline starts from into files.
 
@@ -232,7 +232,7 @@ def snapshot(pipeline: PipelineFile, as_json: AsJson = False) -> None:
         show({"ok": True, **outcome.document}, outcome.text)
 
 
-@app.command()
+@app.command(rich_help_panel=panels.START)
 def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Show what will be read, in which order, and where the topic is expected to start.
 
@@ -250,7 +250,7 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
         show({"ok": True, **document}, tables.plan(made, seen))
 
 
-@app.command()
+@app.command(rich_help_panel=panels.RUN)
 def approve(
     pipeline: PipelineFile,
     by: By = None,
@@ -267,7 +267,7 @@ def approve(
         show({"ok": True, **given.model_dump(mode="json")}, text)
 
 
-@app.command()
+@app.command(rich_help_panel=panels.RUN)
 def run(
     pipeline: PipelineFile,
     until: Annotated[Until, typer.Option(help="When to return.")] = Until.LIVE,
@@ -290,7 +290,7 @@ def run(
         show({"ok": good, **found.model_dump(mode="json")}, tables.outcome(found))
 
 
-@app.command()
+@app.command(rich_help_panel=panels.RUN)
 def step(
     pipeline: PipelineFile,
     name: Annotated[
@@ -313,7 +313,7 @@ def step(
         show({"ok": True, "step": name, **outcome.document}, outcome.text)
 
 
-@app.command()
+@app.command(rich_help_panel=panels.LOOK)
 def status(
     pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
 ) -> None:
@@ -329,7 +329,7 @@ def status(
         show({"ok": found.healthy, **found.model_dump(mode="json")}, tables.status(found))
 
 
-@app.command()
+@app.command(rich_help_panel=panels.LOOK)
 def history(
     pipeline: PipelineFile,
     last: Annotated[
@@ -350,7 +350,7 @@ def history(
         show(document, tables.history(found) if found else "Nobody has changed anything yet.")
 
 
-@app.command()
+@app.command(rich_help_panel=panels.LOOK)
 def logs(
     pipeline: PipelineFile,
     lines: Annotated[int, typer.Option(min=1, help="Number of lines, from the end.")] = 50,
@@ -375,7 +375,7 @@ def logs(
 # In the order in which `hybrid --help` lists them.
 for _commands in (live_run, target):
     app.add_typer(_commands.app)
-app.add_typer(generation.app, name="generation")
+app.add_typer(generation.app, name="generation", rich_help_panel=panels.TABLE)
 app.add_typer(local.app)
 for _added in contributions("commands"):
     app.add_typer(_added)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -22,7 +23,7 @@ from orchestration.cli.output import (
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.TABLE)
 def audit(
     pipeline: PipelineFile,
     generation: GenerationName = None,
@@ -56,7 +57,7 @@ def audit(
             tell(note)
 
 
-@app.command()
+@app.command(rich_help_panel=panels.TABLE)
 def accept(
     pipeline: PipelineFile,
     by: By = None,
@@ -76,7 +77,7 @@ def accept(
         show(document, "\n".join(lines) or "Nothing had to be accepted.")
 
 
-@app.command()
+@app.command(rich_help_panel=panels.TABLE)
 def rerun(
     pipeline: PipelineFile,
     promote: Annotated[bool, typer.Option(help="Promote it if it passes.")] = True,
@@ -105,7 +106,7 @@ def rerun(
         show(document, f"Readers see generation {served.generation}.")
 
 
-@app.command()
+@app.command(rich_help_panel=panels.TABLE)
 def compare(
     pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
 ) -> None:

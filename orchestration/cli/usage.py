@@ -1,10 +1,11 @@
-"""Usage errors of commands: unknown options, missing arguments, invalid values."""
+"""Use of commands: their help, and errors such as unknown options and missing arguments."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Sequence
+from inspect import cleandoc
 from typing import Any
 
 import typer
@@ -14,7 +15,19 @@ from typer.exceptions import TyperException
 from orchestration.cli import many_tables
 
 
-class Commands(TyperGroup):
+class Group(TyperGroup):
+    """Command group whose help fills the lines of the terminal, not those of the source code."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command with a name; None if there is none."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None and found.help:
+            paragraphs = cleandoc(found.help).split("\n\n")
+            found.help = "\n\n".join(each.replace("\n", " ") for each in paragraphs)
+        return found
+
+
+class Commands(Group):
     """Command group that reports usage errors as JSON documents on stdout with ``--json``."""
 
     def main(

@@ -304,6 +304,13 @@ def read_document(path: Path) -> Any:
     except FileNotFoundError:
         message = f"There is no file {path}."
         hint = "Name the YAML file of a pipeline; `hybrid init` creates one for existing files."
+        if (meant := path.with_name(f"{path.name}.yaml")).exists():
+            hint = f"Name {meant.name}, which is there."
+        raise InputError(message, hint, file=str(path)) from None
+    except IsADirectoryError:
+        message = f"{path} is a folder, not the YAML file of a pipeline."
+        there = ", ".join(sorted(each.name for each in path.glob("*.yaml")))
+        hint = f"Name a file in it: {there}." if there else "Name a pipeline's file."
         raise InputError(message, hint, file=str(path)) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         message = f"{path} can't be read as YAML: {error}."

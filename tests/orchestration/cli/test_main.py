@@ -339,3 +339,23 @@ def test_an_error_of_use_is_a_json_document_with_json(arguments: list[str], mess
 def test_the_version_is_printed() -> None:
     told = invoke(["--version"])
     assert (told.exit_code, told.stdout) == (0, f"{version('hybrid-backfill')}\n")
+
+
+def test_each_command_has_its_place_in_the_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = invoke(["--help"]).stdout
+    places = [text.index(f"─ {name} ─") for name in ("Begin", "Run", "Look", "More")]
+    assert places == sorted(places)
+    assert "─ Commands ─" not in text
+
+
+def test_the_help_of_a_command_fills_the_lines_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    for words, sentence in [
+        (["run"], "and leaves it running; `--until caught-up` waits until it has committed"),
+        (["generation", "finish"], "Finish an interrupted promotion or rollback; the supervision"),
+        (["init"], "For tables: a YAML file each, a transform, the connector's configuration"),
+    ]:
+        assert sentence in invoke([*words, "--help"]).stdout

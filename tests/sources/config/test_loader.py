@@ -233,6 +233,18 @@ def test_a_file_that_is_not_there_or_no_yaml_is_named(tmp_path: Path) -> None:
         load_pipeline(tmp_path / "bad.yaml")
 
 
+def test_the_file_that_is_meant_is_named_where_its_suffix_or_the_file_is_left_out(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(InputError, match=r"is a folder, .* Name a pipeline's file"):
+        load_pipeline(tmp_path)
+    (tmp_path / "orders.yaml").write_text("name: orders")
+    with pytest.raises(InputError, match=r"There is no file .*orders\. Name orders\.yaml"):
+        load_pipeline(tmp_path / "orders")
+    with pytest.raises(InputError, match=r"is a folder, .* in it: orders\.yaml"):
+        load_pipeline(tmp_path)
+
+
 def test_a_secret_in_the_environment_reaches_neither_errors_nor_state(tmp_path: Path) -> None:
     path = write(tmp_path, sink={**GOOD["sink"], "path": "${SECRET}"})
     loaded = load_pipeline(path, {"TOPIC": "t", "SECRET": "hunter2"})

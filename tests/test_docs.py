@@ -71,11 +71,14 @@ def test_the_page_of_commands_lists_all_of_them() -> None:
 
 
 JOURNEYS = sorted((ROOT / "docs").glob("start-*.md"))
+ENTRIES = [ROOT / "README.md", ROOT / "docs" / "quickstart.md", *JOURNEYS]
 
 
-@pytest.mark.parametrize("page", JOURNEYS, ids=lambda page: page.stem)
-def test_each_journey_is_on_one_screen(page: Path) -> None:
-    assert len(page.read_text().splitlines()) <= 45
+@pytest.mark.parametrize("page", ENTRIES, ids=lambda page: page.stem)
+def test_each_page_to_begin_with_is_on_one_screen(page: Path) -> None:
+    lines = page.read_text().splitlines()
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 155
 
 
 @needs("ranges")

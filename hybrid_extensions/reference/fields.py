@@ -32,7 +32,24 @@ is not set, `NAME_FILE` may be the path of a file with the value
 instants as `2024-01-01T12:00:00Z`.
 
 This page is printed by `hybrid reference`. `hybrid reference --json` prints a JSON Schema, with
-which an editor completes and checks a pipeline.
+which an editor completes and checks a pipeline. A whole one, as `hybrid init` writes it:
+
+```yaml
+name: orders
+event_time: at                 # a timestamp column that all sources have
+key: [order_id]                # identifies a row, in files and topic alike
+allowed_lateness: 1 hour       # history is complete up to its end minus this
+sources:                       # in order; all but the last must be bounded
+  - {type: files, name: history, path: archive/**/*.parquet, format: parquet}
+  - {type: kafka, name: live, topic: orders, bootstrap_servers: "${KAFKA}"}
+transform: features:orders     # from DataFrame to DataFrame, in a module next to this file; or SQL
+sink: {path: tables/orders, mode: append, key: [order_id]}
+state: state
+audit: {sql: orders.sql}       # optional: the same table in DuckDB's SQL, over the view `input`
+```
+
+`examples/` holds pipelines that run: `flight_events.yaml` (stateless, append), `flight_delays.yaml`
+(sliding windows across the seam, merged by key) and `flight_days.yaml` (a query in SQL).
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -45,6 +46,11 @@ def test_the_schema_accepts_the_examples_and_refuses_what_they_do_not_hold(path:
     assert [error.message for error in validator.iter_errors(document)] == []
     document["sources"][0]["formt"] = "parquet"
     assert not validator.is_valid(document)
+
+
+def test_the_schema_accepts_the_pipeline_that_the_page_begins_with() -> None:
+    [text] = re.findall(r"```yaml\n(.+?)```", markdown(), re.DOTALL)
+    jsonschema.validate(yaml.safe_load(text), json_schema())
 
 
 def test_every_default_duration_can_be_written_as_it_is_shown() -> None:

@@ -145,7 +145,8 @@ def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
         UnavailableError: A broker, store, database or schema registry does not answer.
         SeamError: Kafka's log no longer reaches back to where history ends, or the offsets of a
             first topic can't be decided.
-        StateError: The declaration changed in a way that the checkpoint can't follow.
+        StateError: The declaration changed in a way that the checkpoint can't follow, or the state
+            can't be written.
     """
     _require_runnable(loaded)
     outdated = find_outdated(loaded)
@@ -158,6 +159,7 @@ def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
     # A driver that waits for its run outlives the plan.
     with check if waiting is None else nullcontext():
         if context is None or not context.is_planned:
+            loaded.state.require_writable()
             # Spark comes up while files are listed.
             check.start()
             loaded = find_places(loaded, check.process)

@@ -16,6 +16,10 @@ from sources.storage.base import hadoop_path
 from sources.storage.documents import Document, DocumentStore, LocalDocuments
 
 R = TypeVar("R", bound=Record)
+_TO_WRITE = (
+    "Free space on its disk, or make the folder writable, then try again: completed steps are "
+    "skipped."
+)
 _MIN_FREE = 64 * 1024  # bytes; below that not even a few small documents can be written
 _PACE_S = 10.0
 _LOCAL = LocalDocuments()
@@ -264,6 +268,20 @@ class Folder:
             return f"the disk of the state folder {self.url} is full"
         return None
 
+    def require_writable(self) -> None:
+        """Refuse a folder that can't be written or made, as far as that is known without writing.
+
+        Raises:
+            StateError: Something speaks against it; of a folder that is not there yet, against
+                the one that it would be made in.
+        """
+        there = Path(self.url)
+        while self.is_local and not there.exists():
+            there = there.parent
+        if self.is_local and (why := Folder(there, self.documents).obstacle()) is not None:
+            message = f"The {self._kind} {self.url} can't be written: {why}."
+            raise StateError(message, _TO_WRITE, file=self.url)
+
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Turn an OSError in the body of ``with``, which writes a file, into a StateError.
@@ -280,11 +298,7 @@ class Folder:
             # Without the path, which may be of a temporary file.
             what = f"[Errno {error.errno}] {error.strerror}"
             message = f"The {self._kind} {self.url} can't be written: {what}."
-            hint = (
-                "Free space on its disk, or make the folder writable, then try again: completed "
-                "steps are skipped."
-            )
-            raise StateError(message, hint, file=self.url) from error
+            raise StateError(message, _TO_WRITE, file=self.url) from error
 
 
 def _encoded(document: Record) -> bytes:

@@ -17,9 +17,11 @@ import pytest
 import yaml
 
 from sources.config.loader import load_pipeline
+from spark_jobs.launch.questions.transform_check import TransformCheck
 from spark_jobs.launch.record import Launch
 from tests.command_line import invoke
 from tests.e2e.case import TRANSFORMS, moment
+from tests.services.small_disk import small_disk
 
 BUSY = """
 import threading
@@ -155,6 +157,17 @@ def test_a_refused_plan_leaves_no_state(tmp_path: Path, declared: dict[str, Any]
     assert status == 2
     assert "a.parquet can't be read as Parquet" in answer["message"]
     assert not (tmp_path / "state").exists()
+
+
+def test_a_state_folder_that_can_not_be_written_is_told_before_spark_is_started(
+    tmp_path: Path, declared: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TransformCheck, "start", lambda _: pytest.fail("Spark is started"))
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        disk.fill()
+        status, answer = call(tmp_path, {**declared, "state": "disk/state"}, "plan")
+    assert status == 2
+    assert answer["message"].endswith("is full.")
 
 
 @pytest.mark.slow

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -19,8 +20,17 @@ from rich.progress import (
 )
 
 from orchestration import operations
-from orchestration.chain import ChainRun, LiveStep, Observer, Outcome, Step, run_chain
+from orchestration.chain import (
+    BoundedStep,
+    ChainRun,
+    LiveStep,
+    Observer,
+    Outcome,
+    Step,
+    run_chain,
+)
 from orchestration.cli.output import tell
+from orchestration.progress.in_words import progress_parts, share_of
 from orchestration.supervision import controls
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
@@ -80,6 +90,29 @@ class Lines(Observer):
         self.noted(step, f"{step.name}: {'live' if isinstance(step, LiveStep) else 'done'}")
 
 
+class Log(Lines):
+    """Observer that also prints when a step begins, and how much of a source is read.
+
+    For a log of ``cron`` or of another orchestrator: a terminal has bars.
+    """
+
+    def __init__(self) -> None:
+        self._quarters = 0
+
+    def started(self, step: Step[Any]) -> None:
+        """Print a line on stderr for a step that begins."""
+        self._quarters = 0
+        self.noted(step, f"{step.name}: begins")
+
+    def beat(self, step: Step[Any], beat: Heartbeat) -> None:
+        """Print a line on stderr for each quarter of a bounded source that is read."""
+        known = share_of(beat) if isinstance(step, BoundedStep) else None
+        quarters = 0 if known is None else known[0] * 4 // known[1]
+        if quarters > self._quarters:
+            self._quarters = quarters
+            self.noted(step, f"{step.name}: {', '.join(progress_parts(beat, None))}")
+
+
 def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
     """Run all steps of a chain, in order, with progress bars on stderr.
 
@@ -100,7 +133,8 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
 def progress(loaded: LoadedPipeline) -> Iterator[Observer]:
     """Yield an observer that draws progress bars on stderr within the ``with`` block.
 
-    Outside the main thread, where it is one of several runs, it prints lines in place of bars.
+    Where stderr is no terminal it prints lines in place of bars, and outside the main thread, where
+    it is one of several runs, the most important ones.
 
     Args:
         loaded: The pipeline.
@@ -117,8 +151,16 @@ def progress(loaded: LoadedPipeline) -> Iterator[Observer]:
     if threading.current_thread() is not threading.main_thread():
         yield Lines()
         return
+    if not sys.stderr.isatty():
+        yield Log()
+        return
     with Progress(*columns, console=Console(stderr=True)) as bars:
         yield ProgressBars(bars)
+
+
+def busy(text: str) -> AbstractContextManager[object]:
+    """Return a context manager that shows on a terminal, within ``with``, what is being done."""
+    return Console(stderr=True).status(text) if sys.stderr.isatty() else nullcontext()
 
 
 def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple[str, str]:

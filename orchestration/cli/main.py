@@ -240,11 +240,12 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """
     with answer(as_json) as show:
         from orchestration import operations
-        from orchestration.cli import tables
+        from orchestration.cli import console, tables
         from orchestration.progress.plan_preview import preview
 
         loaded = load(pipeline)
-        made = operations.plan(loaded)
+        with console.busy("Looking at the sources, and at the transform in Spark"):
+            made = operations.plan(loaded)
         seen = preview(loaded, made)
         document = {**made.model_dump(mode="json"), "preview": seen.model_dump(mode="json")}
         show({"ok": True, **document}, tables.plan(made, seen))

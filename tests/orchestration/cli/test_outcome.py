@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestration.chain import PlanStep
+from orchestration.chain import BoundedStep, PlanStep
 from orchestration.cli import console, main, tables
 from orchestration.supervision import status as status_module
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
+from spark_jobs.run_state.heartbeat import Heartbeat
 from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import LiveCase
 
@@ -65,3 +66,21 @@ def test_what_a_step_notes_is_shown_as_it_is(
         # Brackets are no markup: a closing tag that was never opened would be an error.
         observer.noted(step, "[/in] of [main]")
     assert "[/in] of [main]" in capsys.readouterr().err
+
+
+def test_a_log_has_a_line_for_each_quarter_of_a_source_while_it_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case, history = LiveCase(tmp_path), BoundedStep("history")
+    said = {"launch_id": "a", "pid": 1, "host": "h", "source": "history", "phase": "bounded"}
+    with console.progress(case.loaded) as observer:
+        observer.started(history)
+        for done in (0, 100, 240, 252, 260, 800):
+            beat = {**said, "state": "running", "at_ms": 0, "rows_done": done, "rows_total": 1000}
+            observer.beat(history, Heartbeat.model_validate(beat))
+            # At once: whoever follows the log sees it.
+            assert capsys.readouterr().err == {
+                0: "history: begins\n",
+                252: "history: 25%, 252 of 1,000 rows\n",
+                800: "history: 80%, 800 of 1,000 rows\n",
+            }.get(done, "")

@@ -96,11 +96,13 @@ class Extension:
 
 @cache
 def extensions() -> tuple[Extension, ...]:
-    """Return the extensions that are installed, the project's own ones first, by name.
+    """Return all installed extensions: the project's own, then those of entry points, each by name.
+
+    Looked up once per process.
 
     Raises:
-        InputError: An extension can't be loaded, is of another type, or has the name of another
-            one.
+        InputError: An extension can't be loaded, is not an :class:`Extension`, or has the name of
+            another one.
     """
     found = {each.name: each for each in _own()}
     for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
@@ -114,13 +116,16 @@ def extensions() -> tuple[Extension, ...]:
 
 
 def contributions(what: str) -> Iterator[Any]:
-    """Yield the objects that extensions add at one place, in the order of :func:`extensions`.
+    """Import and yield what each extension adds at one place, if it adds anything there.
+
+    In the order of :func:`extensions`.
 
     Args:
-        what: The place, a field of :class:`Extension`.
+        what: The place: name of a field of :class:`Extension`, such as ``commands``.
 
     Raises:
-        InputError: As :func:`extensions`.
+        InputError: An extension can't be loaded.
+        ImportError: The module that an extension names can't be imported.
     """
     for each in extensions():
         if (name := getattr(each, what)) is not None:
@@ -128,35 +133,40 @@ def contributions(what: str) -> Iterator[Any]:
 
 
 def items_added(what: str) -> Iterator[Any]:
-    """Yield the items of the sequences that extensions add at one place, as :func:`contributions`.
+    """Yield the single items of a place where each extension adds a sequence, such as ``lakes``.
 
     Args:
-        what: The place, a field of :class:`Extension`.
+        what: The place: name of such a field of :class:`Extension`.
 
     Raises:
-        InputError: As :func:`extensions`.
+        InputError: An extension can't be loaded.
+        ImportError: The module that an extension names can't be imported.
     """
     for added in contributions(what):
         yield from added
 
 
 def none_adds(does: str, otherwise: str, **about: Any) -> InputError:
-    """Return the error to raise where a declaration or a record needs what nothing here adds.
+    """Return an InputError, for the caller to raise: no installed extension does what is needed.
+
+    For example because a declaration names a kind of database that no installed extension knows.
 
     Args:
-        does: What an extension would do, after "No installed extension".
-        otherwise: What else people can do, after "or".
-        about: Fields of the error, such as ``value``.
+        does: End of the message "No installed extension …": a verb with its object.
+        otherwise: End of the hint "Install the extension that does, …; or …": another way out.
+        about: Fields of the error, such as ``value``, as in :class:`sources.errors.ErrorFields`.
     """
     hint = f"Install the extension that does, or restore its folder in `{FOLDER}`; or {otherwise}."
     return InputError(f"No installed extension {does}.", hint, **about)
 
 
 def distribution_of(kind: object) -> str:
-    """Return the distribution that a class or an object of it is of, in words, for messages.
+    """Return in words, for messages, the installed distribution that defines a class or object.
+
+    Such as "the distribution `name`"; "the module `name`" if no distribution contains it.
 
     Args:
-        kind: The class or the object.
+        kind: The class, or an object of it.
     """
     module = str(getattr(kind, "__module__", "") or type(kind).__module__)
     names = packages_distributions().get(module.partition(".")[0], [])

@@ -54,22 +54,18 @@ def generations(loaded: LoadedPipeline) -> list[Generation]:
 def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
     """Create a new generation (another computation of the whole table); nothing runs yet.
 
-    It has the declaration as it is now.
-
-    A generation that was begun but has not read anything yet is returned as it is: it follows the
-    declaration. The serving generation continues with the definition that was kept when it was last
-    started.
+    It is planned and run by the declaration ``loaded``, and becomes the newest generation. The
+    serving one goes on with the copy of the declaration that was kept when it was last started. If
+    the newest generation is a candidate without a plan and without a read row, that one is returned
+    and follows ``loaded`` instead.
 
     Args:
         loaded: The pipeline.
-        by: Who begins it; None if unknown.
-
-    Returns:
-        The new generation, or the one that was begun but has not read anything yet.
+        by: Who begins it, for the log of actions; None if unknown.
 
     Raises:
-        StateError: The pipeline has not run yet, or a newer generation has read something and waits
-            for its promotion; or the state can't be written.
+        StateError: The pipeline has not run yet; or there is a candidate that has a plan or has
+            read rows, to be promoted or discarded first; or the state can't be written.
         UnavailableError: The state's store does not answer.
     """
     serving = read_serving(loaded)
@@ -128,10 +124,10 @@ def _number(generation: str) -> int:
 
 
 def is_unread(generation: Generation) -> bool:
-    """Return whether no run has read anything for a generation, so that its plan may be replaced.
+    """Return whether no run of a generation has read anything yet, so that a new plan is allowed.
 
-    No micro-batch was planned in its checkpoint (Spark writes ``offsets/N`` before it reads), and
-    no source has ended.
+    That is, its checkpoint has no planned micro-batch (Spark writes ``offsets/N`` before it reads),
+    and no source has an end position.
 
     Raises:
         UnavailableError: The state's store does not answer.
@@ -211,20 +207,20 @@ def remove(loaded: LoadedPipeline, generation: str) -> None:
 def acting_on(
     loaded: LoadedPipeline, generation: str | None = None, *, as_kept: bool = False
 ) -> LoadedPipeline:
-    """Return the declaration of the generation that a command works on.
+    """Return the declaration by which a command works on a generation.
 
-    That is the serving generation, unless the command names another one. Commands about the
-    declaration itself (plan, approve, run) act on the newest one instead.
+    Of the serving generation, unless the command names another one. ``loaded`` itself is returned
+    if it is a kept copy and none is named, and before the first generation.
 
     Args:
-        loaded: The pipeline; a copy that was kept for a generation is about that one.
-        generation: Name of the generation; the serving one if left out or empty.
-        as_kept: Use the kept copy if the checkpoint can't follow the pipeline's file any more, as
-            to stop a run must always be possible. Otherwise the file counts for the newest
-            generation, and what needs its state is refused.
+        loaded: The pipeline, by its own file or by a copy that was kept for one generation.
+        generation: Name of the generation; the serving one if None or empty.
+        as_kept: Use the kept copy of the newest generation, too, where its checkpoint can't follow
+            the pipeline's file any more: for commands that must always work, such as stopping a
+            run. If False, the newest generation gets the file.
 
     Raises:
-        InputError: There is no such generation; or its kept declaration is not valid.
+        InputError: There is no such generation; or its kept copy is not valid.
         StateError: The state is damaged.
         UnavailableError: The state's store does not answer.
     """

@@ -113,14 +113,14 @@ def check_hand_over(
 
 
 def find_refusal(source: KafkaSource, checks: Sequence[Check]) -> SeamError | None:
-    """Return the error of the first check that prevents the launch of a source; None without one.
+    """Return the error of the first check that forbids to launch a source; None if none does.
+
+    The error is returned, not raised. A check forbids the launch if it failed and the declaration
+    does not accept that.
 
     Args:
         source: The Kafka source to be launched.
         checks: Results of the checks of the hand-over to it.
-
-    Returns:
-        An error (not raised) for the first failed check that the declaration does not accept.
     """
     for check in checks:
         if not check.passed and not check.accepted:

@@ -24,7 +24,7 @@ class Boundedness(Enum):
 
 
 class Source(Protocol):
-    """What the chain needs to know about a source."""
+    """A source as the chain sees it: any object with a unique name and a boundedness."""
 
     @property
     def name(self) -> str:

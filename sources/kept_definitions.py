@@ -27,9 +27,10 @@ _PACKAGE = 5
 def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
     """Copy a generation's definition to its state, so that later changes do not affect its runs.
 
-    Copied are the pipeline's file, which contains no secret, and the query and the modules of its
-    functions if they are next to it. Other modules that they import are used as they are
-    installed. Does nothing if ``loaded`` is such a copy itself.
+    The definition is the pipeline's file, which contains no secret, and the query and modules of
+    functions that lie in its folder; modules from elsewhere are used as they are installed. Only
+    files that differ from the last copy are written, and a change is recorded in the log of
+    actions. Does nothing if ``loaded`` is such a copy itself.
 
     Raises:
         StateError: The state can't be written.
@@ -57,14 +58,15 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def changed_since(loaded: LoadedPipeline, generation: str) -> list[str]:
-    """Return the files of a pipeline's definition that differ from a generation's copy.
+    """Return the files of a pipeline's definition that differ from a generation's copy of them.
 
     Args:
         loaded: The pipeline.
         generation: Name of the generation.
 
     Returns:
-        Paths from the pipeline's folder; empty if no definition is kept for the generation.
+        Paths relative to the pipeline's folder; empty if nothing differs, or if no definition is
+        kept for the generation.
 
     Raises:
         OSError: A file can't be read.
@@ -77,23 +79,23 @@ def changed_since(loaded: LoadedPipeline, generation: str) -> list[str]:
 
 
 def kept_folder(loaded: LoadedPipeline, generation: str) -> Folder:
-    """Return the state folder with a generation's copy of the definition."""
+    """Return the state folder for a generation's copy of the definition; it need not exist."""
     return loaded.state.folder(generation).folder(_FOLDER)
 
 
 def is_kept(loaded: LoadedPipeline, generation: str) -> bool:
-    """Return whether a generation has a copy of the pipeline's file.
+    """Return whether a copy of the pipeline's file is kept for a generation.
 
-    One is, once the generation has run; until then the pipeline's own file applies.
+    The copy is made when the generation is first run; until then the pipeline's own file applies.
     """
     return kept_folder(loaded, generation).exists(loaded.path.name)
 
 
 def declaration_of(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
-    """Return the declaration that a generation's runs follow: its copy, if it has one.
+    """Return the declaration by which a generation's runs go.
 
-    It is the pipeline's own file for the newest generation, as long as its checkpoint can follow
-    the file; otherwise the copy that was kept when it last ran.
+    For the newest generation this is the pipeline's own file, as long as its checkpoint can follow
+    the file; otherwise, and for every older generation, the copy kept when the generation last ran.
 
     Args:
         loaded: The pipeline.
@@ -136,12 +138,13 @@ def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
 
 
 def kept_declaration(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
-    """Return the declaration that was copied when a generation last started.
+    """Load the declaration from the copy that was kept when a generation last started.
 
     Raises:
-        InputError: It is not valid, or needs an environment variable that is not set.
-        StateError: It is missing, or the file next to it that tells where relative paths start; or
-            the generation's state is.
+        InputError: The copy is not valid, or needs an environment variable that is not set.
+        StateError: The copied file is missing; the document next to it is missing that says from
+            where relative paths start; or the generation's state is missing or damaged.
+        UnavailableError: The state's store does not answer.
     """
     # First of all: without its state, a copy of its declaration would not help.
     read_generation(loaded.state, generation)
@@ -166,10 +169,9 @@ def kept_declaration(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
 
 
 def which_file(loaded: LoadedPipeline) -> str:
-    """Return in a sentence where a declaration is changed, if it is the copy of a generation.
+    """Return a sentence that names the file to change if a declaration is a kept copy; else "".
 
-    Returns:
-        The sentence; empty if it is the pipeline's own file, or a pipeline of its own.
+    For hints of errors. Empty as well for a kept copy that is of no generation.
     """
     if loaded.kept is None or (generation := loaded.kept.generation) is None:
         return ""
@@ -178,10 +180,10 @@ def which_file(loaded: LoadedPipeline) -> str:
 
 
 def code_of(loaded: LoadedPipeline) -> list[Path]:
-    """Return the code files next to a pipeline's file: its query, and imported modules.
+    """Return the paths of a pipeline's code files, sorted: its SQL query, and modules it imports.
 
-    None is executed. Of a kept copy these are the kept files, and others in the folder of the
-    original file.
+    Only files in the pipeline's own folder; no code is executed, and a module that can't be found
+    is left out. For a kept copy these are the kept files, and others in the folder of the original.
     """
     pipeline = loaded.pipeline
     transform = pipeline.transform
@@ -205,10 +207,7 @@ def code_of(loaded: LoadedPipeline) -> list[Path]:
 
 
 def code_digests(loaded: LoadedPipeline) -> list[str]:
-    """Return a digest of each code file next to a pipeline's file, to detect changes.
-
-    Args:
-        loaded: The pipeline.
+    """Return the SHA-256 of each file of :func:`code_of`, in that order, to detect changes of code.
 
     Raises:
         OSError: A file can't be read.

@@ -24,11 +24,11 @@ from sources.storage.folder import Folder
 class LedgerEntry(Part):
     """Entry of a hand-over's ledger about one partition of the topic.
 
-    The seam is the range of offsets from ``start`` up to ``seam_end``, in which history may have
-    delivered some of the rows already.
+    The seam is the range of offsets from ``start`` up to, and without, ``seam_end``, in which
+    history may have delivered some of the rows already.
 
     Attributes:
-        topic, partition: The partition.
+        topic, partition: Topic, and number of the partition in it.
         start: First offset that is read.
         why: Why reading starts at this offset, in words.
         log_start: Log start offset (the first one that Kafka had not deleted) at the decision.
@@ -37,7 +37,7 @@ class LedgerEntry(Part):
         seam_end: First offset beyond the seam.
         overlap: Number of offsets in the seam; records that are in both files and topic are among
             them. 0 if history records exactly which offsets it holds.
-        gap: What is missing, in words, if the declaration accepts that; None if nothing is.
+        gap: What is missing, in words, where the declaration accepts a gap; None if nothing is.
     """
 
     topic: str
@@ -81,9 +81,10 @@ class Ledger(Record):
 
     @property
     def is_filtered(self) -> bool:
-        """Whether a rule removes rows of the seam and ends with it, so that they are counted.
+        """Whether rows of the seam that history has delivered are found by comparing them with it.
 
-        Their :class:`SeamCount` follows once the stream has passed the seam.
+        True for the rules ``key`` and ``event_time``: such rows are removed and all rows of the
+        seam are counted; a :class:`SeamCount` is written once the stream has passed the seam.
         """
         return self.rule in ("key", "event_time")
 
@@ -94,9 +95,9 @@ class SeamCount(Record):
     The seam is the part of the topic in which history may have delivered some rows already.
 
     Attributes:
-        source: The Kafka source.
-        rows: Rows read in the seam, by partition.
-        removed: Those of them that were dropped because history had delivered them.
+        source: Name of the Kafka source.
+        rows: Number of rows read in the seam, by partition.
+        removed: Number of those that were dropped because history had delivered them, by partition.
     """
 
     source: str
@@ -112,17 +113,22 @@ def make_ledger(
     log: Log,
     source: KafkaSource,
 ) -> Ledger:
-    """Return the ledger of a hand-over; the caller writes it to the state.
+    """Build the ledger of a hand-over; the caller writes it to the state.
 
-    Reads the first record of each partition from its start offset on, as the topic is now.
+    Reads from Kafka the log start, and of each partition the first record at or after its start.
 
     Args:
         start: Start position that was decided.
-        ends: End positions of all sources before the source, in order.
+        ends: End positions of all sources before the source, in reading order.
         rule: How rows of the seam that history already delivered are recognized.
-        seam_end: First offset of each partition beyond the seam; its start offset if left out.
+        seam_end: First offset of each partition beyond the seam; a partition that is left out has
+            an empty seam.
         log: Look-ups on the source's topics.
         source: The Kafka source that is handed over to.
+
+    Raises:
+        UnavailableError: A broker does not answer.
+        InputError: A broker refuses.
     """
     log_start = log.log_start()
     present = {
@@ -163,12 +169,15 @@ def make_ledger(
 
 
 def ledger_name(source: str) -> str:
-    """Return the path of the ledger of a source, relative to the generation's state folder."""
+    """Return the path of a source's ledger document, relative to the generation's state folder."""
     return f"ledger/{source}.json"
 
 
 def count_name(source: str) -> str:
-    """Return the path of the count of a source's seam, relative to the generation's folder."""
+    """Return the path of the :class:`SeamCount` document of a source, relative to the state folder.
+
+    That is, the state folder of the generation.
+    """
     return f"ledger/{source}-seam.json"
 
 
@@ -195,7 +204,9 @@ def find_ledger(generation: Folder, source: KafkaSource) -> Ledger | None:
     """Read the ledger of the hand-over to a source; None if the hand-over was not made.
 
     Raises:
-        StateError: The declared start changed after the hand-over, or the state is damaged.
+        StateError: ``start`` was changed in the declaration after the hand-over, or the document is
+            damaged.
+        UnavailableError: The state's store does not answer.
     """
     ledger = generation.read(ledger_name(source.name), Ledger)
     if ledger is not None and ledger.declared != _start_digest(source):
@@ -215,7 +226,9 @@ def require_ledger(generation: Folder, source: KafkaSource) -> Ledger:
     """Read the ledger of the hand-over to a source, which must have been made.
 
     Raises:
-        StateError: The hand-over was not made, or the state is damaged.
+        StateError: The hand-over was not made; ``start`` was changed in the declaration after it;
+            or the document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     if (ledger := find_ledger(generation, source)) is None:
         message = (

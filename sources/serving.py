@@ -75,14 +75,15 @@ class Switch(Record):
 
     Attributes:
         to: Name of the generation that is to serve.
-        past: Name of the generation that served until then.
+        past: Name of the generation that serves until the switch is done.
         at_ms: When the switch was requested, in Unix milliseconds.
-        is_rollback: Whether ``to`` served before.
-        target_version: Version of the target with the last rows of ``past``; None until the runs
-            of ``past`` are stopped.
-        is_first: Whether the target had no table any more, so that nothing can be rolled back to.
+        is_rollback: Whether ``to`` served before; if not, this is a promotion.
+        target_version: Delta version of the target with the last rows of ``past``; None until the
+            runs of ``past`` are stopped.
+        is_first: Whether the target's Delta table was gone when the switch began, so that there is
+            no earlier version to roll back to.
         by: Who requested it, as given; None if no name was given.
-        action: Its number in the log of actions; None in documents that were written without it.
+        action: Number of this switch in the log of actions; None in documents of older versions.
     """
 
     VERSION = 2
@@ -104,10 +105,9 @@ class Switch(Record):
 
 
 def owner_properties(generation: Generation) -> dict[str, str]:
-    """Return the properties by which a target table names the generation that writes to it.
+    """Return the table property that names a generation as the only one that writes to the table.
 
-    Args:
-        generation: The generation.
+    A mapping of one entry: :data:`OWNER` to the generation's transaction id.
     """
     return {OWNER: generation.info.transaction_id}
 
@@ -133,7 +133,9 @@ def read_serving(loaded: LoadedPipeline) -> Serving:
 
 
 def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
-    """Record in the state which generation serves, that is, whose rows readers see.
+    """Replace the record of which generation serves, that is, whose rows readers see.
+
+    Writes the state only; the target's files are switched elsewhere.
 
     Raises:
         StateError: The state can't be written.
@@ -142,9 +144,9 @@ def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
 
 
 def newest_generation(loaded: LoadedPipeline) -> str | None:
-    """Read the name of the newest generation; None if there is no generation yet.
+    """Read the name of the generation begun last, such as ``g2``; None if there is none yet.
 
-    It is the one that the pipeline's own file declares; older ones run by copies of that file.
+    The pipeline's own file declares this generation; older ones run by copies of that file.
 
     Raises:
         StateError: The document is damaged, or of another version.
@@ -155,9 +157,10 @@ def newest_generation(loaded: LoadedPipeline) -> str | None:
 
 
 def declared_generation(loaded: LoadedPipeline) -> str | None:
-    """Return the name of the generation that a declaration refers to; None if there is none yet.
+    """Return the name of the generation that a loaded declaration is about; None before the first.
 
-    It is the one that the file was copied for, else the newest one.
+    A copy that was kept for a generation is about that one, the pipeline's own file about the
+    newest.
 
     Raises:
         StateError: The state is damaged.
@@ -168,9 +171,10 @@ def declared_generation(loaded: LoadedPipeline) -> str | None:
 
 
 def candidate_name(loaded: LoadedPipeline) -> str | None:
-    """Return the name of the candidate, the newest generation if never promoted; else None.
+    """Return the name of the candidate: the newest generation, if it never served; else None.
 
-    Such a generation is a candidate: it writes to a table of its own until its promotion.
+    A candidate writes to a table of its own until its promotion. None also before the first
+    generation.
 
     Raises:
         StateError: The state is damaged.
@@ -203,10 +207,10 @@ def require_candidate(loaded: LoadedPipeline, hint: str) -> str:
 
     Args:
         loaded: The pipeline.
-        hint: What to do if none waits; becomes the hint of the error.
+        hint: What people can do if there is no candidate; becomes the hint of the error.
 
     Raises:
-        StateError: The newest generation serves or has served, or there is none.
+        StateError: There is no generation yet, or the newest one serves or has served.
     """
     if (name := candidate_name(loaded)) is None:
         message = f"Pipeline `{loaded.pipeline.name}` has no generation that waits for promotion."
@@ -289,7 +293,10 @@ def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def generation_with_role(loaded: LoadedPipeline) -> str:
-    """Return the name and role of a declaration's generation, such as ``g1, which serves``.
+    """Return name and role of the generation that a declaration is about, in words, for messages.
+
+    Such as ``g1, which serves``, ``g1, which served before`` or ``g2, which waits`` (the
+    candidate); ``none`` before the first generation.
 
     Raises:
         StateError: The state is damaged.

@@ -55,13 +55,11 @@ def in_order_of_arrival(
     limits: TimeLimits,
     stores: Stores,
 ) -> tuple[pa.Table, list[str]]:
-    """Divide files by the interval in which rows arrived; return the parts in that order.
+    """Divide files into splits by the interval in which rows arrived, in order of arrival.
 
-    The columns of arrival and event time of all rows are read: an interval in which nothing arrived
-    is no micro-batch, and the range of event times of each is exact.
-
-    After each interval that nothing followed for a while comes a split without rows: a live run has
-    a micro-batch without rows then, in which its watermark takes effect.
+    Reads the columns of arrival and event time of all rows, so event times are exact and intervals
+    without rows are left out. If nothing arrived for a while after an interval, a split without
+    rows follows it: a live run has an empty micro-batch then, in which its watermark takes effect.
 
     Args:
         source: Name of the source, for messages.

@@ -14,10 +14,10 @@ from sources.formats.text import Text
 
 
 def format_of(source: FileSource) -> Format:
-    """Return the reader of the files that a source declares.
+    """Return the reader of a source's files, with partition columns and ``schema_drift`` applied.
 
     Args:
-        source: Declaration of the source; its format is no table's.
+        source: Declaration of the source; not one of a table.
 
     Raises:
         InputError: The format is Avro, and the package's extra ``avro`` is not installed.
@@ -30,12 +30,10 @@ def format_of(source: FileSource) -> Format:
 
 
 def reader_of(source: FileSource) -> Format:
-    """Return the reader of single files of the format that a source declares.
-
-    Each is read by its own columns.
+    """Return the plain reader of a source's format, which reads each file by its own columns.
 
     Args:
-        source: Declaration of the source; its format is no table's.
+        source: Declaration of the source; not one of a table.
 
     Raises:
         InputError: The format is Avro, and the package's extra ``avro`` is not installed.

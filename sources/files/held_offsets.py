@@ -36,12 +36,12 @@ _FORMS = (
 
 @dataclass(frozen=True, eq=False)
 class FileOffsets:
-    """Range of Kafka offsets whose records are in a file.
+    """Kafka offsets whose records a file holds.
 
     Attributes:
         path: Path of the file.
-        runs: Ranges of offsets (first, after the last) of each partition: the longest ones without
-            a hole, ascending; after them those that the file holds a second time. The lengths of
+        runs: By partition, ranges of offsets (first, after the last): first the longest ones
+            without a hole, ascending; then those that the file holds a second time. The lengths of
             all ranges add up to the number of rows.
     """
 
@@ -54,12 +54,10 @@ def held_by_names(
 ) -> tuple[HeldOffsets, list[str]]:
     """Return the Kafka offsets that files contain, by the names that Kafka Connect's sinks use.
 
-    ``topic+partition+start+end.ext``, the HDFS sink's form with an inclusive end, is exact, unless
-    ranges overlap and the rows are not as many as the offsets (:mod:`sources.files.named_ranges`).
-    ``topic+partition+start.ext``, the S3 sink's form, has no end: the file is assumed to hold as
-    many offsets from its start on as it has rows. That is wrong where offsets have gaps or a time
-    partitioner distributes neighbours over several files, so it is not exact. A file without rows
-    holds nothing, whatever its name is.
+    ``topic+partition+start+end.ext`` (HDFS sink, inclusive end) is exact, unless ranges overlap and
+    the numbers of rows don't fit (:mod:`sources.files.named_ranges`). ``topic+partition+start.ext``
+    (S3 sink) has no end: the file is assumed to hold as many consecutive offsets as rows, which is
+    never exact. A file without rows holds nothing.
 
     Args:
         paths: Paths of the files.

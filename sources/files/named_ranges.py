@@ -18,13 +18,13 @@ Ints = NDArray[np.int64]
 
 
 class Merged(NamedTuple):
-    """Union and overlaps of ranges of one partition.
+    """Union and overlaps of ranges of offsets of one partition; ranges are half-open pairs.
 
     Attributes:
-        runs: Union of the ranges, ascending.
-        overlaps: For each range that begins before all earlier ones have ended, the shared part.
-            The lengths of ``runs`` and ``overlaps`` add up to those of the ranges.
-        pair: Positions of the two ranges of the first overlap; empty without any.
+        runs: Union of the ranges, as ascending ranges with holes between them.
+        overlaps: For each range that begins before all earlier ones have ended, the part that they
+            share. The lengths of ``runs`` and ``overlaps`` add up to those of all ranges.
+        pair: Indexes of the two ranges of the first overlap; empty without any.
     """
 
     runs: Ints
@@ -37,7 +37,11 @@ class Merged(NamedTuple):
 
 
 def merge(parts: Sequence[Ints]) -> Merged:
-    """Return union and overlaps of one or more ranges of one partition, in any order."""
+    """Compute union and overlaps of ranges of offsets of one partition.
+
+    Args:
+        parts: At least one array of rows (first, after the last), in any order.
+    """
     ranges = np.concatenate(parts)
     order = np.argsort(ranges[:, 0], kind="stable")
     starts, stops = ranges[order].T
@@ -52,10 +56,10 @@ def merge(parts: Sequence[Ints]) -> Merged:
 
 
 class JudgedRanges(NamedTuple):
-    """Verdict on the offset ranges in the names of a partition's files.
+    """Result of :func:`judge`: whether file names tell which offsets a partition's files hold.
 
     Attributes:
-        is_exact: Whether they tell which offsets the files hold.
+        is_exact: Whether they tell it exactly.
         warnings: Sentences for the plan; one of each kind at most.
     """
 
@@ -71,9 +75,12 @@ def judge(
 ) -> JudgedRanges:
     """Compare the offset ranges in the names of a partition's files with their row counts.
 
+    The ranges are exact where they don't overlap, or where overlapping files have as many rows as
+    offsets. Fewer or more rows give a warning: a file may be missing, or rows may be doubled.
+
     Args:
         partition: The partition, for the warnings.
-        ranges: Range of each file, half-open.
+        ranges: First offset, and the one after the last, by each file's name.
         rows: Number of rows of each file; None where not known.
         files: Paths of the files.
     """

@@ -27,10 +27,13 @@ from sources.storage.stores import Stores
 def find_outside(source: FileSource, event_time: str, bounds: tuple[int, int]) -> Find:
     """Return a function that finds the rows of a file whose event time is out of bounds.
 
+    It takes a batch of rows as a table, and returns for each such row its index in the table and
+    the reason in words; rows without an event time are not among them.
+
     Args:
         source: Declaration of the source, whose ``select`` computes the event time.
         event_time: Name of the event-time column, after ``select``.
-        bounds: Lowest and highest event time that counts, in microseconds.
+        bounds: Lowest and highest event time that counts, in Unix microseconds, both inclusive.
     """
     event = source.event_column(event_time)
 
@@ -59,7 +62,7 @@ def find_outside(source: FileSource, event_time: str, bounds: tuple[int, int]) -
 
 
 def refuse_outside(row: BadRow) -> None:
-    """Refuse a row whose event time is out of bounds: the handler for ``outside: fail``.
+    """Raise the error for a row out of bounds; the handler of such rows for ``outside: fail``.
 
     Raises:
         InputError: Always; contains file, place, event time and the first 60 bytes of the row.
@@ -96,15 +99,16 @@ def outside_of_parquet(
     bounds: tuple[int, int],
     stores: Stores,
 ) -> Iterator[list[BadRow]]:
-    """Yield the rows of a Parquet file whose event time is out of bounds, in batches.
+    """Yield the rows of a Parquet file whose event time is out of bounds, in lists.
 
-    A row's offset is its number in the file, from 0; its content is the row as JSON.
+    A :class:`BadRow`'s offset is the row's number in the file, from 0; its content is the row as
+    JSON.
 
     Args:
         rows_of: The file.
-        columns: Names of the columns that the content has, where the file has them.
+        columns: Names of the columns to put into the content, where the file has them.
         event: Column of the event time.
-        bounds: Lowest and highest event time that counts, in microseconds.
+        bounds: Lowest and highest event time that counts, in Unix microseconds, both inclusive.
         stores: Storages that the file may be in.
 
     Raises:

@@ -18,11 +18,13 @@ from sources.storage.partitions import FolderTime, by_folder
 
 
 def time_limits(event_time: EventTime, time_range: TimeRange, clock_ms: int) -> TimeLimits:
-    """Return the limits within which event times of files count and are read.
+    """Combine ``event_time`` and ``time_range`` to the limits by which rows of files are read.
+
+    All limits of the result are inclusive, in Unix microseconds.
 
     Args:
-        event_time: Declaration of the event time.
-        time_range: Declared range of event times to read.
+        event_time: Declaration of the event time, with the bounds within which one counts.
+        time_range: Declared range of event times to read; ``until`` is exclusive.
         clock_ms: The clock at which the bounds are measured, in Unix milliseconds.
     """
     low, high = bounds_us(*event_time.bounds_ms(clock_ms))
@@ -42,17 +44,15 @@ def within_limits(
     limits: TimeLimits,
     read: Callable[[pa.Table], Sequence[EventTimeRange]],
 ) -> pa.Table:
-    """Return splits with their event-time ranges restricted to the limits, in the same order.
+    """Restrict the event-time ranges of splits to rows within limits; leave out empty splits.
 
-    Splits of which no row is read are left out.
-
-    Splits within the bounds and before the end of ``time_range`` cost nothing; of the others the
-    event times are read. The begin of ``time_range`` does not matter: it moves no end.
+    The order is kept. Only splits that reach beyond the limits are read again; a split that begins
+    before ``time_range`` is not, as its begin moves no end position.
 
     Args:
         source: Declaration of the source.
-        splits: A table of schema :data:`sources.files.listing.split_table.SPLITS`, whose ranges are
-            exact.
+        splits: A table of schema :data:`sources.files.listing.split_table.SPLITS`, whose ranges
+            come from all rows.
         limits: Limits within which event times count and are read.
         read: Reads the ranges of some of the splits, within the limits.
 
@@ -83,7 +83,7 @@ def within_limits(
 
 
 class EmptyRangeError(InputError):
-    """No file of a source holds a row whose event time is in the source's ``time_range``."""
+    """Error of a source none of whose files has a row in the source's ``time_range``."""
 
 
 def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
@@ -136,14 +136,13 @@ def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
 def in_range(source: FileSource, splits: pa.Table, *, exact: bool) -> pa.Table:
     """Return the splits that may hold rows in the source's time range, by their event times.
 
-    Rows whose event times do not count are looked at, too. Splits whose event times are not known
-    are returned.
+    Rows out of the bounds of ``event_time`` are considered as well. Splits without known event
+    times are kept.
 
     Args:
         source: Declaration of the source.
         splits: A table of schema :data:`sources.files.listing.split_table.SPLITS`.
-        exact: Whether event times come from all rows; with those of a sample, all splits are
-            returned.
+        exact: Whether event times come from all rows; if from a sample, all splits are kept.
 
     Raises:
         EmptyRangeError: No split is left.

@@ -21,14 +21,14 @@ _NO_TIME = "some of its rows are outside of `time_range`"
 
 
 class JudgedFile(NamedTuple):
-    """Planned file, with the reason why it has to be rewritten, if any.
+    """Planned file, and why it has to be rewritten instead of copied, if it has.
 
     Attributes:
         path: Its path.
         size: Its size in bytes.
         partition: Value of each partition column as text, by name; None for null.
-        footer: Its footer; None if there was no need to read it.
-        why: Why it has to be rewritten, in words; None if it need not.
+        footer: Its Parquet footer; None if a reason was found without reading it.
+        why: Why it has to be rewritten, in words; None if it can be copied.
     """
 
     path: str
@@ -46,21 +46,19 @@ def judge_files(
     partitions: Sequence[str],
     stores: Stores,
 ) -> Iterator[JudgedFile]:
-    """Read the footers of planned Parquet files, and find out which need no rewriting.
+    """Find out, file by file, which planned Parquet files can be copied into the target.
 
-    The declaration has to allow it (:mod:`sources.planning.files.copied_files`).
+    Yields the files in order, one at a time because footers need much memory. Called only where the
+    declaration allows copies (:mod:`sources.planning.files.copied_files`).
 
     Args:
         source: Declaration of the source.
         event_time: Name of the event-time column.
-        splits: Splits of the files, each of which is a file: a table of schema
+        splits: Splits, each a whole file: a table of schema
             :data:`sources.files.listing.split_table.SPLITS`.
         read: Columns of the source, partition columns included.
         partitions: Names of the partition columns, which no file holds.
         stores: Storages of the pipeline.
-
-    Yields:
-        The files, in order; the footers of all files of a plan need much memory.
 
     Raises:
         InputError: A file can't be read.

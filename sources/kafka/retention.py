@@ -20,11 +20,11 @@ _SHOWN = 10
 
 
 class Headroom(Part):
-    """Retention headroom of one partition: how long its first needed record is safe.
+    """Retention headroom of one partition: for how long its first needed record stays in Kafka.
 
     Attributes:
-        topic, partition, offset: The record.
-        left_ms: Milliseconds until Kafka may delete it; negative once it may.
+        topic, partition, offset: Where that record is.
+        left_ms: Milliseconds until Kafka may delete it; 0 or negative if it may already.
     """
 
     topic: str
@@ -43,13 +43,12 @@ class Headroom(Part):
 
 
 def retention_ms(settings: Mapping[str, str]) -> int | None:
-    """Return how long a topic keeps records before Kafka may delete them, in milliseconds.
+    """Return for how many milliseconds a topic keeps records before Kafka may delete them.
+
+    None if records are not deleted by time: retention without limit, or compaction only.
 
     Args:
         settings: Configuration of the topic: ``retention.ms`` and ``cleanup.policy``.
-
-    Returns:
-        None if records are not deleted by time: without limit, or only compacted.
 
     Raises:
         KeyError: One of the two settings is missing.
@@ -61,15 +60,16 @@ def retention_ms(settings: Mapping[str, str]) -> int | None:
 class RetentionWatch:
     """Watch over records that must stay in Kafka's log until history is read.
 
-    While files are read, Kafka goes on deleting old records of the topic that follows them; this
-    computes how long the first needed ones are safe. The constructor asks for log start and end.
+    While files are read, Kafka goes on deleting old records of the topic that follows; this
+    computes for how long the first needed ones stay. The constructor asks the broker for log start
+    and end.
 
     Args:
         source: Declaration of the source.
         log: Look-ups on its topics.
-        needed: First offset of each partition that has to be there once history is read; one that
-            is not appended yet is not watched.
-        now_ms: Clock, in milliseconds.
+        needed: First offset of each partition that has to be there once history is read; a
+            partition whose needed record is not appended yet is not watched.
+        now_ms: Clock, returning Unix milliseconds.
 
     Raises:
         UnavailableError: The broker does not answer.
@@ -98,10 +98,9 @@ class RetentionWatch:
         self._dates: dict[TopicPartition, int] = {}
 
     def look(self) -> list[Headroom]:
-        """Return the headroom of partitions that Kafka may delete from, the most urgent first.
+        """Ask Kafka for the headroom of partitions that it may delete from, most urgent first.
 
-        Returns:
-            At most ten partitions; an empty list if Kafka deletes nothing that is needed.
+        At most ten partitions; an empty list if Kafka deletes nothing that is needed.
 
         Raises:
             SeamError: A needed record is deleted, and ``on_gap`` is ``fail``; or a partition does

@@ -18,19 +18,16 @@ SeamRule = Literal["none", "sequence", "replay", "key", "event_time", "off"]
 def seam_rule(
     pipeline: Pipeline, ends: Sequence[EndPosition], start: StartPosition, seam_end: Offsets
 ) -> SeamRule:
-    """Return the rule by which a topic's rows that history has already delivered are recognized.
+    """Decide by which rule a topic's rows are recognized that history has delivered already.
 
-    Near the seam, where history ends and the topic begins, rows may be in both; those recognized by
-    the rule are filtered out, so that the table has them once.
+    Near the seam, rows may be in both history and topic; the rule finds them, so that the table has
+    each once. The rules:
 
-    ``none`` where there are no such rows: there is no history, or all of it has exact offsets, or
-    its last source has and is past the seam of those before. ``sequence`` where history is a
-    snapshot for which it is known what it can see, or its log position. ``replay`` where the sink
-    orders changes (``sink.sequence``) and nothing tells exactly which ones history holds: an update
-    has the key of the row that it changes, and a change of a transaction that was in flight may lie
-    before the log position of a snapshot and not be in it, while a change that is applied twice
-    does no harm. A ``key`` that holds the sequence tells exactly. Otherwise the rule of the
-    pipeline (:attr:`Pipeline.seam_rule`), which ``seam_filter`` declares.
+    - ``none``: no row can be in both: there is no history, or its exact offsets are known.
+    - ``sequence``: history is a snapshot, or has log positions; changes up to it are dropped.
+    - ``replay``: the sink orders changes (``sink.sequence``), and nothing tells exactly which ones
+      history holds; all are applied again, which does no harm.
+    - ``key``, ``event_time``, ``off``: as the pipeline declares (``seam_filter``), or its default.
 
     Args:
         pipeline: Declaration of the pipeline.

@@ -20,7 +20,7 @@ _TAIL_RECORDS = 100
 
 @dataclass(frozen=True)
 class SeamOf:
-    """End of history and start of the topic around one seam.
+    """A seam to be checked: the end of history, and the start of the topic after it.
 
     Attributes:
         ends: End positions of all sources before the topic, in order.

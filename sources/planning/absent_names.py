@@ -24,7 +24,10 @@ _Path = tuple[str, ...]
 
 
 def identifying_columns(pipeline: Pipeline, source: DeclaredSource) -> set[str]:
-    """Return the columns of a source's values that every row needs: of its key, time and order."""
+    """Return the columns of a source's values that no row can lack.
+
+    They are the columns, before ``select``, from which key, event time and sequence are computed.
+    """
     names = [pipeline.event_time.column, *pipeline.key]
     if pipeline.sequence is not None:
         names.append(pipeline.sequence)
@@ -32,10 +35,13 @@ def identifying_columns(pipeline: Pipeline, source: DeclaredSource) -> set[str]:
 
 
 def judge_names_of_files(pipeline: Pipeline, source: FileSource, listing: FileListing) -> list[str]:
-    """Check declared names against sampled JSON lines, as :func:`judge_names` does.
+    """Check declared names against sampled lines of JSON files, as :func:`judge_names` does.
+
+    Empty for other formats, which need no sample.
 
     Raises:
-        InputError: As there; or a file can't be read.
+        InputError: A declared name looks misspelled, or is needed and no line has it; or a file
+            can't be read.
         UnavailableError: A storage does not answer.
     """
     if source.format != "json":
@@ -54,21 +60,21 @@ def judge_names(
     what: str,
     needed: Collection[str],
 ) -> list[str]:
-    """Refuse declared names that look misspelled; return warnings about others that no value has.
+    """Refuse declared column names that look misspelled, by a sample of JSON values.
 
-    Nearly the same are names that differ in upper and lower case, ``_`` and ``-`` only: values of
-    the other name would be lost. A column that every row needs is refused, too; any other may be
-    left out where it is null. Fields of nested columns count where a value has any.
+    A declared name that no value has is refused if the values have a nearly equal one (other case,
+    ``_`` or ``-``), or if every row needs it. For any other one there is a warning, as producers
+    may leave out what is null. Fields of a nested column are checked only if a value has any.
 
     Args:
         source: Name of the source.
         columns: The declared columns.
-        values: Parsed JSON objects of a sample; none proves nothing.
-        what: What a value is of, for the message, such as ``sampled record``.
+        values: Parsed JSON objects of a sample; an empty sample passes.
+        what: What the values are, in the singular, for the message, such as ``sampled record``.
         needed: Columns that every row needs.
 
     Returns:
-        A warning about the other columns that no value has; empty if there are none.
+        One sentence about the other columns that no value has; empty if there are none.
 
     Raises:
         InputError: Contains the declared names and those of the values.

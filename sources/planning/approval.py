@@ -44,9 +44,10 @@ class Approval(Record):
 
 
 def approve(loaded: LoadedPipeline, by: str) -> Approval:
-    """Approve the plan of the current generation, and write the approval to its state.
+    """Approve the plan of the newest generation, and write the approval to its state.
 
-    If the same plan is approved already, the first approval stays, and is returned.
+    Recorded in the log of actions. If the same plan is approved already, that first approval stays
+    and is returned.
 
     Args:
         loaded: The pipeline.
@@ -123,16 +124,15 @@ def require_approver(pipeline: Pipeline, by: str | None, to_do: str) -> str | No
 
 
 def find_approval(generation: Generation) -> Approval | None:
-    """Return the approval of a generation's plan, as kept in its state.
+    """Read the approval of a generation's present plan; None if it is not approved.
+
+    None, too, if there is no plan, or the approval was given to an earlier plan.
 
     Args:
         generation: State of the generation (one computation of the whole table).
 
-    Returns:
-        None if there is no plan, none is approved, or the approval was for an earlier plan.
-
     Raises:
-        StateError: The plan or its approval is damaged.
+        StateError: The approval is damaged.
         UnavailableError: The state's store does not answer.
     """
     approval = generation.read(_APPROVAL, Approval)

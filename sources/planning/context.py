@@ -39,40 +39,45 @@ class PipelineContext:
 
     @classmethod
     def require(cls, loaded: LoadedPipeline) -> PipelineContext:
-        """Return the context of the newest generation, or of the one that the file was copied for.
+        """Return the context of the declared generation, which must exist.
+
+        That is the newest one, or for a kept copy of the declaration the one that it was copied
+        for.
 
         Raises:
             StateError: Nothing was planned yet, or the declaration changed in a way that the
                 checkpoint can't follow.
+            UnavailableError: The state's store does not answer.
         """
         return cls(loaded, loaded.require_generation())
 
     @classmethod
     def find(cls, loaded: LoadedPipeline) -> PipelineContext | None:
-        """Return the context of the newest generation, or of the one that the file was copied for.
+        """Return the context of the declared generation; None if nothing was planned yet.
 
-        Returns:
-            None if nothing was planned yet: there is no generation.
+        That is the newest one, or for a kept copy of the declaration the one that it was copied
+        for.
 
         Raises:
             StateError: The declaration changed in a way that the checkpoint can't follow.
+            UnavailableError: The state's store does not answer.
         """
         generation = loaded.open_generation(create=False)
         return None if generation is None else cls(loaded, generation)
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline's declaration, which is in memory."""
+        """The pipeline's declaration, completed with what the state knows; nothing is read."""
         return self.loaded.pipeline
 
     @cached_property
     def switch_state(self) -> SwitchState:
-        """Reader and writer of each source's end and start position in the generation's state."""
+        """Access to the start and end positions of all sources in the generation's state."""
         return SwitchState(self.pipeline.hybrid_source(), self.generation)
 
     @property
     def is_planned(self) -> bool:
-        """Whether the generation has a plan; looked up in its state at each access."""
+        """Whether the generation has a plan; read from the state at each access."""
         return self.generation.exists("plan.json")
 
     @cached_property

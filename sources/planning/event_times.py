@@ -52,7 +52,10 @@ class EventTimes(Part):
     shown_files: list[str]
 
     def outside_in_words(self) -> str:
-        """Return a phrase about the rows that are out of bounds: how many, when, in which files."""
+        """Return a phrase about the rows out of bounds: how many, their times, their files.
+
+        To be called only if ``outside`` is not 0.
+        """
         row = "sampled row" if self.evidence == "sampled" else "row"
         more = self.outside_files - len(self.shown_files)
         files = ", ".join(self.shown_files) + (f" and {more:,} more" if more else "")
@@ -65,10 +68,11 @@ class EventTimes(Part):
 
 
 def event_times_of(listing: FileListing) -> EventTimes:
-    """Return the event times of a listing.
+    """Sum up the event times of a listing: those that count, and those out of bounds.
 
     Args:
-        listing: Splits whose ranges are those of the rows that count and are read.
+        listing: Splits with the range of event times of the rows that count, and figures of the
+            others.
     """
     splits = listing.splits
     counted = event_range_ms(splits)
@@ -94,14 +98,14 @@ def judge_outside(source: str, event_time: EventTime, times: EventTimes) -> list
 
     Args:
         source: Name of the source.
-        event_time: Declaration of the event time, with the policy for such rows.
+        event_time: Declaration of the event time; ``outside`` says what to do with such rows.
         times: Event times of the source's files.
 
     Returns:
-        A warning if there are such rows; an empty list if all rows count.
+        One sentence if there are such rows; an empty list if all rows count.
 
     Raises:
-        InputError: There are such rows, and the policy is ``fail``.
+        InputError: There are such rows, and ``outside`` is ``fail``.
     """
     if not times.outside:
         return []
@@ -123,28 +127,26 @@ def judge_outside(source: str, event_time: EventTime, times: EventTimes) -> list
 
 
 def event_range_ms(splits: pa.Table) -> tuple[int, int] | None:
-    """Return the lowest and highest event time of splits that count, in milliseconds.
+    """Return the lowest and highest event time of splits, in Unix milliseconds.
+
+    Only of rows that count (within the bounds of ``event_time``); None if there are none.
 
     Args:
         splits: A table of schema :data:`sources.files.listing.split_table.SPLITS`.
-
-    Returns:
-        None if no row has an event time that counts.
     """
     low, high = pc.min(splits["event_min_us"]).as_py(), pc.max(splits["event_max_us"]).as_py()
     return None if low is None or high is None else (low // 1000, high // 1000)
 
 
 def misread_unit(low_ms: int, high_ms: int) -> str | None:
-    """Return the unit of time that implausible event times were probably misread in; or None.
+    """Return in words the unit in which implausible event times were probably misread.
+
+    Such as ``seconds read as milliseconds``. None if the times are plausible (from 1990 to ten
+    years from now), or no unit makes them plausible.
 
     Args:
-        low_ms: Lowest event time in milliseconds, as it was read.
-        high_ms: Highest event time in milliseconds.
-
-    Returns:
-        The probable mistake in words, such as ``seconds read as milliseconds``; None if the times
-        are plausible (1990 to ten years from now), or no unit makes them plausible.
+        low_ms: Lowest event time in Unix milliseconds, as it was read.
+        high_ms: Highest event time in Unix milliseconds.
     """
 
     def plausible(factor: float) -> bool:

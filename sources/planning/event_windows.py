@@ -15,7 +15,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Interval(NamedTuple):
-    """Interval of times, from ``since`` on, before ``until``."""
+    """Interval of times: ``since`` is in it (inclusive), ``until`` is not (exclusive)."""
 
     since: datetime
     until: datetime
@@ -31,10 +31,11 @@ class EventWindows(Part):
         length_us: Length of a window, in microseconds; at least ``slide_us``.
         slide_us: Distance from the start of a window to the next one's, in microseconds.
         offset_us: Start of some window, in microseconds.
-        column: Column of the table that has the windows' starts or ends, or the windows.
-        field: Field of ``column`` with the starts, if it has whole windows; None otherwise.
-        holds: Whether ``column`` has their starts or their ends.
-        is_selective: Whether the transform may drop windows by what they contain.
+        column: Column of the target that tells a row's window: its start, its end, or a struct of
+            both.
+        field: Field of ``column`` with the start, if the column is such a struct; else None.
+        holds: Whether ``column`` has the ``start`` or the ``end`` of the window.
+        is_selective: Whether the transform may drop whole windows because of their content.
     """
 
     length_us: int
@@ -46,15 +47,14 @@ class EventWindows(Part):
     is_selective: bool = False
 
     def read_for(self, since: datetime, until: datetime) -> Interval | None:
-        """Return the span of the windows that start in a range; None if no window starts in it.
+        """Return the event times of all rows that windows need which start in a range.
+
+        From the start of the first such window to the end of the last one; None if no window starts
+        in the range.
 
         Args:
-            since: The first time of the range.
-            until: The first time after it.
-
-        Returns:
-            From the start of the first window to the end of the last one; None if no window starts
-            in the range.
+            since: Start of the range, inclusive.
+            until: End of the range, exclusive.
         """
         first, after = self._start_from(to_us(since)), self._start_from(to_us(until))
         if first == after:
@@ -62,7 +62,7 @@ class EventWindows(Part):
         return Interval(_moment(first), _moment(after - self.slide_us + self.length_us))
 
     def latest_until(self, final: datetime) -> datetime:
-        """Return the latest end of a range whose windows have all ended by a time.
+        """Return the latest exclusive end of a range of which all windows have ended by a time.
 
         Args:
             final: The time; a window that ends exactly then has ended.
@@ -70,7 +70,12 @@ class EventWindows(Part):
         return _moment(self._start_from(to_us(final) - self.length_us + 1))
 
     def in_column(self, since: datetime, until: datetime) -> Interval:
-        """Return the values of the table's time column for windows that start in a range."""
+        """Return which values :attr:`column` has for the windows that start in a range.
+
+        Args:
+            since: Start of the range, inclusive.
+            until: End of the range, exclusive.
+        """
         later = timedelta(microseconds=self.length_us if self.holds == "end" else 0)
         return Interval(since + later, until + later)
 

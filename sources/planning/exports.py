@@ -32,9 +32,9 @@ class ExportRecord(Record):
 
     Attributes:
         source: Name of the source.
-        folder: Folder of its files, below that of all attempts.
-        files: Size of each file in bytes, by name.
-        end: Where it ends.
+        folder: Name of the folder of its files, in the folder of all attempts of this source.
+        files: Size of each file in bytes, by its path in that folder.
+        end: End position, as the source's kind reported it.
         taken_ms: When it was complete, in Unix milliseconds.
     """
 
@@ -61,22 +61,22 @@ def take_export(
     source: ExportedFiles,
     report: Callable[[str], None],
 ) -> ExportRecord:
-    """Export a source for a generation, before its plan; a complete export is left as it is.
+    """Export a source's rows to files of a generation; a complete export is left as it is.
 
-    Of two processes that export at once, the first one to end decides.
+    Called before planning. Of two processes that export at once, the one that ends first decides,
+    and the files of the other are deleted.
 
     Args:
         loaded: The pipeline.
         generation: State of the generation, which keeps the files.
         source: The source.
-        report: Called with the lines that the kind reports.
-
-    Returns:
-        The record of the export.
+        report: Called with each line of progress that the kind of source reports.
 
     Raises:
-        InputError: The kind has written no file, or its end is none, or does not fit the pipeline.
-        RunError: The kind failed in a way of its own. Other errors of it are passed on.
+        InputError: The kind has written no file, has returned no end, or one that does not fit the
+            pipeline.
+        RunError: The kind failed with an error that is not a HybridError; those are raised as they
+            are.
         StateError: The state can't be written.
         UnavailableError: The state's store does not answer.
     """
@@ -98,9 +98,9 @@ def take_export(
 
 
 def with_exports(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeline:
-    """Return a pipeline whose exported sources read the files of a generation's exports.
+    """Return a copy of a pipeline whose exported sources read the files of their exports.
 
-    A source whose export is not complete stays without a place.
+    A source without a complete export is left as it is, without a path.
 
     Raises:
         StateError: The record of an export is damaged.
@@ -118,7 +118,7 @@ def with_exports(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeli
 
 
 def with_required_exports(loaded: LoadedPipeline, generation: Generation | None) -> LoadedPipeline:
-    """Return a pipeline whose exported sources can be planned, after checking their files.
+    """Return a copy of a pipeline whose exported sources have files; refuse incomplete exports.
 
     Args:
         loaded: The pipeline.

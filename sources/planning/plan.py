@@ -45,13 +45,14 @@ class Plan(Record):
 
     Attributes:
         pipeline: Name of the pipeline.
-        created_ms: When the plan was begun, in Unix milliseconds: the clock at which the bounds of
-            event times in its files are measured.
+        created_ms: When planning began, in Unix milliseconds; the bounds of event times of its
+            files are computed from this time.
         files: Plans of the bounded file sources, in reading order.
-        archives: Plans of the Kafka sources before the last source, in reading order.
-        topic: Plan of the last source, if it reads topics.
-        warnings: What people should know before they run the pipeline: sentences.
-        folder: Files that were listed for the last source, if it is a folder that keeps growing.
+        archives: Plans of the bounded Kafka sources before the last source, in reading order.
+        topic: Plan of the last source if it reads topics; None if it reads files.
+        warnings: Sentences that people should read before they run the pipeline.
+        folder: Files that were listed for the last source, if that is a folder that keeps growing;
+            else None.
     """
 
     VERSION = 5
@@ -92,22 +93,25 @@ class Plan(Record):
 
     @property
     def absent(self) -> list[str]:
-        """Warnings about declared names without a value in any sample; a part of ``warnings``."""
+        """Those of ``warnings`` about declared column names that have no value in a sample."""
         of_files = [each for part in self.listed for each in part.absent]
         return of_files + [each for part in self.topics for each in part.absent]
 
     @property
     def listed(self) -> list[FoundFiles]:
-        """All listings of files in the plan."""
+        """Listings of all file sources: the bounded ones in order, then the growing folder."""
         return [*self.files, *([] if self.folder is None else [self.folder])]
 
     def is_whole(self, folder: Folder) -> bool:
-        """Return whether a state folder holds all tables of splits of the plan."""
+        """Return whether the split table of every file source exists in the generation's folder.
+
+        If False, the plan can't be read, and has to be made again.
+        """
         return all(folder.exists(each.splits_file) for each in self.listed)
 
     @property
     def columns_by_name(self) -> dict[str, str]:
-        """Columns that the transform gets, as names and Spark SQL types."""
+        """Columns that the transform gets, those of the first source: Spark SQL types by name."""
         if self.files:
             return self.files[0].columns
         return self.topics[0].columns if self.folder is None else self.folder.columns
@@ -118,14 +122,15 @@ def make_plan(
     drop_outdated: Callable[[], None] | None = None,
     check: Callable[[Plan], None] = lambda _: None,
 ) -> Plan:
-    """Return the plan of the current generation; make and write it if there is none.
+    """Return the newest generation's plan; if there is none, make it, check it and write it.
 
-    Makes the first generation, too. A pipeline that is refused leaves no state behind.
+    The first call also creates the first generation. All reading and checking comes before the
+    first write, so that a pipeline that is refused leaves no state behind.
 
     Args:
         loaded: The pipeline.
-        drop_outdated: Removes the present plan, which another declaration made; called once the
-            new one has passed its checks. None if there is no such plan.
+        drop_outdated: None to keep a plan that exists. Otherwise a new plan is made; this function
+            then removes the old one, and is called after all checks have passed.
         check: Refuses a new plan by raising an error, before anything is written; not called for a
             plan that is kept.
 
@@ -161,10 +166,9 @@ def make_plan(
 
 
 def log_server(generation: Generation) -> str:
-    """Return the id of the MySQL server whose log the snapshot's position refers to; or empty.
+    """Return the id of the MySQL server whose binlog the planned snapshot's position refers to.
 
-    Returns:
-        Empty for other databases, for snapshots of earlier versions, and before there is a plan.
+    Empty for other databases, for snapshots of earlier versions, and before there is a plan.
 
     Raises:
         StateError: The plan is damaged.
@@ -199,10 +203,16 @@ def require_plan(generation: Generation) -> Plan:
 
 
 def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
-    """Make a plan of all sources and check them against each other, without writing anything.
+    """Make a plan of all sources and check them against each other, without writing state.
+
+    Topics that do not exist yet are created first, where the declaration says so.
 
     Returns:
-        The plan, and the listing of each file source by name, with its table of splits.
+        The plan, and the listing of each file source by the source's name, with its table of
+        splits.
+
+    Raises:
+        InputError, UnavailableError, SeamError, StateError: As :func:`make_plan`.
     """
     pipeline = loaded.pipeline
     pipeline.require_default_expressions()

@@ -24,7 +24,7 @@ class PlannedBy(Record):
 
     @classmethod
     def of(cls, loaded: LoadedPipeline) -> PlannedBy:
-        """Return the digests of a declaration."""
+        """Compute the digests of a declaration as it is now."""
         return cls(parts=digests(_parts(loaded)))
 
 
@@ -38,15 +38,22 @@ def _parts(loaded: LoadedPipeline) -> dict[str, object]:
 
 
 def keep_declaration(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Record the declaration that the next plan is made from."""
+    """Record digests of the declaration that the next plan of a generation is made from.
+
+    Raises:
+        StateError: The state can't be written.
+    """
     generation.replace(_NAME, PlannedBy.of(loaded))
 
 
 def is_planned_by(loaded: LoadedPipeline, generation: Generation) -> bool:
-    """Return whether a generation, and its plan if any, were made from this declaration.
+    """Return whether this declaration made a generation's plan; if False, plan again.
+
+    Without a record of the plan, the digests that the generation began with are compared.
 
     Raises:
         StateError: The document is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     made = generation.read(_NAME, PlannedBy)
     if made is None:

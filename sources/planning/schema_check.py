@@ -22,6 +22,9 @@ def check_key(columns: pa.Schema, key: Sequence[str], source: str) -> None:
         columns: Output columns of the source.
         key: Names of the key columns; an empty one passes.
         source: Name of the source.
+
+    Raises:
+        InputError: Names the missing column, and the columns that the source has.
     """
     for name in key:
         if name not in columns.names:
@@ -42,6 +45,9 @@ def check_sequence(columns: pa.Schema, sequence: str | None, source: str) -> Non
         columns: Output columns of the source.
         sequence: Name of the column, if one is declared; None passes.
         source: Name of the source.
+
+    Raises:
+        InputError: The column is missing, or of another type.
     """
     if sequence is None:
         return
@@ -66,7 +72,11 @@ _SAME_COLUMNS = "Change `schema` or `select` of one of the sources so that their
 
 
 def compare_declared(left: str, columns: pa.Schema, right: str, others: pa.Schema) -> None:
-    """Refuse two sources whose output columns differ in name or type: one transform reads both."""
+    """Refuse two sources whose output columns differ in name or type: one transform reads both.
+
+    Raises:
+        InputError: Shows the differing columns of ``left`` and ``right`` side by side.
+    """
     if rows := differences(columns, others):
         text = _side_by_side(f"source `{left}`", f"source `{right}`", rows)
         raise InputError(text, _SAME_COLUMNS, source=right, column=rows[0][0])

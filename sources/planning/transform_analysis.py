@@ -50,13 +50,13 @@ class TransformAnalysis(Record):
         digest: Digest of what the analysis depends on: code, columns, sink, Spark.
         columns: The columns that the transform returns, in order; None if the analysis was not
             possible.
-        passed: The columns that it returns, if it does nothing but pass on rows and columns as they
-            are; None if it does anything else, or that is not known.
+        passed: Names of the returned columns, if the transform only selects columns and changes no
+            value and drops no row; None if it does more, or that is not known.
         stateful: What each stateful operator keeps in the checkpoint, in words.
         watermark_ms: Delay of its watermark, in ms; None if it sets none.
         windows: The windows of event time by which ranges of the table can be recomputed, if the
             transform is stateful and has such windows.
-        no_windows: Why it has none, if it is stateful: a clause without a full stop.
+        no_windows: Why there are no such windows, if it is stateful: a clause without a full stop.
         warning: Why the analysis was not possible here: a sentence; None if it was.
     """
 
@@ -71,7 +71,7 @@ class TransformAnalysis(Record):
 
     @property
     def warnings(self) -> list[str]:
-        """The warning as a list, which is empty without one."""
+        """``warning`` as a list of one sentence; empty if the analysis was possible."""
         return [] if self.warning is None else [self.warning]
 
 
@@ -95,11 +95,11 @@ class AnalysisRequest(BaseModel):
 
 
 class AnalysisAnswer(BaseModel):
-    """Answer of the analysing process: an analysis or an error.
+    """Answer of the process that analyses a transform; exactly one of the two is set.
 
     Attributes:
         analysis: The analysis.
-        refusal: Error of the transform or of the sink's declaration.
+        refusal: Error of the transform, or of the declaration of the sink.
     """
 
     analysis: TransformAnalysis | None = None
@@ -117,10 +117,9 @@ def request_by_plan(loaded: LoadedPipeline, plan: Plan) -> AnalysisRequest:
 
 
 def request_by_declaration(loaded: LoadedPipeline) -> AnalysisRequest | None:
-    """Return the request to analyse a pipeline's transform against declared columns.
+    """Return the request to analyse a transform against declared columns, before any plan.
 
-    Returns:
-        None if no source declares its columns: only the data has them.
+    None if no source declares its columns, which are then known only from the data.
 
     Raises:
         OSError: The query or a module of the transform can't be read.
@@ -138,13 +137,9 @@ def request_by_declaration(loaded: LoadedPipeline) -> AnalysisRequest | None:
 
 
 def read_analysis(generation: Generation) -> TransformAnalysis | None:
-    """Return the analysis of the transform that a generation was last planned with.
+    """Read the analysis of the transform from the time when a generation was last planned.
 
-    A generation is one computation of the whole table. Its columns and their lineage are known
-    before anything has run.
-
-    Returns:
-        None if the generation was not planned yet, or planned by a version without an analysis.
+    None if the generation was not planned yet, or was planned by a version without an analysis.
 
     Raises:
         StateError: The document is damaged, or of another version.

@@ -27,7 +27,7 @@ _ENDED = "-ended.json"
 
 
 class Action(Record):
-    """Entry for the beginning of an action.
+    """Entry that is written before an action begins.
 
     Attributes:
         id: Random id, by which its writer recognizes it.
@@ -35,7 +35,7 @@ class Action(Record):
         by: Who does it, as given; empty if unknown.
         at_ms: When it began, in Unix milliseconds.
         generation: Name of the generation that it is about; None if it is about the pipeline.
-        before: What it changes, as it was before: text by name.
+        before: Values that the action changes, as they were before: text by name.
     """
 
     id: str
@@ -47,12 +47,12 @@ class Action(Record):
 
 
 class ActionEnd(Record):
-    """Entry for the end of an action.
+    """Entry that is written after an action has ended.
 
     Attributes:
         at_ms: When it ended, in Unix milliseconds.
         outcome: ``done``, ``failed``, or ``given up`` for a promotion that was aborted.
-        after: What it changed, as it is afterwards: text by name.
+        after: Values that the action changed, as they are afterwards: text by name.
         error: Why it failed; empty if it did not.
     """
 
@@ -131,14 +131,14 @@ def end_action(
     after: Mapping[str, str] | None = None,
     error: str = "",
 ) -> None:
-    """Log the end of an action; a second end is ignored.
+    """Log the end of an action; if an end is logged already, nothing is written.
 
     Args:
         home: The pipeline's folder in the state.
-        number: Number of the action.
+        number: Number of the action, from :func:`begin_action`.
         outcome: How it ended.
-        after: What it changed, as it is now.
-        error: Why it failed.
+        after: Values that it changed, as they are now: text by name.
+        error: Why it failed; empty if it did not.
 
     Raises:
         StateError: The state can't be written.
@@ -158,23 +158,25 @@ def recorded(
     *,
     is_required: bool = True,
 ) -> Iterator[dict[str, str]]:
-    """Log beginning and end of an action that the body of ``with`` performs.
+    """Log the beginning and the end of an action that the body of ``with`` performs.
+
+    An exception in the body is logged as ``failed`` and raised on.
 
     Args:
         home: The pipeline's folder in the state.
-        action: What is done.
+        action: What is done, such as ``pause``.
         by: Who does it; None or empty if unknown.
-        generation: Name of the generation that it is about.
-        before: What it changes, as it is now.
-        is_required: Whether it is refused if it can't be recorded; otherwise it is done all the
-            same, as a run must be stopped even where a disk is full.
+        generation: Name of the generation that it is about; None if it is about the pipeline.
+        before: Values that it changes, as they are now: text by name.
+        is_required: Whether an action that can't be logged is refused. If False, it is performed
+            without an entry, as a run must be stopped even where a disk is full.
 
     Yields:
-        What it changed, to be filled by the body: text by name.
+        An empty dictionary, which the body fills with the changed values: text by name.
 
     Raises:
-        StateError: The state can't be written; before the body, nothing was changed.
-        UnavailableError: The state's store does not answer.
+        StateError, UnavailableError: The log can't be written. Before the body only with
+            ``is_required``, and then nothing was changed; after it the action itself is done.
     """
     after: dict[str, str] = {}
     try:

@@ -14,17 +14,18 @@ _SHOWN = 12
 def changes(
     copies: Mapping[str, bytes | None], contents: Mapping[str, bytes]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the differences between kept copies of files and their present contents.
+    """Compare kept copies of files with their present contents, for the log of actions.
 
-    Of a YAML file these are its fields, dotted; such a file contains no secret, only references to
-    environment variables. Of other files it is their digest.
+    A YAML file is compared by its fields (dotted names; it contains no secret, only references to
+    environment variables), other files by a digest.
 
     Args:
-        copies: Kept content by name of the file; None where none was kept.
+        copies: Kept content by name of the file; None where none was kept, which is left out.
         contents: Content now, of the same files.
 
     Returns:
-        Values before, and now: text by name of the field or file; both empty if no file was kept.
+        Two mappings from each changed field or file to its text: before, and now. A field that is
+        missing on one side is ``not declared``. Both are empty if no file was kept.
     """
     before: dict[str, str] = {}
     now: dict[str, str] = {}

@@ -18,11 +18,11 @@ class GenerationInfo(Record):
 
     Attributes:
         generation: Name of the generation and of its folder, such as ``g1``.
-        transaction_id: Application id of its transactions in the Delta log; unique to it, so that
-            a micro-batch is never written twice.
+        transaction_id: Application id (``txn.appId``) of its transactions in the Delta log; unique
+            to it, so that a micro-batch is never written twice.
         created_ms: Time of creation, in Unix milliseconds.
-        contract: Digest of each part of the declaration that may not change under a checkpoint.
-
+        contract: Digest of each part of the declaration that may not change under its checkpoint,
+            by the name of the part.
     """
 
     VERSION = 2
@@ -34,7 +34,7 @@ class GenerationInfo(Record):
 
 
 class CurrentGeneration(Record):
-    """Name of the newest generation of a pipeline."""
+    """Record of the name of a pipeline's newest generation; it may differ from the serving one."""
 
     generation: str
 
@@ -67,10 +67,12 @@ class Generation(Folder):
 
 
 class Ways(NamedTuple):
-    """Value of a declaration that can be written in several equivalent ways, such as a path.
+    """A value of the declaration in all of its equivalent spellings, such as a path.
+
+    If any of them has the kept digest, the value counts as unchanged.
 
     Attributes:
-        values: The part in each way; the first one is as it is declared.
+        values: The spellings; the first one is as it is declared.
     """
 
     values: Sequence[object]
@@ -85,11 +87,13 @@ def digests(contract: Mapping[str, object]) -> dict[str, str]:
 
 
 def changed_parts(kept: Mapping[str, str], contract: Mapping[str, object]) -> list[str]:
-    """Return the keys of a contract whose values differ from kept digests, sorted.
+    """Return the keys of a contract whose values differ from the kept digests, sorted.
+
+    A key that only one of the two has counts as changed.
 
     Args:
-        kept: Digests by key.
-        contract: The contract now.
+        kept: Digests by key, as of :func:`digests`.
+        contract: Values by key, as they are declared now.
     """
     return [
         key

@@ -12,14 +12,13 @@ from sources.storage.folder import Folder
 
 
 def local_copy(folder: Folder) -> Path:
-    """Copy a folder of the state to this machine, and return the copy's path.
+    """Return a local path to a folder of the state; one in a store is copied to this machine.
+
+    The folder itself if it is local; else a copy in the cache folder, one for each content, so that
+    equal contents are written once.
 
     Args:
         folder: The folder; its files are small.
-
-    Returns:
-        The folder itself if it is on this machine; else a copy in the cache folder, of which there
-        is one for each content.
 
     Raises:
         UnavailableError: The store does not answer.

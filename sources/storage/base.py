@@ -75,7 +75,7 @@ class Storage(Protocol):
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """Yield size, modification time and ETag of each file as it is now, in the given order.
 
-        None stands for a file that does not exist, or is a folder.
+        None is yielded for a path that does not exist, or is a folder.
 
         Args:
             paths: Absolute paths.
@@ -103,11 +103,14 @@ class Storage(Protocol):
             size: Number of bytes.
 
         Raises:
-            OSError, UnavailableError, InputError: As :meth:`open`.
+            FileNotFoundError: The file does not exist.
+            OSError: The file can't be read for another reason.
+            UnavailableError: The storage does not answer.
+            InputError: The storage refuses.
         """
 
     def uri(self, path: str) -> str:
-        """Return the URI by which Spark's Hadoop client reads a path; nothing is asked."""
+        """Return the URI by which Spark's Hadoop client reads a path; no request is made."""
 
 
 def tail_of(file: pa.NativeFile, size: int) -> bytes:

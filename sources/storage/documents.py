@@ -61,9 +61,9 @@ class DocumentStore(Protocol):
 
     @property
     def delta_options(self) -> dict[str, str] | None:
-        """Storage options with which delta-rs opens a Delta table in this store now.
+        """Options (``storage_options``) with which delta-rs opens a Delta table here; None if none.
 
-        With a login if the store needs one: never to be printed or kept.
+        They contain the present login if the store needs one: never print or keep them.
 
         Raises:
             UnavailableError: The login has expired, and can't be renewed at the moment.
@@ -77,10 +77,9 @@ class DocumentStore(Protocol):
         """Return whether there is a document of this path."""
 
     def age_ms(self, path: str) -> int | None:
-        """Return how long ago a document was written, in ms, by the store's clock alone.
+        """Return how many milliseconds ago a document was written; None if it does not exist.
 
-        Returns:
-            None if there is no such document.
+        Both times are the store's, so that clocks of hosts don't matter.
         """
 
     def listing(self, folder: str) -> list[Listed]:
@@ -100,8 +99,9 @@ class DocumentStore(Protocol):
         """Write a document unless it exists; of concurrent writers exactly one wins.
 
         Returns:
-            The new version tag; None if another document is there. One with the same content is
-            taken for one's own: the answer to an earlier request may have been lost.
+            The new version tag if this writer won; None if another document is there. A document
+            with the same content counts as this writer's own, because the answer to an earlier
+            request may have been lost.
         """
 
     def replace(self, path: str, data: bytes, tag: str) -> str | None:
@@ -109,15 +109,14 @@ class DocumentStore(Protocol):
 
         Args:
             path: The document.
-            data: Its new content.
+            data: Its new content; different writers have to write different contents, as an equal
+                one is taken for the writer's own.
             tag: Version tag of the document that is to be replaced.
 
         Returns:
-            The new version tag; None if the document was changed or deleted meanwhile. As with
-            :meth:`put_if_absent` the same content may be taken for one's own, so what different
-            writers write has to differ. None does not mean that the change never took place: the
-            answer may have been lost, the request repeated, and the document written by another
-            in between. Who needs to know looks for it in the document.
+            The new version tag; None if the document was changed or deleted meanwhile. After None
+            the write may still have taken place: its answer was lost, the request was repeated, and
+            another writer came in between. Who needs to know reads the document.
         """
 
     def copy(self, source: str, path: str) -> None:
@@ -134,9 +133,10 @@ class DocumentStore(Protocol):
         """Delete a document; nothing happens if it does not exist."""
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder with all documents below it.
+        """Delete a folder with all documents below it; nothing happens if it does not exist.
 
-        Where :attr:`deletes_at_once`, nobody finds a part of the folder, even after a crash.
+        With :attr:`deletes_at_once` readers see all of the folder or nothing, even after a crash;
+        without it documents are deleted one after the other.
         """
 
 
@@ -147,7 +147,7 @@ class LocalDocuments:
 
     @property
     def delta_options(self) -> None:
-        """No storage options: a path is enough."""
+        """None: delta-rs opens a local table by its path alone."""
 
     def read(self, path: str) -> Document | None:
         """Return a document; None if it does not exist.
@@ -163,7 +163,7 @@ class LocalDocuments:
             return None
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a document of this path, or anything else."""
+        """Return whether there is a file or folder of this path."""
         return os.path.exists(path)
 
     def age_ms(self, path: str) -> int | None:
@@ -217,7 +217,9 @@ class LocalDocuments:
         return tag
 
     def put_if_absent(self, path: str, data: bytes) -> str | None:
-        """Write a document unless it exists; return its version tag, None if another is there.
+        """Write a document unless it exists; return its version tag, or None if another is there.
+
+        A document with the same content counts as written by this call.
 
         Raises:
             OSError: It can't be written; then nothing is left behind.
@@ -281,9 +283,9 @@ class LocalDocuments:
         Path(path).unlink(missing_ok=True)
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder with all that is in it, as far as this user may.
+        """Delete a folder with all that is in it; errors are ignored, so that parts may stay.
 
-        It is renamed first, so that nobody finds a part of it.
+        It is renamed first, so that nobody finds a part of it under its name.
         """
         parent, name = os.path.split(folder.rstrip("/"))
         aside = os.path.join(parent, f".{name}.deleted")
@@ -295,17 +297,17 @@ class LocalDocuments:
 
 
 def copy_apart(source: str, path: str) -> None:
-    """Copy a file of this machine, not by a link: later changes to one do not affect the other.
+    """Copy a file of this machine, never as a link: later changes to one do not affect the other.
 
-    No data passes through this process, and the blocks are shared where the file system can do
-    that (XFS, Btrfs).
+    The file system copies, where it can (XFS and Btrfs share the blocks).
 
     Args:
         source: The file.
-        path: Path of the copy, which must not exist.
+        path: Path of the copy; folders above it are created.
 
     Raises:
         FileNotFoundError: There is no such file.
+        FileExistsError: There is a file at ``path``.
         OSError: It can't be copied.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)

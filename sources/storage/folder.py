@@ -73,31 +73,36 @@ class Folder:
 
     @property
     def pace_s(self) -> float:
-        """Minimum seconds between regular reads; 0 if local: reads of other stores cost money."""
+        """Minimum seconds between regular reads: 0 if local, else 10, because reads cost money."""
         return 0.0 if self.is_local else _PACE_S
 
     @property
     def poll_s(self) -> float:
-        """Minimum seconds between reads while waiting for a change."""
+        """Minimum seconds between reads while one waits for a change: 0 if local, else 1."""
         return self.pace_s / 10
 
     @property
     def hadoop_path(self) -> str:
-        """Path or URL of the folder for Spark."""
+        """Path or URL of the folder as Spark and Hadoop take it: ``s3://`` becomes ``s3a://``."""
         return hadoop_path(self.url)
 
     def called(self, kind: str) -> Folder:
-        """Return the same folder under another name for errors, instead of "state folder".
+        """Return the same folder, which errors call by another name than "state folder".
 
         Args:
-            kind: What it is for, such as "target folder"; folders in it have the usual word.
+            kind: The name, such as "target folder". Folders made by :meth:`folder` don't inherit
+                it.
         """
         made = Folder(self.url, self.documents)
         made._kind = kind
         return made
 
     def location(self, name: str) -> str:
-        """Return the absolute path or URL of a file of the folder, whether it exists or not."""
+        """Return the absolute path or URL of a file of the folder; the file need not exist.
+
+        Args:
+            name: Path of the file, relative to the folder.
+        """
         return f"{self.url}/{name}"
 
     def folder(self, name: str) -> Folder:
@@ -110,7 +115,11 @@ class Folder:
         return self.url.removeprefix(start) if self.url.startswith(start) else None
 
     def sibling(self, ending: str) -> Folder:
-        """Return the folder next to this one that has a suffix appended to its name."""
+        """Return the folder whose path is this one's with a suffix; it need not exist.
+
+        Args:
+            ending: The suffix, such as ``.g2``.
+        """
         return Folder(f"{self.url}{ending}", self.documents)
 
     def path(self, name: str) -> Path:
@@ -133,11 +142,11 @@ class Folder:
         return self.documents.exists(self.location(name))
 
     def names(self, pattern: str) -> list[str]:
-        """Return the names of files whose path in the folder matches a pattern, sorted.
+        """Return the files in the folder and below that match a pattern, sorted, relative to it.
 
         Args:
             pattern: Such as ``positions/*-end.json``; ``*`` stands for any characters, also for
-                those of folders in between.
+                slashes.
 
         Raises:
             OSError: The folder exists and can't be listed.
@@ -245,16 +254,21 @@ class Folder:
             self.documents.delete(self.location(name))
 
     def delete_all(self) -> None:
-        """Delete the folder with all that is in it."""
+        """Delete the folder with all that is in it; nothing happens if it does not exist.
+
+        On this machine errors are ignored: what can't be deleted stays.
+
+        Raises:
+            UnavailableError, InputError: The object store or HDFS does not answer, or refuses.
+        """
         self.documents.delete_folder(self.url)
 
     def obstacle(self) -> str | None:
-        """Return why nothing can be written to this folder, if known without writing; else None.
+        """Return a phrase that says why nothing can be written here; None if nothing is known.
 
-        Returns:
-            A phrase such as "the disk of the state folder /state is full"; None if nothing speaks
-            against it: the folder is accessible, writable, and has 64 KiB free; or it is not on a
-            file system of this machine.
+        Such as "the disk of the state folder /state is full". Nothing is written: it looks whether
+        the folder is accessible, writable and has 64 KiB free. Always None for a folder that is not
+        on this machine.
         """
         if not self.is_local:
             return None

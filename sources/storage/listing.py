@@ -82,17 +82,20 @@ def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores)
 def require_no_table_above(
     name: str, files: pa.Table, patterns: Sequence[str], folder: Path, stores: Stores
 ) -> None:
-    """Refuse globs that match files inside a lake table, as the table's log decides what is in it.
+    """Refuse globs that match files inside a lake table: its log decides which files count.
+
+    Does nothing without files.
 
     Args:
         name: Name of the source, for messages.
-        files: The files.
+        files: The files that the globs match, a table of schema :data:`sources.storage.base.FILES`.
         patterns: Globs of the source.
         folder: Folder that relative globs start from.
         stores: Storages of the pipeline.
 
     Raises:
-        InputError: A folder above a glob is that of a table.
+        InputError: The fixed part of a glob is, or lies in, the folder of a Delta, Hudi or Iceberg
+            table.
         UnavailableError: A storage does not answer.
     """
     if files.num_rows:
@@ -143,7 +146,7 @@ def match_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores
 
 
 def parse_glob(pattern: str, folder: Path) -> Glob:
-    """Return a glob from its text, split where its wildcards begin; nothing is listed.
+    """Parse a glob: split it where its wildcards begin, and make it absolute; nothing is listed.
 
     Args:
         pattern: Path or URL, in which ``*``, ``?`` and ``[…]`` match within a name, and ``**`` any

@@ -42,17 +42,15 @@ class FolderTime:
         self._regex = re.compile(f"(?:^|/){text}(?:/|$)")
 
     def range_of(self, folder: str) -> tuple[datetime, datetime] | None:
-        """Return the time range that a folder's name stands for, in UTC.
+        """Return the UTC time range that a folder's path stands for: start, and exclusive end.
+
+        None if the path does not match the format.
 
         Args:
             folder: Path of the folder.
 
-        Returns:
-            Start of the range and its end, which is not in it; None if the path does not match the
-            format.
-
         Raises:
-            ValueError: The path contains a time that does not exist.
+            ValueError: The path contains a time that does not exist, such as month 13.
         """
         match = self._regex.search(folder)
         if match is None:
@@ -108,7 +106,7 @@ def partition_of(folder: str, names: Sequence[str]) -> str:
 
 
 def partition_from(values: Mapping[str, object]) -> str:
-    """Return values of partition columns as in a folder's path, such as ``day=2024-01-01``.
+    """Write values of partition columns as in a folder's path, such as ``day=2024-01-01/hour=7``.
 
     The reverse of :func:`values_of`. Special characters are percent-encoded; None becomes Hive's
     ``__HIVE_DEFAULT_PARTITION__``.
@@ -130,12 +128,13 @@ def _as_folder(value: object) -> str:
 
 
 def values_of(partition: str) -> dict[str, str | None]:
-    """Return the values of partition columns by name, decoded, as text; None for null.
+    """Parse the partition part of a path into values by column: decoded text, None for null.
 
     The reverse of :func:`partition_from`.
 
     Args:
-        partition: Text such as ``day=2024-01-01/hour=07``; empty without partition columns.
+        partition: Text such as ``day=2024-01-01/hour=07``; empty without partition columns, which
+            gives an empty mapping.
     """
     values = {}
     for part in partition.split("/") if partition else []:

@@ -10,14 +10,14 @@ from sources.storage.folder import Folder
 
 
 def require_writable(folder: Folder, field: str) -> None:
-    """Refuse a store that is not writable, or that ignores conditions of requests.
+    """Refuse a store that is not writable, or that ignores conditions of requests (``If-Match``).
 
-    Writes a small object below the folder and deletes it again. Nothing is done for a folder on
-    this machine: there each step that writes says what is wrong, and links are refused by name.
+    Writes a small object below the folder and deletes it again. Does nothing for a folder on this
+    machine.
 
     Args:
         folder: Where documents or a Delta log are to be written.
-        field: Field of the declaration that names it.
+        field: Field of the declaration that names it, for messages.
 
     Raises:
         InputError: The store ignores conditions, refuses to write or to delete, or is an account of

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StoreKind:
-    """A kind of store, with its schemes and clients.
+    """A kind of store that an extension adds: schemes of its paths, and how to make its clients.
 
-    Tasks get it from the driver, so that they need not ask for extensions.
+    The driver passes it to tasks in pickled objects, as executors may not have the extension.
 
     Attributes:
-        schemes: Schemes of its paths.
+        schemes: Schemes of its paths, without ``://``.
         forms: How such paths are written, for messages.
-        files: Name of a function, ``module:function``, from the settings of HDFS to a
+        files: Name ``module:function`` of a function from
+            :class:`~sources.storage.settings.HdfsSettings` to a
             :class:`~sources.storage.base.Storage`.
-        documents: Name of a function from a scheme and these settings to a
+        documents: Name ``module:function`` of a function from a scheme and these settings to a
             :class:`~sources.storage.documents.DocumentStore`.
     """
 

@@ -18,12 +18,14 @@ from sources.storage.store_kind import StoreKind
 
 
 class Stores:
-    """Storages that a pipeline's paths may be in; can be pickled for Spark's tasks.
+    """All storages that a pipeline's paths may be in; can be pickled for Spark's tasks.
+
+    Nothing is connected until a storage is used.
 
     Args:
         s3: Object store behind ``s3://``.
         hdfs: HDFS cluster behind ``hdfs://``.
-        kinds: Kinds of further stores; by default those of extensions.
+        kinds: Kinds of further stores; those that extensions add if None.
     """
 
     def __init__(
@@ -60,7 +62,9 @@ class Stores:
         return self._made[kind.files]
 
     def folder(self, path: str) -> Folder:
-        """Return the folder of an absolute path, in the store that the path names.
+        """Return a :class:`Folder` for an absolute path, in the store that the path names.
+
+        It need not exist; nothing is read.
 
         Args:
             path: A path as in :meth:`of`.
@@ -107,7 +111,7 @@ class Stores:
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """Yield size, modification time and ETag of each file as it is now, in the given order.
 
-        The files may be in different storages. None stands for a file that does not exist.
+        The files may be in different storages. None is yielded for a file that does not exist.
 
         Args:
             paths: Absolute paths.
@@ -120,14 +124,14 @@ class Stores:
             yield from storage.stat(list(own))
 
     def bucket_warnings(self, folder: Folder, field: str) -> list[str]:
-        """Return warnings about the bucket of a folder; none for other stores.
+        """Return sentences that warn of rules of a folder's bucket; empty for stores other than S3.
+
+        Such as lifecycle rules that would delete a pipeline's objects
+        (:func:`sources.storage.objects.bucket_rules.bucket_warnings`).
 
         Args:
             folder: Where documents or a table are to be written.
-            field: Field of the declaration that names it.
-
-        Returns:
-            Sentences (:func:`sources.storage.objects.bucket_rules.bucket_warnings`).
+            field: Field of the declaration that names the folder, for the text.
         """
         if not folder.url.startswith("s3://"):
             return []
@@ -138,8 +142,8 @@ class Stores:
     def require_answer(self, path: str) -> None:
         """Refuse to continue if the storage of a path does not answer; a denial is an answer.
 
-        Called after a library failed with an error whose type does not tell an outage from a bad
-        file, so that an outage is reported as one.
+        Called after a library failed with an error whose type doesn't distinguish an outage from a
+        bad file, so that an outage is reported as one.
 
         Raises:
             UnavailableError: The storage does not answer.

@@ -18,13 +18,14 @@ from sources.formats.wrapped import WrappedFormat
 
 
 class DriftedFiles(WrappedFormat):
-    """Reader of files of a format whose columns differ from file to file.
+    """Reader of files whose columns differ from file to file (``schema_drift``).
 
-    Implements :class:`sources.formats.base.Format`. Each file is read by its own columns.
+    Implements :class:`sources.formats.base.Format` around the reader of one format: reads each file
+    by its own columns, and renames and fills them to the common ones.
 
     Args:
         form: Reader of the format.
-        drift: How the files may differ.
+        drift: Declared names and defaults of differing columns.
     """
 
     def __init__(self, form: Format, drift: SchemaDrift) -> None:

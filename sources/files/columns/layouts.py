@@ -47,7 +47,7 @@ class Layout(Part):
 
 
 def with_files(layouts: Sequence[Layout], splits: pa.Table) -> list[Layout]:
-    """Return layouts with the files that each applies to.
+    """Return layouts completed with number and first paths of the files that have each.
 
     Args:
         layouts: Layouts of a listing.

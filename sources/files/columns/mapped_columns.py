@@ -18,12 +18,14 @@ _ID, _NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
 def mapped_field(name: str, kind: Any, number: int) -> dict[str, Any]:
-    """Return a field for the schema of a Delta log that is found in files by its field id.
+    """Return a column as a field of a Delta log's schema, which readers find by its field id.
+
+    The result is the field's JSON as a dictionary.
 
     Args:
         name: Name of the column.
-        kind: Its type, as the schema has it.
-        number: Its field id.
+        kind: Its type, as the JSON of the schema has it.
+        number: Its field id in the Parquet files.
     """
     metadata = {_ID: number, _NAME: name}
     return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
@@ -33,8 +35,9 @@ class MappedColumns(Part):
     """Column mapping of a table: how its columns are found in its files.
 
     Attributes:
-        mode: By the physical name, or by the field id in the files.
-        fields: Fields of the table's schema by name, as its Delta log has them.
+        mode: How columns are found in a file: by their physical ``name``, or by the field ``id``.
+        fields: Each column's field in the schema of the table's Delta log (JSON), by the column's
+            name.
     """
 
     mode: Literal["name", "id"]
@@ -46,7 +49,7 @@ class MappedColumns(Part):
         return name if field is None else str(field["metadata"][_NAME])
 
     def inside(self, file: pa.Schema) -> dict[str, str]:
-        """Return the names of columns in a file, by their names in the table, without missing ones.
+        """Return the name in a file of each column that the file has, by its name in the table.
 
         Args:
             file: Schema of a Parquet file.
@@ -59,16 +62,16 @@ class MappedColumns(Part):
         return {name: ids[number] for name, number in numbers.items() if number in ids}
 
     def number(self, name: str) -> int | None:
-        """Return the field id by which a column is found; None if it is found by name."""
+        """Return the field id by which a column is found in files; None in mode ``name``."""
         return int(self.fields[name]["metadata"][_ID]) if self.mode == "id" else None
 
     def as_field(self, field: dict[str, Any], number: int) -> dict[str, Any]:
-        """Return a field, with its mapping, for the schema of a Delta log that lists the files.
+        """Return a field of this project's plan log with the mapping that the table has for it.
 
         Args:
-            field: The field without mapping, as JSON.
-            number: Its number among the fields of the log; gives an id to one that the table does
-                not have.
+            field: The field without mapping, as JSON of a Delta schema.
+            number: Its number among the fields of the plan log, from which an unused id is made for
+                a field that the table does not have.
         """
         known = self.fields.get(field["name"])
         if known is None:

@@ -36,14 +36,17 @@ def with_open_columns(
     stores: Stores,
     planned: pa.Schema | None,
 ) -> Opened:
-    """Set the type of columns without values to null where the types of files differ.
+    """Set the type of columns without any value to null, where the types of files clash.
+
+    Such a column then takes its type from other files. Footers and, if needed, values are read.
 
     Args:
         source: Declaration of the source, with ``schema_drift``.
-        found: Distinct schemas, and the index of each file's.
+        found: Distinct schemas, each with the path of its first file; and each file's index in
+            them.
         paths: The files.
         stores: Storages that the files may be in.
-        planned: Columns that the plan has already.
+        planned: Common columns by the plan; None while planning.
 
     Raises:
         InputError: A file can't be read, or has a column under two names.

@@ -25,10 +25,10 @@ _THREADS = 16
 
 
 class PartitionedFiles(WrappedFormat):
-    """Reader of files whose folder names contain partition columns.
+    """Reader of files whose folder names contain partition columns (``day=2024-01-01``).
 
-    Implements :class:`sources.formats.base.Format`. Files that declare these columns themselves are
-    refused where they hold another value.
+    Implements :class:`sources.formats.base.Format`. A file that has such a column itself, too, is
+    refused where it holds another value than the folder's name.
 
     Args:
         form: Reader of the format.
@@ -41,6 +41,8 @@ class PartitionedFiles(WrappedFormat):
 
     def columns(self, file: pa.NativeFile) -> pa.Schema | None:
         """Return the columns that a file declares, without partition columns.
+
+        None if the format declares no columns, such as JSON.
 
         Raises:
             InputError: Spark has no type for a column.
@@ -84,9 +86,10 @@ def _without(columns: pa.Schema, names: Sequence[str]) -> pa.Schema:
 def without_partitions(
     footers: Footers, paths: Sequence[str], partitions: pa.Schema, stores: Stores
 ) -> Footers:
-    """Return footers of Parquet files without the partition columns that the files contain.
+    """Return footers of Parquet files without partition columns, after comparing their values.
 
-    These are read, and compared with the folders' names.
+    In files that contain partition columns, all values of these are read and compared with the
+    folder's name.
 
     Args:
         footers: The footers.

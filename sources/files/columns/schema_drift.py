@@ -21,11 +21,11 @@ from sources.files.listing.split_table import in_one_case, settled_columns
 
 
 class Unified(NamedTuple):
-    """Common columns of files, and the layouts of files that differ.
+    """Common columns of files, and how the files differ from them.
 
     Attributes:
         columns: The common columns, without partition columns.
-        layouts: How the columns of each schema differ, in the order of the schemas.
+        layouts: For each distinct schema of the files, in the given order, how it differs.
         warnings: Sentences for the plan.
     """
 
@@ -77,17 +77,17 @@ def unify(
     files: Sequence[int],
     planned: pa.Schema | None = None,
 ) -> Unified:
-    """Return the common columns as which files of different schemas are read without loss.
+    """Find the common columns as which files of different schemas are read without loss.
 
     With ``schema`` these are the declared columns; without it all columns of all files, each with
     the narrowest type that holds the values of every file.
 
     Args:
         source: Declaration of the source, with ``schema_drift``.
-        schemas: Schemas of the files, each with the path of the first file that has it.
+        schemas: Distinct schemas of the files, each with the path of the first file that has it.
         files: Number of files of each schema.
-        planned: Columns that the plan has already, for files that arrived after it: they may lack
-            some, and have none besides.
+        planned: Common columns by the plan, for files that arrived after it: such a file may lack
+            some, and must have no others. None while planning.
 
     Raises:
         InputError: A file has a column under two names, or one that is not planned; a type can't be
@@ -127,12 +127,12 @@ def unify(
 def clashing_columns(
     source: FileSource, schemas: Sequence[tuple[str, pa.Schema]], planned: pa.Schema | None = None
 ) -> set[str]:
-    """Return the columns, by their names in files, whose types can't be unified.
+    """Return the columns, by their names in files, whose types no common type holds.
 
     Args:
         source: Declaration of the source, with ``schema_drift``.
-        schemas: Schemas of the files, each with the path of the first file that has it.
-        planned: Columns that the plan has already.
+        schemas: Distinct schemas of the files, each with the path of the first file that has it.
+        planned: Common columns by the plan; None while planning.
 
     Raises:
         InputError: A file has a column under two names.
@@ -195,12 +195,12 @@ def _common(source: str, found: Sequence[_Found], files: Sequence[int]) -> pa.Sc
 
 
 def check_names(source: str, columns: pa.Schema, drift: SchemaDrift) -> None:
-    """Refuse declared names that no column has: they are probably misspelled.
+    """Refuse a ``schema_drift`` that names columns which do not exist: probably misspelled.
 
     Args:
         source: Name of the source.
         columns: Its columns, without partition columns.
-        drift: The declaration.
+        drift: The declaration; the names are those under ``renamed`` and ``defaults``.
 
     Raises:
         InputError: Names the column and those that exist.

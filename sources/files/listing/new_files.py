@@ -15,7 +15,7 @@ from sources.files.listing.splits import list_source
 
 
 def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
-    """Return the paths of all files in tables of splits, one entry for each split.
+    """Return the paths in tables of splits; a file of several splits is in it several times.
 
     Args:
         tables: Tables of schema :data:`sources.files.listing.split_table.SPLITS`.
@@ -25,11 +25,11 @@ def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
 
 
 def require_readable_by_spark(source: str, parsed: str | None) -> None:
-    """Refuse new files that Spark's Parquet reader can't read, if the plan reads with it.
+    """Refuse new files that Spark's Parquet reader can't read, if the plan reads with Spark.
 
     Args:
         source: Name of the source.
-        parsed: Path of the first file that Spark does not take; None without any.
+        parsed: Path of the first new file that Spark can't read; None passes.
 
     Raises:
         InputError: Names the file.
@@ -67,14 +67,14 @@ def list_arrived(
         known: Paths of the files that are not new.
         read: Planned columns of the files, partition columns included: names and Spark SQL types.
         columns: Planned output columns: names and Spark SQL types.
-        is_parsed: Whether tasks of this project parse Parquet files by the plan, not Spark.
+        is_parsed: Whether, by the plan, this project's tasks parse Parquet files instead of Spark.
 
     Returns:
         The splits of the new files; None if there is no new file.
 
     Raises:
-        InputError: A new file can't be read, has other columns than planned, or is one that Spark
-            does not read, if it reads those that are planned; or the storage refuses.
+        InputError: A new file can't be read, has other columns than planned, or can't be read by
+            Spark where the plan has Spark read; or the storage refuses.
         UnavailableError: The storage does not answer.
         StateError: The files are a database snapshot that is not complete.
     """

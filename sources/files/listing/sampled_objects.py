@@ -25,7 +25,9 @@ _WORKERS = 16
 def sampled_objects(
     source: FileSource, paths: Sequence[str], stores: Stores
 ) -> list[dict[str, Any]]:
-    """Return the first objects of some of the files, spread over all; bad rows are left out.
+    """Read the first JSON objects of up to 64 files spread over all; up to 100 of each.
+
+    Lines that are no JSON object are left out.
 
     Args:
         source: Declaration of the source, whose format is JSON.

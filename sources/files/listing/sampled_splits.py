@@ -52,11 +52,15 @@ def sampled_splits(
         files: A table of schema :data:`sources.storage.base.FILES`, with their ``partition``.
         stores: Storages of the pipeline.
         limits: Limits within which event times count and are read.
-        planned: Columns inside the files that the plan has already, if it is made.
+        planned: Columns inside the files by the plan; None while planning.
 
     Returns:
-        The splits (schema :data:`sources.files.listing.split_table.SPLITS`), and the columns inside
-        the files without partition columns, with warnings, such as of bad rows that are tolerated.
+        The splits (schema :data:`sources.files.listing.split_table.SPLITS`); and the common columns
+        inside the files, without partition columns, with warnings such as about tolerated bad rows.
+
+    Raises:
+        InputError: A file can't be read, or files differ in their columns.
+        UnavailableError: A storage does not answer.
     """
     form = format_of(source)
     unified, layout_of = _columns_inside(source, form, files, stores, planned)

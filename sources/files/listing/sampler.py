@@ -58,18 +58,16 @@ class Sampler:
         self.bad: list[BadRow] = []
 
     def ends(self, region: Region) -> EventTimeRange:
-        """Return the number of rows of a region, and the event-time range of some of them.
+        """Return the number of rows of a region, and the event-time range of a sample of them.
 
-        Which rows are read depends on the file. ORC, which records its number of rows: all of them.
-        Formats that are read in regions, not compressed: the rows that begin in the first and the
-        last MiB (:data:`SAMPLE_BYTES`). Compressed files and multi-line CSV: only the first batch
-        of rows, as their end can't be found without reading all. So the lowest event time may be
-        too high, and the highest one too low, never the other way round.
+        Sampled are, for ORC, all rows; for formats that can be read in regions and are not
+        compressed, the rows that begin in the first and last MiB (:data:`SAMPLE_BYTES`); for other
+        files the first batch of rows. So the range may be too narrow, never too wide.
 
         Returns:
-            ``rows`` and ``nulls`` (rows without an event time) are None where not all rows are
-            read; the times are None if no row that was read has one that counts. An empty region
-            has no rows.
+            ``rows`` and ``nulls`` (rows without an event time) are None unless all rows were read;
+            the times are None if no row that was read has an event time that counts. An empty
+            region has 0 rows.
 
         Raises:
             InputError: The region can't be read, does not fit the columns, or has a bad row and
@@ -86,12 +84,13 @@ class Sampler:
             return self._look(file, parts, rows, most)
 
     def first_good(self, region: Region) -> EventTimeRange:
-        """Return the event-time range of the first batch of a region's rows that are not bad.
+        """Return the event-time range of the first batch of good rows in a region.
 
-        For regions in which :meth:`ends` found no row that is not bad and whose time counts.
+        Called where :meth:`ends` found only bad rows or event times that don't count. The number of
+        rows is None; the times are None if no good row has an event time that counts.
 
-        Returns:
-            Without number of rows; the times are None if no good row has one that counts.
+        Raises:
+            InputError, UnavailableError: As :meth:`ends`.
         """
         if not region.length:
             return EventTimeRange(0, None, None, 0)

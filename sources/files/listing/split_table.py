@@ -58,18 +58,19 @@ class FileListing:
     """All splits of one file source, by one listing of its folder or table.
 
     Attributes:
-        splits: A table of schema :data:`SPLITS`, ordered by event time.
+        splits: A table of schema :data:`SPLITS`, in reading order: by event time, or by arrival if
+            declared.
         read: Columns of the files before ``select``, partition columns included.
-        columns: Output columns of the source's ``select``.
-        partitions: Names of the columns that no file holds.
+        columns: Output columns of the source, after ``select``.
+        partitions: Names of the partition columns, whose values no file holds.
         exact: Whether event times come from all rows, not from a sample.
-        warnings: Warnings that the plan shows: sentences.
+        warnings: Sentences that the plan shows.
         limits: Limits within which event times count and are read.
         layouts: How the columns of the files differ from ``read``; empty unless ``schema_drift`` is
-            declared. A split's ``layout`` is its index in it.
+            declared. A split's ``layout`` is its index in this list.
         mapping: Names of the columns inside the files of a table; None if they are the same.
-        parsed: Path of the first Parquet file that Spark's own reader does not take, so that tasks
-            of this project parse all of them; None if there is none.
+        parsed: Path of the first Parquet file that Spark's own reader does not accept, so that this
+            project's tasks parse all files; None if Spark reads them.
     """
 
     splits: pa.Table
@@ -87,10 +88,12 @@ class FileListing:
 def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
     """Join files or regions with their rows and event times to a table of schema :data:`SPLITS`.
 
+    The order of rows is kept; nothing is sorted.
+
     Args:
         regions: Files (:data:`sources.storage.base.FILES`) with their ``partition``, and their
             ``layout`` and ``deleted`` if they have any; with ``offset`` and ``length`` in bytes if
-            they are regions, otherwise a file is one split.
+            they are regions, otherwise each file becomes one split.
         ranges: Number of rows and event times (microseconds) of each region, in the same order, as
             ``sources.formats.event_times.table_of_ranges`` returns them.
     """
@@ -105,7 +108,7 @@ def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
 
 
 def with_later_columns(splits: pa.Table) -> pa.Table:
-    """Return a table of splits with those columns, all null, that older plans do not have.
+    """Add, as nulls, columns that the split tables of older plans do not have yet.
 
     Args:
         splits: The table, as a plan holds it.
@@ -121,16 +124,16 @@ def with_later_columns(splits: pa.Table) -> pa.Table:
 def selected_columns(
     source: FileSource, event_time: str, inside: pa.Schema
 ) -> tuple[pa.Schema, pa.Schema]:
-    """Return the columns of a source's files, and its output columns after ``select``.
+    """Return two schemas: columns of a source's files, and output columns after ``select``.
 
     Args:
         source: Declaration of the source.
         event_time: Name of the event-time column among the output columns.
-        inside: Columns inside the files, without partition columns.
+        inside: Columns inside the files, without partition columns, which are appended.
 
     Raises:
-        InputError: Two columns differ in case only, ``select`` fails, or the event time does not
-            fit.
+        InputError: Two columns differ in case only, ``select`` fails, or the event-time column is
+            missing or no timestamp.
     """
     read = pa.schema([*inside, *parse_schema(source.partitions)])
     if (alike := alike_names(read.names)) is not None:
@@ -146,12 +149,13 @@ def selected_columns(
 
 
 def settled_columns(source: str, columns: pa.Schema, file: str) -> pa.Schema:
-    """Return the common columns of files, with int in place of Arrow's null types.
+    """Return columns in Spark's types: Arrow's null type, of a column without values, becomes int.
 
     Args:
-        source: Name of the source.
-        columns: The columns, of which some may be open (:func:`sources.common.schema.is_open`).
-        file: Path of one of the files.
+        source: Name of the source, for messages.
+        columns: The columns; some may have a type that is still open
+            (:func:`sources.common.schema.is_open`).
+        file: Path of one of the files, for messages.
 
     Raises:
         InputError: A column is a decimal of more digits than Spark has.
@@ -210,7 +214,7 @@ def columns_differ(
 
 
 def in_one_case(one: str, other: str) -> str:
-    """Return a hint about two column names that differ only in case."""
+    """Return the hint of an error about column names ``one`` and ``other`` that differ in case."""
     return (
         f"If they are one column of different files, declare `schema_drift: {{renamed: "
         f"{{{other}: {one}}}}}`; otherwise write the files again with other names."
@@ -218,18 +222,14 @@ def in_one_case(one: str, other: str) -> str:
 
 
 def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:
-    """Return which planned files are missing or were rewritten since they were listed.
+    """Return planned files that are missing or were rewritten since they were listed.
 
-    A file was rewritten if its size differs, or its ETag (modification time, without one). Of a
-    file that a Delta log lists only the size is compared, since such a file is never rewritten.
+    Each as ``<path> is missing`` or ``<path> was rewritten``; empty if none has changed. Compared
+    are size, and ETag or else modification time; of a file from a Delta log only the size.
 
     Args:
         splits: Planned splits: a table of schema :data:`SPLITS`.
         stores: Storages of the pipeline.
-
-    Returns:
-        ``<path> is missing`` or ``<path> was rewritten`` for each such file; an empty list if none
-        has changed.
 
     Raises:
         UnavailableError: A storage does not answer.

@@ -90,15 +90,15 @@ def list_source(
     Args:
         loaded: The pipeline.
         source: One of its file sources.
-        known: Paths of files that are left out; all files are listed without it.
+        known: Paths of files to leave out, as they were listed before; None to list all files.
         clock_ms: The clock at which the bounds of event times are measured, in Unix milliseconds;
-            that of this machine without it.
-        planned: Columns inside the files that the plan has; with ``schema_drift`` files that
-            arrived later are read as these.
+            now if None.
+        planned: Columns inside the files by the plan; with ``schema_drift``, files that arrived
+            later are read as these. None while planning.
 
     Returns:
-        The splits; None if ``known`` is given and no other file exists. A Delta table never has
-        others, as its version never changes.
+        The splits; None if ``known`` is given and no other file exists. A table has no others, as
+        its declared version never changes.
 
     Raises:
         InputError: Without ``known`` no file matches; a file can't be read; columns differ between
@@ -154,11 +154,11 @@ def list_splits(
     limits: TimeLimits = EVERY_TIME,
     planned: pa.Schema | None = None,
 ) -> FileListing:
-    """Read columns and event times of a source's files, and return them as splits.
+    """Read columns and event times of files, and return them as splits in reading order.
 
-    From Parquet footers and all rows of ORC files; of other formats from a sample of rows. The
-    ranges are those of the rows that count and are read: the event-time column of a Parquet file
-    is read if its footer says that some rows do not, or are after ``time_range.until``.
+    Read are Parquet footers, all rows of ORC files, and of other formats a sample of rows. The
+    ranges are those of rows that count and are read; for this the event-time column of a Parquet
+    file is read, if its footer shows that it has other rows.
 
     Args:
         source: Declaration of the source, of any format but Delta.
@@ -166,7 +166,10 @@ def list_splits(
         files: The files, as :func:`sources.storage.listing.find_files` returns them.
         stores: Storages of the pipeline.
         limits: Limits within which event times count and are read.
-        planned: Columns inside the files that the plan has already, if it is made.
+        planned: Columns inside the files by the plan; None while planning.
+
+    Raises:
+        InputError, UnavailableError: As :func:`list_source`.
     """
     _require_inside(source, event_time)
     files = _with_partitions(source, in_range_by_folder(source, files))
@@ -221,13 +224,13 @@ def list_splits(
 def nothing_yet(
     source: FileSource, event_time: str, common: pa.Schema | None, limits: TimeLimits
 ) -> FileListing:
-    """Return the empty listing of a growing folder that has no files yet.
+    """Return the empty listing of a growing folder that has no files yet, with its columns.
 
     Args:
         source: Declaration of the source.
         event_time: Name of the event-time column, after ``select``.
-        common: Columns of the sources before it, if there are any; used if the source declares
-            neither ``schema`` nor ``select``.
+        common: Columns of the sources before it, used if the source declares neither ``schema`` nor
+            ``select``; None if there are none.
         limits: Limits within which event times count and are read.
 
     Raises:

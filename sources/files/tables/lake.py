@@ -15,13 +15,13 @@ from sources.storage.stores import Stores
 
 
 class Lake(Protocol):
-    """Reader of lake tables of one format.
+    """Interface for lake tables of one format, such as Iceberg; extensions implement it.
 
     Each method raises :class:`InputError` if the table, or the package that reads it, is not there,
     and :class:`UnavailableError` if a store does not answer.
 
     Attributes:
-        format: The ``format`` of sources with such tables.
+        format: Value of ``format`` in the declaration of sources with such tables.
     """
 
     format: str
@@ -29,17 +29,19 @@ class Lake(Protocol):
     def list_table(
         self, source: FileSource, path: str, event: EventColumn, stores: Stores
     ) -> TableFiles:
-        """Return the data files of the declared version, with statistics from the table's log.
+        """Return the data files of the declared version, with statistics from the table's metadata.
+
+        Called while planning; a file without statistics may be opened.
 
         Args:
             source: Declaration of the source.
-            path: The table's place, absolute.
+            path: The table's folder or metadata file, absolute.
             event: The column with the event time.
             stores: Storages of the pipeline.
         """
 
     def find_place(self, source: FileSource) -> str:
-        """Return the path of a table that is declared by its name in a catalog."""
+        """Return the absolute path of a table that the source declares by its name in a catalog."""
 
     def data_files(self, source: FileSource, path: str, stores: Stores) -> Iterator[str]:
         """Yield the paths of the data files of the declared version, for the audit."""
@@ -49,10 +51,10 @@ class Lake(Protocol):
 
 
 def lake_of(source: FileSource) -> Lake:
-    """Return the reader for the lake table of a source.
+    """Return the reader of an extension for the lake table that a source declares.
 
     Raises:
-        InputError: No installed extension does.
+        InputError: No installed extension reads tables of this ``format``.
     """
     lakes: list[Lake] = [*items_added("lakes")]
     for lake in lakes:

@@ -23,7 +23,7 @@ def require_names(source: str, columns: Iterable[pa.Field], above: str = "") -> 
     Args:
         source: Name of the source, for messages.
         columns: The columns to read, or the fields of a struct.
-        above: What the full names of these fields begin with.
+        above: Prefix of the fields' full names, such as ``address.``; empty for columns.
 
     Raises:
         InputError: Two names differ in upper and lower case only, or one has a backtick in it.

@@ -20,11 +20,14 @@ from sources.storage.stores import Stores
 class FilesOfVersion(NamedTuple):
     """Data files of one version of a table, before their event times are known.
 
+    All attributes have one entry for each file, in the same order.
+
     Attributes:
-        paths: Paths of the files.
-        partitions: Partition of each, as :func:`sources.storage.partitions.values_of` reads it.
-        deleted: Deletion vector of each; None without deleted rows.
-        rows: Number of rows of each, deleted ones too; None where the log does not tell.
+        paths: Path of the file.
+        partitions: Partition values as text, as :func:`sources.storage.partitions.values_of` reads
+            it.
+        deleted: Deletion vector; None without deleted rows.
+        rows: Number of rows, deleted ones included; None where the log does not tell.
     """
 
     paths: Sequence[str]
@@ -35,11 +38,13 @@ class FilesOfVersion(NamedTuple):
     def times(
         self, known: Sequence[EventTimeRange | None], event: EventColumn, stores: Stores
     ) -> list[EventTimeRange]:
-        """Return rows and event times of each file; a file without statistics is opened.
+        """Return number of rows and event-time range of each file, in order.
+
+        Files without statistics are opened, and so are files with deleted rows, as their statistics
+        include these.
 
         Args:
-            known: What the log tells; None where it tells nothing. Files with deleted rows, which
-                statistics count, are opened, too.
+            known: Statistics of each file from the table's log; None where there are none.
             event: Column of the event time inside the files.
             stores: Storages that the files may be in.
 
@@ -57,11 +62,14 @@ class FilesOfVersion(NamedTuple):
     def times_of_partitions(
         self, column: pa.Field, event: EventColumn, stores: Stores
     ) -> list[EventTimeRange]:
-        """Return rows and event times of each file, where the event time is a partition column.
+        """Return number of rows and event-time range of each file if the event time is a partition.
+
+        All rows of a file then have the same event time. Only footers are read, where the log lacks
+        the number of rows.
 
         Args:
             column: The partition column.
-            event: The same, as the event time.
+            event: The same column, as the event time.
             stores: Storages that the files may be in.
 
         Raises:
@@ -82,11 +90,13 @@ def times_within(
     limits: TimeLimits,
     stores: Stores,
 ) -> list[EventTimeRange]:
-    """Return rows and event times of files within limits, by reading every row.
+    """Read all rows of files for number and event-time range of those within limits.
+
+    Returns one entry for each file, in order.
 
     Args:
         splits: A table of schema :data:`sources.files.listing.split_table.SPLITS`: whole files.
-        partition: The partition column that the event time is; None if it is in the files.
+        partition: The partition column that has the event time; None if the files have it.
         event: Column of the event time inside the files.
         limits: Limits within which times count and are read.
         stores: Storages that the files may be in.

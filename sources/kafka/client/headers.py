@@ -15,9 +15,9 @@ _headers = methodcaller("headers")
 def headers_of(message: Any) -> list[tuple[str, bytes | None]] | None:
     """Return names and values of a record's headers, in order; None if it has none.
 
-    A record with a name that is no UTF-8 text has one header of the name :data:`NOT_TEXT`: the
-    client returns none of them. Call it once for a message, as the client keeps what it failed to
-    build.
+    If a header's name is no UTF-8 text, the client returns no header at all; the result is then a
+    single header of the name :data:`NOT_TEXT`. Call it once for each message, as a second call
+    after such a failure may return incomplete headers.
 
     Args:
         message: A ``confluent_kafka.Message``.

@@ -40,7 +40,7 @@ _NO_ANSWER = ("Could not resolve", "Failed to connect", "Timeout", "timed out")
 
 
 def missing_in_words(topics: Sequence[str]) -> str:
-    """Return a sentence about topics that a source waits for.
+    """Return a sentence for people about topics that a source waits for, as they don't exist.
 
     Args:
         topics: Their names, at least one.
@@ -146,7 +146,8 @@ class KafkaLog:
     def log_end(self) -> Offsets:
         """Return the log end of each partition: the offset after its last readable record.
 
-        With ``isolation: read_committed`` an open transaction keeps it back.
+        With ``isolation: read_committed``, records from an open transaction on are not readable
+        yet.
 
         Raises:
             UnavailableError: The broker does not answer.
@@ -225,7 +226,7 @@ class KafkaLog:
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]
     ) -> list[LogRecord]:
-        """Return the first records of each partition in a range of offsets.
+        """Read up to ``limit`` records of each partition, from a start offset up to an end offset.
 
         Args:
             start: First offset of each partition.
@@ -237,7 +238,7 @@ class KafkaLog:
 
         Raises:
             UnavailableError: The broker stopped answering.
-            InputError: An offset in ``start`` is deleted, or the records may not be read.
+            InputError: An offset in ``start`` is deleted, or this login may not read the records.
         """
         records: list[LogRecord] = []
         counts = dict.fromkeys(start, 0)
@@ -261,20 +262,22 @@ class KafkaLog:
     def first_within(
         self, ranges: Mapping[TopicPartition, Sequence[tuple[int, int]]]
     ) -> dict[TopicPartition, int]:
-        """Return the offset of the first record of each partition in one of several ranges.
+        """Return the first record's offset of each partition that lies in one of several ranges.
 
-        Finds out whether a hole in history's offsets hides a record. Reads the topic's records from
-        the first range until one is found, at most to the end of the last range.
+        Used to find out whether a range of offsets that history lacks contains a record at all.
+        Reads the topic from the start of the first range until a record is found, or the last range
+        ends.
 
         Args:
-            ranges: Half-open, ascending ranges of offsets of each partition; at least one each.
+            ranges: For each partition, ascending ranges of first and exclusive end offset; at least
+                one.
 
         Returns:
             Offset by partition; partitions without such a record are left out.
 
         Raises:
             UnavailableError: The broker stopped answering.
-            InputError: A first offset is deleted, or the records may not be read.
+            InputError: A first offset is deleted, or this login may not read the records.
         """
         offsets: Offsets = {}
         firsts = {partition: [first for first, _ in of] for partition, of in ranges.items()}

@@ -14,13 +14,13 @@ _READ_RECORDS = 10_000
 
 
 def latest_ms(now_ms: int) -> int:
-    """Return the highest plausible record timestamp, in Unix milliseconds.
+    """Return the highest plausible record timestamp, in Unix milliseconds: a day from now.
 
-    A producer's clock may be ahead by a day at most, as with event times. The bounds that
-    ``event_time`` declares are those of events, not of records, and do not matter here.
+    Records with a later one come from a producer with a wrong clock, and are ignored by look-ups.
+    The bounds of ``event_time`` are about event times and do not apply to record timestamps.
 
     Args:
-        now_ms: Time now, in milliseconds.
+        now_ms: Time now, in Unix milliseconds.
     """
     return now_ms + span_ms(AHEAD)
 
@@ -45,13 +45,12 @@ class RecordTimes:
         self._read: dict[TopicPartition, tuple[array[int], array[int]]] = {}
 
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
-        """Return the first offset of each partition whose record is at or after a time.
+        """Return the offset of each partition's first record at or after a time.
+
+        Records dated in the future are ignored; None where no other record is that late.
 
         Args:
             time_ms: The time, in Unix milliseconds.
-
-        Returns:
-            The offset by partition; None where no record is that late, the ignored ones aside.
 
         Raises:
             UnavailableError: The broker does not answer.

@@ -33,15 +33,15 @@ _INCLUDED: dict[RecordPart, Callable[[LogRecord], Any]] = {
 class SampledTimes(Part):
     """Event times of a sample of a topic's records. All times are in Unix milliseconds.
 
-    A time counts if it is within the bounds of ``event_time``; the others decide about nothing.
+    An event time counts if it is within the bounds of ``event_time``; others are only reported.
 
     Attributes:
         records: Number of records of the sample that have an event time.
         outside: Number of those whose event time does not count.
         first_outside: Place and event time of the first of them, in words; None without any.
         lowest_ms, highest_ms: Lowest and highest event time that counts; None without any.
-        ahead_ms: How far event times that count run ahead of record timestamps: the largest
-            difference, 0 if none is ahead.
+        ahead_ms: By how many milliseconds an event time that counts lies after the timestamp of its
+            record, at most; 0 if none does.
     """
 
     records: int = 0
@@ -52,7 +52,7 @@ class SampledTimes(Part):
     ahead_ms: int = 0
 
     def in_words(self) -> str:
-        """Return as a phrase the range of the sampled event times, and how many are invalid."""
+        """Return a phrase: number and range of sampled event times, and how many don't count."""
         words = f"{self.records:,} sampled"
         if self.lowest_ms is not None and self.highest_ms is not None:
             words = f"{words}, {iso(self.lowest_ms)} to {iso(self.highest_ms)}"
@@ -68,16 +68,16 @@ def sampled_times(
     clock_ms: int,
     sample: Sequence[LogRecord],
 ) -> SampledTimes:
-    """Return the event times of a sample of records.
+    """Compute the event times of sampled records, and how far they are ahead of record timestamps.
 
-    A start by time looks up record timestamps: where they are older than the event times by more
-    than ``allowed_lateness``, it may start too late.
+    For the plan: a start by time looks up record timestamps, so it may start too late where event
+    times are ahead of them by more than ``allowed_lateness``.
 
     Args:
         source: Declaration of the source.
         read: All columns of a row before ``select``: names and Spark SQL types.
         event_time: The pipeline's event time, with its bounds.
-        clock_ms: The clock at which the bounds are measured, in milliseconds.
+        clock_ms: The clock at which the bounds are measured, in Unix milliseconds.
         sample: Records; bad ones, and those without an event time, are skipped.
 
     Raises:
@@ -103,12 +103,12 @@ def sampled_times(
 def dated_records(
     source: KafkaSource, read: Mapping[str, str], event_time: str, sample: Sequence[LogRecord]
 ) -> list[tuple[LogRecord, int]]:
-    """Return the records of a sample that have an event time, each with that time in ms.
+    """Pair each record of a sample with its event time in Unix milliseconds.
 
     Args:
         source: Declaration of the source.
         read: All columns of a row before ``select``: names and Spark SQL types.
-        event_time: Event-time column.
+        event_time: Name of the event-time column.
         sample: Records; bad ones, and those whose event time is null, are left out.
 
     Raises:

@@ -20,7 +20,7 @@ SPLIT_OFFSETS = 250_000
 
 @dataclass(frozen=True)
 class Split:
-    """Offsets that one task reads: from ``first`` up to, but not including, ``end``."""
+    """Offsets of one partition that one task reads: from ``first`` up to, and without, ``end``."""
 
     partition: TopicPartition
     first: int
@@ -28,7 +28,7 @@ class Split:
 
     @property
     def offsets(self) -> int:
-        """Number of offsets."""
+        """Number of offsets in the split; it may hold fewer records."""
         return self.end - self.first
 
 
@@ -70,20 +70,20 @@ def cut_evenly(ranges: Ranges, limit: int) -> list[Ranges]:
 def cut_by_time(
     ranges: Ranges, limit: int, drift_ms: int, begin_ms: int, look_up: LookUp
 ) -> list[Ranges]:
-    """Cut ranges into batches at whose ends no partition is ahead of another by more than a drift.
+    """Cut ranges into batches after which no partition is ahead of another by more than a drift.
 
-    Time is cut into slices as long as the drift. A batch takes as many whole slices as fit the
-    limit; a slice that is larger is cut in proportion. Each partition contributes to a slice what
-    lies before its first record of the next slice: all of that is older than the slice's end. Few
-    times are looked up: only those between which there is more than one batch.
+    Time is divided into slices as long as the drift. A batch takes as many whole slices as fit the
+    limit; a single slice that is larger is cut in proportion (:func:`cut_evenly`). Of each
+    partition a slice has the records before its first one that is as new as the slice's end.
 
     Args:
         ranges: Ranges to cut.
         limit: Highest number of offsets in a batch, exceeded by rounding only.
         drift_ms: Length of a slice in milliseconds, at least 1.
-        begin_ms: Start of the first slice in milliseconds: the lowest timestamp, as far as known.
-        look_up: Called with the times (ms) between two slices; returns the first offset of each
-            partition that is as new, or None.
+        begin_ms: Start of the first slice in Unix milliseconds: the lowest timestamp, as far as
+            known.
+        look_up: Called with the end of a slice (Unix ms), as rarely as possible; returns the first
+            offset of each partition that is as new, or None.
 
     Returns:
         The batches in reading order; an empty list for empty ranges.
@@ -109,11 +109,12 @@ def cut_by_time(
 
 
 def splits_of(batch: Ranges, limit: int = SPLIT_OFFSETS) -> list[Split]:
-    """Return the splits of one batch: what each Spark task reads of a partition.
+    """Divide the ranges of one micro-batch into splits, one for each Spark task.
 
     Args:
         batch: Ranges of offsets of one micro-batch.
-        limit: Highest number of offsets in a split; those of one partition are about equal.
+        limit: Highest number of offsets in a split; splits of one partition are about equally
+            large.
     """
     return [
         Split(partition, *piece[partition])

@@ -18,18 +18,18 @@ _TAIL_RECORDS = 100
 def resolve_ends(
     source: KafkaSource, log: Log, start: Mapping[TopicPartition, int], now_ms: int
 ) -> Offsets:
-    """Return the end offset of each partition, the first that is not read, by ``until``.
+    """Return the exclusive end offset of each partition that ``until`` declares.
 
-    ``latest``: the log end. Declared offsets: exactly these. A declared time: the first record at
-    or after it, records from the future aside; a partition without one ends at its log end. A time
-    or log end before the start ends the partition at its start: nothing of it is read.
+    ``latest`` stands for the log end, declared offsets for themselves, a declared time for the
+    first record at or after it (ignoring records dated in the future), or the log end without one.
+    A partition whose end is before its start ends at its start: nothing of it is read.
 
     Args:
         source: Declaration of a bounded source: one with ``until``.
         log: Look-ups on its topics.
-        start: First offset of each partition that is read; a partition that was added since the
-            start was decided has none, and counts as 0.
-        now_ms: Time now, in milliseconds.
+        start: First offset of each partition that is read; 0 for a partition that was added since
+            the start was decided.
+        now_ms: Time now, in Unix milliseconds.
 
     Raises:
         SeamError: A declared time lies in the future; or declared offsets leave out a partition,
@@ -142,19 +142,18 @@ def end_position(
 def newest_read(
     log: Log, start: Mapping[TopicPartition, int], ends: Offsets, now_ms: int
 ) -> dict[TopicPartition, int]:
-    """Return the highest timestamp (ms) among the last records before each end offset.
+    """Return the highest record timestamp (Unix ms) that each partition has near its end offset.
 
-    Tells how far in time a bounded source has read. Only the last records of a range are read, so
-    the true highest one may be above it, never below; records from the future are ignored
-    (:func:`~sources.kafka.client.record_times.latest_ms`). Kafka's own answer is not used
-    (ListOffsets, MAX_TIMESTAMP): it includes control records, which carry the time of their commit,
-    and records beyond the end.
+    Tells how far in time a bounded source reads: the last records before the end are read, so an
+    earlier one may be higher still. Records from the future are ignored
+    (:func:`~sources.kafka.client.record_times.latest_ms`). Kafka's own answer (ListOffsets,
+    MAX_TIMESTAMP) includes control records, and records beyond the end.
 
     Args:
         log: Look-ups on the topics.
         start: First offset of each partition that is read.
         ends: First offset of each partition that is not read.
-        now_ms: Time now, in milliseconds.
+        now_ms: Time now, in Unix milliseconds.
 
     Returns:
         Timestamp by partition, -1 if its records carry none; partitions without records are left

@@ -16,11 +16,11 @@ from sources.common.topic_log import Log
 
 
 def gap(partition: TopicPartition, why: str, **known: int) -> Gap:
-    """Return the gap of a partition.
+    """Make the :class:`Gap` (missing offsets) of a partition.
 
     Args:
         partition: The partition.
-        why: What happened, in words.
+        why: What is missing and why, in words.
         known: Times and offsets that are known of it, by name of a field of :class:`Gap`.
     """
     return Gap(topic=partition.topic, partition=partition.partition, why=why, **known)
@@ -33,20 +33,19 @@ def holes(
     ends: Offsets,
     expected: StartPosition | None = None,
 ) -> list[Gap]:
-    """Return gaps in history: ranges of offsets that it lacks although it holds later records.
+    """Return gaps inside history: offsets that its files lack although they hold later ones.
 
-    Control records and compaction leave such holes, and so does a file that never arrived. As
-    far as the log still has the offsets, it shows whether there is a record. Of deleted offsets
-    nobody can tell, so a hole there is a gap, unless the topic is compacted. What lies before
-    the first record that history holds is no hole: history begins later.
+    Control records and compaction leave such holes, and so does a file that never arrived. A hole
+    is a gap if the log has a record in it; or if Kafka has deleted its offsets, so that nobody can
+    tell, and the topic is not compacted. What lies before history's first record is no hole.
 
     Args:
         log: Look-ups on the topics.
         held: Offsets that history holds.
         starts: First offset of each partition that is not deleted.
         ends: Log end of each partition.
-        expected: Start position that the plan expected; None if there is no plan yet. Holes that
-            the log could show then and that were no gap are none now.
+        expected: Start position that the plan expected; None if there is no plan yet. A hole that
+            the log still had when it was planned, and that was no gap then, is none now.
 
     Raises:
         UnavailableError: The broker does not answer.
@@ -94,7 +93,10 @@ def holes(
 
 
 def in_holes(log: Log, held: HeldOffsets, starts: Offsets, ends: Offsets) -> Offsets:
-    """Return, by partition, the first record in the log that lies in a hole of history.
+    """Return, by partition, the offset of the first record in the log that history's holes hide.
+
+    Holes are offsets that history lacks although it holds later ones. Partitions without such a
+    record are left out.
 
     Args:
         log: Look-ups on the topics.
@@ -123,7 +125,9 @@ def left_out_of_held(
     partitions: Mapping[TopicPartition, PartitionStart],
     ends: Offsets,
 ) -> list[Gap]:
-    """Return gaps between the last offsets in history and declared start offsets.
+    """Return gaps between the last offsets in history and the start offsets of the topic.
+
+    There is one where the log has a record between the two, or no longer reaches back so far.
 
     Args:
         log: Look-ups on the topics.

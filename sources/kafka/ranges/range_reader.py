@@ -41,11 +41,11 @@ class RangeReader:
         self._consumer.close()
 
     def read(self, split: Split) -> Iterator[list[Any]]:
-        """Yield the messages of a range of offsets in order (``confluent_kafka.Message``).
+        """Yield the records of a range of offsets in order, in lists (``confluent_kafka.Message``).
 
-        The range is finished when the position has reached its end, never by a count: control
-        records, aborted transactions and compaction take up offsets, and the last ones may be of
-        that kind.
+        Ends when the consumer's position has reached the end of the range, never by a count:
+        control records, aborted transactions and compaction take up offsets, also the last ones. A
+        range without a readable record yields nothing.
 
         Raises:
             SeamError: Kafka deleted records of the range, or does not let them be read; names

@@ -62,16 +62,22 @@ class GapFinder:
 
     @property
     def tolerance_ms(self) -> int:
-        """How far record times may differ from what is expected without proving anything, in ms."""
+        """How far (ms) a record time may be from the expected one without counting as a gap.
+
+        That is ``allowed_lateness``, but at least an hour.
+        """
         return max(self._lateness_ms, CLOSE_MS)
 
     def behind_end(self, partitions: Mapping[TopicPartition, PartitionStart]) -> list[Gap]:
-        """Return gaps where history ends long after the last record of the topic.
+        """Return gaps where history seems to end long after the last record of the topic.
 
-        Then a wrong clock of a single row may have moved the end of history, and whatever is not
-        read of the topic may be missing: no record time can be compared with such an end. Nothing
-        is missing of a partition that is read from offset 0. An end that people declared is
-        believed, unless it lies in the future.
+        Such an end is not believed: one row with a wrong clock may have moved it, so everything
+        that is not read of the topic may be missing. Partitions that are read from offset 0 have no
+        gap. An end time that people declared is believed, unless it lies in the future. Sets
+        :attr:`distrusted` if there are gaps.
+
+        Args:
+            partitions: Start of each partition.
         """
         previous = self._previous
         if previous is None or _is_exact(previous) or previous.snapshot is not None:
@@ -107,12 +113,11 @@ class GapFinder:
     def deleted(self, time_ms: int, starts: Offsets, ends: Offsets) -> list[Gap]:
         """Return gaps where Kafka has deleted records that history does not cover.
 
-        For a time older than the log, Kafka answers with the log start, as for a match. Deleted
-        records may be newer than the first record that is left by as much as records come out of
-        order, so the log has to reach back that much further.
+        The log of a partition has to reach back to where history is complete, and further by
+        ``lateness_ms``, since records may come out of order by so much. Empty if it does.
 
         Args:
-            time_ms: Record time that was looked up, in ms; needed only without a source before.
+            time_ms: Record time (Unix ms) that was looked up; used only without a source before.
             starts: First offset of each partition that is not deleted.
             ends: Log end of each partition.
         """
@@ -141,7 +146,13 @@ class GapFinder:
         return gaps
 
     def skipped(self, partitions: Mapping[TopicPartition, PartitionStart]) -> list[Gap]:
-        """Return gaps where a start at a declared time skips records that history may lack."""
+        """Return gaps where a start at a declared time skips records that history may lack.
+
+        Empty without a source before.
+
+        Args:
+            partitions: Start of each partition.
+        """
         if self._previous is None:
             return []
         needed_ms = self._previous.complete_through_ms
@@ -153,8 +164,9 @@ class GapFinder:
     ) -> list[Gap]:
         """Return gaps between the end of history and declared start offsets.
 
-        If history knows its offsets, they are compared. Otherwise times are, and declared offsets
-        are believed within the tolerance: records long after the end of history are not in it.
+        If the offsets that history holds are known exactly, they are compared. Otherwise record
+        times are: a record before the start offset that is newer than the end of history by more
+        than :attr:`tolerance_ms` is a gap. Empty without a source before.
 
         Args:
             partitions: Start of each partition.
@@ -200,14 +212,15 @@ class GapFinder:
     ) -> set[TopicPartition]:
         """Return partitions that may have records from a time on although Kafka found none.
 
-        Kafka searches one segment only, in which DeleteRecords may have left no record.
+        Kafka searches a single segment, which may be empty after a DeleteRecords request; the
+        newest record's timestamp tells that there are later ones.
 
         Args:
-            answers: What Kafka answered.
+            answers: First offset found by Kafka, by partition; None where it found none.
             starts: First offset of each partition that is not deleted.
-            time_ms: The time that was asked for, in ms.
-            is_sure: Whether partitions are left out whose newest record is in an open transaction,
-                which hides its time.
+            time_ms: The time that was asked for, in Unix milliseconds.
+            is_sure: Whether to leave out partitions whose newest timestamp is unknown, because it
+                is in an open transaction.
         """
         doubtful = [
             partition

@@ -55,13 +55,13 @@ def needed_offsets(
 ) -> Offsets:
     """Return the first offset of each partition that Kafka must still hold at the hand-over.
 
-    That is the start. For a start by time it is the last record before the first one within the
-    allowed lateness: while it is there, nothing newer was deleted.
+    That is the start offset. For a start by time it is one record earlier, and earlier still by
+    ``lateness_ms``: as long as that record is there, nothing that may be needed was deleted.
 
     Args:
         log: Look-ups on the topics.
         start: Start position of the topics.
-        previous: End position of the source before, if there is one.
+        previous: End position of the source before; None for the first source.
         lateness_ms: How many milliseconds behind the newest record one may still be appended.
 
     Raises:

@@ -24,12 +24,12 @@ from sources.kafka.start.log_checks import check_in_log, written_offsets
 
 @dataclass(frozen=True)
 class Known:
-    """Inputs of a hand-over from the declaration and the plan.
+    """What declaration and plan say about a hand-over.
 
     Attributes:
-        listed: Log end of each partition when history was listed; empty if nothing was. A start by
-            time after history is never beyond it: whatever was appended later can't be in the
-            files, however late it is.
+        listed: Log end of each partition when history was listed; empty if no files were. A start
+            by time is never beyond it, because a record that was appended later can't be in the
+            files.
         is_declared: Whether people declared the time up to which history is complete, so that it
             was not computed from the highest event time of its rows.
         expected: Start position that the plan expected; None while it is being planned.
@@ -41,20 +41,21 @@ class Known:
 
 
 class StartLookUp:
-    """Decision about the start offsets of a Kafka source; one method for each kind of start.
+    """Decides the start offsets of a Kafka source; one method for each kind of declared start.
 
-    The Kafka log is asked in an order in which no record can be missed. Every method may raise
-    ``UnavailableError`` if the broker does not answer, and ``InputError`` if it refuses.
+    The Kafka log is asked in an order in which no record can be missed. Every method returns a
+    position whose ``gaps`` list what would be missing, and may raise ``UnavailableError`` if the
+    broker does not answer, and ``InputError`` if it refuses.
 
     Args:
         source: Declaration of the source.
         context: End position of the source before, if there is one, and look-ups on the topics.
         lateness_ms: How many milliseconds behind the newest record one may still be appended.
-        now_ms: Time now, in milliseconds.
-        known: What declaration and plan tell about the hand-over.
+        now_ms: Time now, in Unix milliseconds.
+        known: What declaration and plan say about the hand-over.
 
     Attributes:
-        now_ms: The same.
+        now_ms: Time now, in Unix milliseconds.
     """
 
     def __init__(
@@ -75,15 +76,16 @@ class StartLookUp:
         self.now_ms = now_ms
 
     def at_time(self, time_ms: int, evidence: Evidence) -> StartPosition:
-        """Return the start at each partition's first record at or after a time.
+        """Return the start at each partition's first record whose timestamp is at or after a time.
 
-        End offsets are asked for before the time, and a partition without a match starts there,
-        so that a record appended in between is not skipped (as Flink's
-        TimestampOffsetsInitializer). After history, no time starts a partition beyond its log end
-        when history was listed: whatever was appended later is in no file, however old it is.
+        A partition without such a record starts at its log end as of before the look-up, so that a
+        record appended meanwhile is read (as in Flink's TimestampOffsetsInitializer). After
+        history, no partition starts beyond its log end when history was listed: later records are
+        in no file, however old their timestamps.
 
-        Returns:
-            The start position; with gaps where deleted or skipped records may be missing.
+        Args:
+            time_ms: The time, in Unix milliseconds.
+            evidence: What the time was decided by; recorded in the position.
 
         Raises:
             SeamError: The time is in the future.
@@ -143,13 +145,15 @@ class StartLookUp:
     def after_offsets(self, held: HeldOffsets) -> StartPosition:
         """Return the start after each partition's last record in history.
 
+        A partition of which history holds nothing starts at its log start. Gaps are where the log
+        starts later than history ends, and records that history lacks in between.
+
         Args:
             held: Exact offsets that the files of history, or the source before, hold.
 
-        Returns:
-            The start position; with gaps where the log starts later, or where a record of the log
-            is in a hole of history. A partition of which history holds none starts at its log
-            start.
+        Raises:
+            SeamError: History holds records of a partition that the source does not read, or ends
+                beyond the log end.
         """
         self._require_own(held)
         ends, starts = self._log.log_end(), self._log.log_start()
@@ -176,10 +180,10 @@ class StartLookUp:
         return position
 
     def not_after(self, held: HeldOffsets, position: StartPosition) -> StartPosition:
-        """Return, for each partition, the lower of two starts: by time, and by the files' offsets.
+        """Lower the starts of a position to the offsets that file names suggest, if lower.
 
-        Files that only suggest their offsets can't raise a start: a neighbour of a record may be
-        in a file that has not arrived. They can lower it, for a partition that lags.
+        Offsets in file names can't raise a start, as a neighbouring file may not have arrived; they
+        lower it for a partition that lags.
 
         Args:
             held: Offsets that file names suggest, without their ends.
@@ -208,7 +212,7 @@ class StartLookUp:
         return position.model_copy(update={"partitions": partitions, "gaps": gaps})
 
     def at_log_start(self) -> StartPosition:
-        """Return the start at each partition's first available record."""
+        """Return the start at each partition's log start: everything that Kafka has is read."""
         ends, starts = self._log.log_end(), self._log.log_start()
         partitions = {
             partition: PartitionStart(
@@ -222,7 +226,10 @@ class StartLookUp:
         return self._position(partitions, "fixed", None, gaps)
 
     def at_log_end(self) -> StartPosition:
-        """Return the start at each partition's log end: only later records are read."""
+        """Return the start at the log end of each partition: only later records are read.
+
+        Never with gaps: records before it are skipped on purpose.
+        """
         ends, starts = self._log.log_end(), self._log.log_start()
         partitions = {
             partition: PartitionStart(
@@ -235,11 +242,14 @@ class StartLookUp:
     def at_offsets(
         self, declared: Mapping[str, Mapping[int, int]], evidence: Evidence
     ) -> StartPosition:
-        """Return the start at offsets from the declaration, or from the user's factory.
+        """Return the start at given offsets, after checking that the log holds them.
 
         Args:
             declared: Offsets by topic name (empty text if there is one topic) and partition number.
-            evidence: What the offsets were decided by.
+            evidence: What the offsets were decided by: the declaration, or the user's factory.
+
+        Raises:
+            SeamError: A partition is left out or unknown, or an offset is not in the log.
         """
         offsets = written_offsets(
             declared, self._log.partitions, f"The start offsets of source `{self._source.name}`"
@@ -261,7 +271,10 @@ class StartLookUp:
 
     @property
     def distrusted(self) -> str | None:
-        """Name of the preceding source if its end is implausible; None before a decision."""
+        """Name of the source before, if its end is implausible and not believed; else None.
+
+        Known once a start was decided.
+        """
         return self._gaps.distrusted
 
     @property

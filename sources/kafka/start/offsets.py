@@ -33,16 +33,16 @@ _MEND = (
 
 
 class GapError(SeamError):
-    """Records may be missing at the hand-over: neither history nor Kafka's log has them.
+    """Error of a hand-over at which records are in neither history nor Kafka's log.
 
     Args:
         source: Name of the source that would start.
         gaps: At least one; several may be of the same partition.
-        ended: Name of the source before if its end is not to be trusted, so that declaring it
-            mends the hand-over; else None.
+        ended: Name of the source before if its end time is implausible, so that the hint tells how
+            to declare it; else None.
 
     Attributes:
-        gaps: The same, without ``ended``.
+        gaps: The gaps, as given.
     """
 
     def __init__(self, source: str, gaps: Sequence[Gap], ended: str | None = None) -> None:
@@ -70,22 +70,18 @@ def factory_for(
 ) -> SourceFactory:
     """Return the function that decides a source's start position, as it declares under ``start``.
 
-    It is called at the hand-over, with the end of the source before (FLIP-150's source factory).
+    It is called at the hand-over, with the end of the source before (FLIP-150's source factory). It
+    raises GapError for a gap without ``on_gap: accept``; SeamError if a time lies in the future, an
+    offset is not in the log, a partition is left out or unknown, the source before has not
+    finished, or the user's factory fails; UnavailableError if the broker does not answer; and
+    InputError if it refuses, or the user's factory can't be imported.
 
     Args:
         source: Declaration of the source.
         lateness_ms: How many milliseconds behind the newest record one may still be appended.
         load: Imports the user's factory, ``module:function``.
-        now_ms: Clock, in milliseconds.
-        known: What declaration and plan tell about the hand-over; by default nothing.
-
-    The factory raises:
-        GapError: There is a gap, and the source does not declare ``on_gap: accept``.
-        SeamError: The time lies in the future, an offset is not in the log, a partition is left out
-            or unknown, the source before has not finished (``start: previous``), or the user's
-            factory failed or returned something else than a start.
-        UnavailableError: The broker does not answer.
-        InputError: The broker refuses, or the user's factory can't be imported.
+        now_ms: Clock, returning Unix milliseconds.
+        known: What declaration and plan say about the hand-over; by default nothing.
     """
 
     def decide(context: SourceSwitchContext) -> StartPosition:

@@ -9,20 +9,16 @@ from sources.common.topic_log import Log
 def likely_overlap(
     log: Log, previous: EndPosition, start: StartPosition, seam_end: Offsets
 ) -> int | None:
-    """Estimate how many records from the start on are in history, too; None if unknown.
+    """Estimate how many offsets from the start on are in history, too, by record timestamps.
 
-    Those before the first record of each partition that is later than the end of history. This is
-    for people only: what may be in both reaches up to ``seam_end``, as a record may have been
-    appended long after its time, and so the seam does.
+    For people only: it counts offsets before each partition's first record that is later than the
+    end of history. None unless the start was decided by a time.
 
     Args:
-        log: Look-ups on the topics; their timestamps are those of the records' producers.
+        log: Look-ups on the topics; timestamps are those set by producers.
         previous: End position of the source before.
-        start: Where the topic is read from.
-        seam_end: First offset of each partition beyond the seam.
-
-    Returns:
-        Number of offsets; None unless the start was decided by a time.
+        start: Start position of the topic.
+        seam_end: First offset of each partition beyond the seam, which bounds the count.
 
     Raises:
         UnavailableError: The broker does not answer.

@@ -23,11 +23,11 @@ _MOST_OTHERS = 10  # one in so many
 
 
 class Shift(NamedTuple):
-    """How far event times run ahead of record timestamps.
+    """How far event times are ahead of record timestamps, if that looks like a time zone.
 
     Attributes:
         ms: The difference in milliseconds, whole quarters of an hour; the larger one of two.
-        is_seasonal: Whether others of the records have an hour less, as with summer time.
+        is_seasonal: Whether some of the records have an hour less, as with summer time.
     """
 
     ms: int
@@ -41,15 +41,21 @@ def find_shift(
     clock_ms: int,
     sample: Sequence[LogRecord],
 ) -> Shift | None:
-    """Return by how much sampled event times run ahead of record timestamps, as in a time zone.
+    """Return by how much sampled event times are ahead of record timestamps, if by a time zone.
 
-    Returns:
-        The difference; None if it varies by more than a minute, other than by the hour of summer
-        time, is not that of a time zone, or there are too few records to tell.
+    None if the difference varies by more than a minute (except for the hour of summer time), is not
+    that of a time zone, or if there are too few records to tell.
+
+    Args:
+        source: Declaration of the source.
+        read: All columns of a row before ``select``: names and Spark SQL types.
+        event_time: The pipeline's event time, with its bounds.
+        clock_ms: The clock at which the bounds are measured, in Unix milliseconds.
+        sample: Records; those without an event time or a timestamp are skipped.
 
     Raises:
         InputError: The expression of ``select`` for the event time can't be evaluated.
-        OnlySparkError: Only Spark evaluates it.
+        OnlySparkError: Only Spark can evaluate it.
         UnavailableError: The schema registry does not answer.
     """
     low_ms, high_ms = event_time.bounds_ms(clock_ms)

@@ -11,7 +11,10 @@ from sources.config.source.kafka_source import KafkaSource
 def arrival_warnings(
     pipeline: Pipeline, source: KafkaSource, timestamp_type: Mapping[str, str]
 ) -> list[str]:
-    """Return a warning if an arrival column holds timestamps set by producers.
+    """Warn if history is read in order of arrival by timestamps that producers set.
+
+    One sentence if a topic's timestamp of type ``CreateTime`` fills the column of that order; else
+    empty.
 
     Args:
         pipeline: The pipeline.

@@ -22,11 +22,11 @@ _HINT = "Remove `sink.copy_files`: all rows are then rewritten, and the table ho
 
 
 class RewrittenFiles(Part):
-    """Files that need rewriting for the same reason.
+    """Files that can't be copied as they are and are rewritten, all for the same reason.
 
     Attributes:
         why: The reason, in words.
-        files: Their number.
+        files: Number of these files.
         such_as: Path of one of them.
     """
 
@@ -36,12 +36,12 @@ class RewrittenFiles(Part):
 
 
 class CopiedFiles(Part):
-    """Files of a source that are copied into the target, and those that are rewritten instead.
+    """How many files of a source are copied into the target as they are, and which are not.
 
     Attributes:
-        files: Their number.
-        bytes: Their size.
-        rewritten: The other files, by reason.
+        files: Number of copied files.
+        bytes: Size of the copied files.
+        rewritten: The files whose rows are rewritten instead, by reason.
     """
 
     files: int
@@ -55,7 +55,9 @@ def why_none(
     partitions: Sequence[str],
     mapping: MappedColumns | None,
 ) -> str | None:
-    """Return why the declaration rules out copies of a source's files; None if it does not.
+    """Return why the declaration allows no file of a source to be copied; None if it allows it.
+
+    A clause without a full stop, for messages. No file is opened.
 
     Args:
         loaded: The pipeline.
@@ -88,10 +90,10 @@ def why_none(
 def plan_copies(
     loaded: LoadedPipeline, source: FileSource, listing: FileListing
 ) -> CopiedFiles | None:
-    """Return which files of a bounded source are copied as they are; None unless declared.
+    """Count which files of a bounded source are copied as they are; None if none are to be.
 
-    None, too, of a sample of the rows, which are then looked at one by one. The footer of each
-    file is read.
+    None without ``sink.copy_files``, and with ``sample``, which needs a look at each row. Reads the
+    footer of each file.
 
     Args:
         loaded: The pipeline.
@@ -99,8 +101,8 @@ def plan_copies(
         listing: Its splits and columns.
 
     Raises:
-        InputError: ``sink.copy_files`` is declared, and not one file can be copied, though all of
-            their rows are to be read: names the reason, and the file.
+        InputError: ``sink.copy_files`` is declared, and not one file can be copied: names the
+            reason, and the file.
     """
     pipeline = loaded.pipeline
     if not pipeline.sink.copy_files or pipeline.sample is not None:

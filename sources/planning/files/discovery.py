@@ -20,7 +20,7 @@ from sources.state.generation import Generation
 
 
 class Discovery(Record):
-    """Files that arrived in a growing folder, found by one listing after the plan's.
+    """Record of the new files that one later listing of a growing folder found.
 
     Attributes:
         number: Number of the discovery, from 1; the listing of the plan comes before.
@@ -34,14 +34,15 @@ class Discovery(Record):
 
 
 def found_so_far(generation: Generation, planned: FoundFiles) -> list[FoundFiles]:
-    """Return all files of a growing folder that the state knows, in the order of their listings.
+    """Read all files of a growing folder that the state knows: the plan's, then each discovery's.
 
     Args:
         generation: State of the generation.
         planned: Files of the folder that the plan lists.
 
-    Returns:
-        The planned files, then those of each discovery.
+    Raises:
+        StateError: A document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     parts = [planned]
     while (known := generation.read(_name(planned.source, len(parts)), Discovery)) is not None:
@@ -97,12 +98,12 @@ class GrowingFolder:
 
     @property
     def splits(self) -> int:
-        """Number of splits (files, or regions of large ones) found so far; computed from memory."""
+        """Number of splits (files, or regions of large ones) found so far; nothing is read."""
         return sum(part.splits for part in self.parts)
 
     @property
     def due_ms(self) -> int:
-        """Time of the next listing (Unix ms): ``interval_ms`` after the last one."""
+        """When the next listing is due (Unix ms): ``interval_ms`` after the end of the last one."""
         return self._listed_ms + self.interval_ms
 
     def undiscovered(self) -> set[str]:

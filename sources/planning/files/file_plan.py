@@ -54,15 +54,15 @@ class FoundFiles(Part):
         bytes: Bytes of all splits.
         rows: Number of rows; None where the format does not record it.
         read: Column names and Spark SQL types of the files, partition columns included.
-        columns: Output columns of the source's ``select``.
-        partitions: Partition columns, which no file holds.
+        columns: Output columns of the source, after ``select``: names and Spark SQL types.
+        partitions: Partition columns, whose values are in the paths and not in the files.
         times: Event times of the files: which count, and how many rows have others.
         layouts: How the columns of the files differ from ``read``; empty unless ``schema_drift`` is
-            declared. A split's ``layout`` is its index in it.
+            declared. A split's ``layout`` is its index in this list.
         mapping: Names of the columns inside the files of a table; None if they are the same.
-        parsed: Path of the first Parquet file that Spark's own reader does not take, so that tasks
-            of this project parse all of them; of a growing folder without files, its pattern. None
-            if there is none.
+        parsed: Path of the first Parquet file that Spark's own reader does not accept, so that this
+            project's tasks parse all files; for a growing folder without files, its pattern. None
+            if Spark reads the files.
         absent: Warnings about declared names that no sampled row has.
     """
 
@@ -110,9 +110,9 @@ class FilePlan(FoundFiles):
 
 
 def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
-    """Return the document that describes a listing of a source, without writing anything.
+    """Describe a listing of a source as a document; writes nothing.
 
-    Each call names a new file for the table of splits, which :func:`keep_splits` writes.
+    Each call invents a new name for the table of splits, which :func:`keep_splits` writes.
     """
     splits = listing.splits
     return FoundFiles(
@@ -139,18 +139,19 @@ def plan_files(
     earlier: Sequence[pa.Table] = (),
     otherwise_ms: int | None = None,
 ) -> tuple[FilePlan, list[str]]:
-    """Return the plan of a bounded source's files, and warnings for people. Nothing is written.
+    """Plan a bounded source's files: return the plan, and warnings for people. Writes nothing.
 
-    With ``offsets`` by columns the columns of all files are read; otherwise no file is opened.
+    Files are opened only if the source declares ``offsets`` by columns: those columns are then
+    read.
 
     Args:
         loaded: The pipeline.
         source: Declaration of the source.
         listing: Splits of the source.
-        earlier: Tables of splits that were planned before and carry their offsets in the same way:
-            the offsets of the end position include theirs.
-        otherwise_ms: Event time up to which the source was planned before, in milliseconds: that of
-            files without a row that counts. Without it they are refused.
+        earlier: Split tables of earlier sources with the same ``offsets``, whose offsets the end
+            position has to include.
+        otherwise_ms: Event time, in Unix milliseconds, at which the source ends if no row has an
+            event time that counts; None to refuse such files.
 
     Raises:
         InputError: No row has an event time that counts; some have others, and
@@ -259,9 +260,9 @@ def listing_warnings(part: FoundFiles, splits: pa.Table) -> list[str]:
 def plans_alike(
     pipeline: Pipeline, source: FileSource, before: Sequence[FilePlan]
 ) -> list[FilePlan]:
-    """Return the plans of earlier sources with the same declared ``offsets``.
+    """Return the plans of earlier file sources that declare the same ``offsets`` as a source.
 
-    The files of all of them together show which Kafka offsets history holds.
+    Only the files of all of them together show which Kafka offsets history holds.
 
     Args:
         pipeline: The pipeline's declaration.
@@ -332,18 +333,14 @@ def _require_one_partition(name: str, order: ArrivalOrder, held: HeldOffsets | N
 
 
 def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
-    """Return how many splits are read by the end of each micro-batch, cumulative.
+    """Divide splits into micro-batches: return the cumulative number of splits at each one's end.
 
     A batch takes splits until it has reached one of its limits, as Delta's source does
-    (``AdmissionLimits``).
+    (``AdmissionLimits``). The last number is the number of splits; empty without splits.
 
     Args:
         lengths: Bytes of each split, in reading order.
         limit: Limits of a micro-batch: files and bytes.
-
-    Returns:
-        One number for each batch, ascending; the last one is the number of splits. Empty without
-        splits.
     """
     ends: list[int] = []
     first, size = 0, 0
@@ -356,13 +353,14 @@ def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
 
 
 def micro_batches(splits: pa.Table, source: FileSource) -> Ints:
-    """Return how many splits are read by the end of each micro-batch, cumulative.
+    """Divide splits into micro-batches: return the cumulative number of splits at each one's end.
 
-    In order of arrival an interval is one micro-batch; otherwise the limits of ``batch`` decide.
+    As :func:`batch_ends`; but if the source is read in order of arrival, each interval of arrival
+    is one micro-batch.
 
     Args:
         splits: The table of splits, in reading order.
-        source: The declaration.
+        source: The declaration, with the limits ``batch``.
     """
     if source.arrival is None:
         return batch_ends(splits["length"].to_pylist(), source.batch)

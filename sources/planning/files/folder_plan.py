@@ -21,7 +21,7 @@ from sources.planning.files.file_plan import FoundFiles, found_files, listing_wa
 def plan_folder(
     loaded: LoadedPipeline, source: FileSource, before: Mapping[str, FileListing], clock_ms: int
 ) -> tuple[FoundFiles, FileListing, list[str]]:
-    """Return the plan of a folder that keeps growing; it may have no files yet. Writes nothing.
+    """Plan the files of a folder that keeps growing; there may be none yet. Writes nothing.
 
     Args:
         loaded: The pipeline.

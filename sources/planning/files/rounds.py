@@ -42,10 +42,10 @@ class Round(Record):
         number: Number of the round, from 1.
         files: Plan of the files that arrived since the last listing.
         seam_end: High watermark of each partition of the next topic, read right after this listing:
-            nothing appended later is in the files.
+            records that are appended later are in none of these files.
         why: Why the round is due, in words.
-        behind_ms: How far event times of its files reach back behind those that were read before,
-            in milliseconds.
+        behind_ms: How many milliseconds the lowest event time of its files lies before the highest
+            one read earlier; 0 if it does not.
     """
 
     VERSION = 2
@@ -73,9 +73,9 @@ class History:
 
     @property
     def disorder_ms(self) -> int:
-        """Out-of-orderness of event times, in milliseconds.
+        """Largest step back in event time between micro-batches or rounds, in milliseconds.
 
-        That is how far a micro-batch or a round reaches back behind those before it.
+        That is, how far one of them reaches back behind the highest event time read before it.
         """
         reached = [part.end.event_time_ms for part in self.parts]
         back = [max(reached[:at]) - part.event_min_ms for at, part in enumerate(self.parts) if at]
@@ -126,14 +126,12 @@ def next_round(context: PipelineContext, source: FileSource) -> Round | None:
     """Plan and write another round of a source that was read to its end; None if none is due.
 
     A round is due if files have arrived, and either the topic is further ahead than the source
-    allows (``converge``) or they may close a gap (``on_gap: extend``).
+    allows (``converge``) or the files may close a gap (``on_gap: extend``). After None the source
+    has ended. None as well if no topic follows.
 
     Args:
         context: The pipeline and its state.
         source: The file source.
-
-    Returns:
-        The round; None if none is due, so that the source has ended.
 
     Raises:
         InputError: A new file can't be read, has other columns than planned, or has rows whose

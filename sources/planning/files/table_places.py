@@ -32,11 +32,11 @@ class PlacesRequest(BaseModel):
 
 
 class PlacesAnswer(BaseModel):
-    """Answer with the paths of tables, or with an error.
+    """Answer to a :class:`PlacesRequest`: either the paths of all tables, or an error.
 
     Attributes:
-        places: Folder of each table, absolute or a URL, by name of the source.
-        refusal: Why the first of them can't be read.
+        places: Folder of each table, absolute or a URL, by name of the source; None after an error.
+        refusal: Why the first of them can't be read; None without an error.
     """
 
     places: dict[str, str] | None = None
@@ -44,7 +44,7 @@ class PlacesAnswer(BaseModel):
 
 
 def tables_by_name(pipeline: Pipeline) -> dict[str, FileSource]:
-    """Return sources whose tables have a catalog name but no known path yet."""
+    """Return the file sources whose table has only a catalog name so far, by the source's name."""
     return {
         source.name: source
         for source in pipeline.sources
@@ -53,7 +53,7 @@ def tables_by_name(pipeline: Pipeline) -> dict[str, FileSource]:
 
 
 def with_places(loaded: LoadedPipeline, places: Mapping[str, str]) -> LoadedPipeline:
-    """Return a pipeline with the paths of its catalog tables filled in.
+    """Return a copy of a pipeline in which sources of catalog tables have their paths.
 
     Args:
         loaded: The pipeline.
@@ -68,12 +68,13 @@ def with_places(loaded: LoadedPipeline, places: Mapping[str, str]) -> LoadedPipe
 
 
 def with_planned_places(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeline:
-    """Return a pipeline with the paths of its catalog tables from a generation's plan.
+    """Return a copy of a pipeline whose catalog tables have the paths that the plan recorded.
 
-    Only a pipeline with tables by name is looked up; without a plan it stays as it is.
+    The same pipeline if it has no such table; without a plan the paths stay unknown.
 
     Raises:
         StateError: The plan is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     if not tables_by_name(loaded.pipeline):
         return loaded

@@ -26,12 +26,12 @@ class FollowedChange(Part):
         kind: ``added`` or ``widened``.
         column: Name of the column.
         type: Its Spark SQL type since then.
-        default: What rows from before an added column hold; null if left out.
-        topic: Topic of the change by which it was noticed.
-        partition: Partition of that change.
-        offset: Its offset.
-        position: Its position in the database's log; None if it is not known.
-        at_ms: When it was followed, in ms since 1970.
+        default: Value of an added column in rows from before the change; None for null.
+        topic: Topic of the change record by which it was noticed.
+        partition: Partition of that record.
+        offset: Offset of that record.
+        position: Position of that change in the database's log; None if it is not known.
+        at_ms: When it was adopted, in Unix milliseconds.
     """
 
     kind: Literal["added", "widened"] = "added"
@@ -81,23 +81,28 @@ def followed_columns(generation: Generation) -> list[FollowedChange]:
 
 
 def keep_followed(generation: Generation, changes: list[FollowedChange]) -> None:
-    """Add column changes to those that were adopted; only the generation's driver calls this.
+    """Append column changes to those that a generation has adopted, in its state.
+
+    Not safe for two writers: only the generation's driver calls it.
 
     Raises:
-        StateError: The state can't be written.
+        StateError: The state can't be written, or the document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     kept = FollowedColumns(changes=[*followed_columns(generation), *changes])
     generation.replace(_NAME, kept)
 
 
 def with_followed_columns(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeline:
-    """Return a pipeline whose last source also declares the column changes that were adopted.
+    """Return a copy of a pipeline whose last source also declares the adopted column changes.
 
-    An added column that the user declares, or ignores, is as the user says. Of two types of a
-    widened column the wider one counts.
+    An added column that the user declares or ignores stays as the user says. Of two types of a
+    widened column the wider one counts. The same pipeline if its last source is no captured table,
+    or nothing was adopted.
 
     Raises:
-        StateError: The state is damaged.
+        StateError: The document is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     source = loaded.pipeline.sources[-1]
     if not isinstance(source, KafkaSource) or (table := source.changes) is None:

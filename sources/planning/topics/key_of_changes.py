@@ -14,17 +14,17 @@ from sources.state.generation import Generation
 
 
 class KeyOfChanges(Record):
-    """State document of a generation: the key by which changes of a topic are merged.
+    """State document of a generation: the columns of the record key of a captured table.
 
     Attributes:
-        columns: Names of the columns in the ``schema``, sorted.
+        columns: Their names as they are in ``schema``, sorted.
     """
 
     columns: list[str]
 
 
 class ExpectedKey(NamedTuple):
-    """Knowledge about the key columns before any change is read.
+    """What is known about a captured table's key columns before any change is read.
 
     Attributes:
         at_snapshot: Primary key that the table had at its snapshot; empty if that is not known.
@@ -36,15 +36,15 @@ class ExpectedKey(NamedTuple):
 
     @classmethod
     def of(cls, sink: Sink, ends: Sequence[EndPosition]) -> ExpectedKey:
-        """Return the expected key by the declaration and the end positions of earlier sources."""
+        """Collect what the sink declares and the last table definition of earlier sources."""
         known = [end.definition.key for end in ends if end.definition is not None]
         return cls(known[-1] if known else [], sink.key)
 
     def columns(self, first: Sequence[str] | None) -> list[str] | None:
-        """Return the key columns that all changes of a run must have, sorted; None if unknown.
+        """Return the key columns that all changes of a run must have, sorted; None if not known.
 
-        A connector may use other columns than the primary key (``message.key.columns``): then
-        ``sink.key`` has to name them.
+        The snapshot's primary key counts, unless the first record has exactly the columns of
+        ``sink.key``: a connector may use others than the primary key (``message.key.columns``).
 
         Args:
             first: Columns of the first record's key, sorted; None if there is no record.
@@ -56,11 +56,11 @@ class ExpectedKey(NamedTuple):
 
 
 def known_key(generation: Generation, source: KafkaSource) -> list[str] | None:
-    """Return the key columns recorded for a source; None if none are.
+    """Return the key columns that the state records for a captured table; None if it has none.
 
     Args:
         generation: State of the generation.
-        source: The topic of changes.
+        source: The Kafka source with the table's changes.
 
     Raises:
         StateError: The document is damaged.
@@ -77,17 +77,17 @@ def keep_key(
     starts: Offsets,
     expected: ExpectedKey,
 ) -> None:
-    """Record the key columns: from the snapshot, or from the first available record.
+    """Record in the state the key columns that all changes of a captured table must have.
 
-    The key may have been changed before the first change, so the record's columns count only if
-    nothing else is known, or the declaration says the same. Does nothing if they are kept already.
+    Decided by :meth:`ExpectedKey.columns` with the first record that Kafka has. Does nothing if
+    they are recorded already, if they can't be known yet, or if the source is no captured table.
 
     Args:
         generation: State of the generation.
-        source: The topic of changes.
+        source: The Kafka source with the table's changes.
         log: Look-ups on the topic.
         starts: Start offset of each partition.
-        expected: What is known besides.
+        expected: What declaration and snapshot say about the key.
 
     Raises:
         StateError: The document is damaged, or can't be written.

@@ -31,17 +31,17 @@ def require_seen_topics(
     log: KafkaLog,
     reached: Collection[TopicPartition],
 ) -> None:
-    """Refuse topics that are no longer those which were planned, or were waited for and then read.
+    """Refuse topics that are not the same ones any more as planned, or as first seen.
 
-    Called whenever a run begins to follow them. The ids of topics that have come to exist since
-    are recorded.
+    Called whenever a run begins to follow them. Where the source waits for missing topics, the ids
+    of topics that have come to exist since are recorded in the state.
 
     Args:
         generation: State of the generation.
         source: The declaration.
         plan: Plan of the source.
         log: Look-ups on its topics.
-        reached: Partitions of which records were committed.
+        reached: Partitions of which records were committed; their topics must exist.
 
     Raises:
         SeamError: A topic was deleted, perhaps created again, or is in another cluster.

@@ -14,7 +14,9 @@ from sources.errors import InputError
 
 
 def tombstone_warnings(source: KafkaSource, settings: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return a warning about a compacted topic, whose records without a value end the run.
+    """Warn of compacted topics whose tombstones (a key, no value) would end the run.
+
+    One sentence for each topic; empty if the source handles tombstones (``on_tombstone``).
 
     Args:
         source: Declaration of the topic's source.
@@ -34,14 +36,19 @@ def tombstone_warnings(source: KafkaSource, settings: Mapping[str, Mapping[str, 
 def without_tombstones(
     source: KafkaSource, columns: pa.Schema, sample: Sequence[LogRecord]
 ) -> list[LogRecord]:
-    """Return the records of a sample that have to fit the columns.
+    """Return the records of a sample that have to fit the columns; check the keys of tombstones.
 
-    Those without a value are left out where they are skipped or delete rows. Where they do neither,
-    one without a key is bad.
+    A tombstone (a key, no value) is left out if the source skips them, or deletes rows by them. A
+    record with neither key nor value is kept, as a bad record, unless tombstones delete rows.
+
+    Args:
+        source: Declaration of the source.
+        columns: Columns of a value.
+        sample: Records of the topic.
 
     Raises:
-        InputError: The key of a record without a value does not identify a row, under
-            ``on_bad_record: fail``.
+        InputError: The source refuses tombstones, and there is one; or the key of one does not
+            identify a row, and ``on_bad_record`` is ``fail``. Names topic, partition and offset.
     """
     if source.skips_tombstones:
         return [record for record in sample if record.value is not None]

@@ -64,10 +64,11 @@ class Earlier:
 class RangePlan(Part):
     """Range of offsets that a bounded Kafka source is expected to read.
 
-    It is final if the source is the first of the chain; any other is decided again at its turn.
+    It is final if the source is the first of the chain; otherwise the range is decided again at the
+    hand-over to the source.
 
     Attributes:
-        ends: First offset of each partition that is not read.
+        ends: First offset of each partition that is not read (exclusive end).
         offsets: Number of offsets; there are fewer records where control records use some up.
         batches: Number of micro-batches.
         end: End position that the source is expected to have.
@@ -123,7 +124,7 @@ class TopicPlan(Part):
 
 
 def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
-    """Return a few records of each partition from an offset on, to check columns and times.
+    """Read a few records of each partition from an offset on, to check columns and times.
 
     About :data:`SAMPLE_RECORDS` in all, at least one of each partition that has any.
 
@@ -133,7 +134,7 @@ def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
 
     Raises:
         UnavailableError: The broker does not answer.
-        InputError: An offset is deleted, or the records may not be read.
+        InputError: An offset is deleted, or this login may not read the records.
     """
     each = max(SAMPLE_RECORDS // max(len(start), 1), 1)
     return log.read(start, each, log.log_end())
@@ -146,10 +147,10 @@ def fit_sample(
     read: Mapping[str, str],
     sample: Sequence[LogRecord],
 ) -> tuple[list[str], list[str]]:
-    """Refuse a topic whose sampled records don't fit its declared columns; return warnings.
+    """Refuse a topic whose sampled records don't fit the declared columns.
 
-    Where bad records are tolerated (``on_bad_record``), only if no record fits. Of records without
-    a value, only the keys are looked at.
+    With ``on_bad_record`` other than ``fail``, it is refused only if no record fits. Of tombstones
+    only the keys are checked.
 
     Args:
         pipeline: The pipeline.
@@ -159,7 +160,7 @@ def fit_sample(
         sample: Records of the topic; an empty one passes.
 
     Returns:
-        Warnings about bad records that are tolerated, and about columns that no record has.
+        Two lists of warnings: about tolerated bad records, and about columns that no record has.
 
     Raises:
         InputError: A record can't be read, or the columns differ.
@@ -211,14 +212,17 @@ def start_factory(
 ) -> SourceFactory:
     """Return the function that decides a source's start position, as it declares under ``start``.
 
-    The function raises :class:`~sources.kafka.start.offsets.GapError` for a gap that the source
-    does not accept, and ``SeamError`` if the hand-over can't be made.
+    When called, it raises :class:`~sources.kafka.start.offsets.GapError` for a gap that the source
+    does not accept, and SeamError if the hand-over can't be made.
 
     Args:
-        loaded: The pipeline, whose folder holds the user's factory.
+        loaded: The pipeline; its folder has the module of a declared factory of the user.
         source: Declaration of the Kafka source.
         seam_end: High watermark of each partition when history was listed.
         expected: Start position that the plan expected; None while it is being planned.
+
+    Raises:
+        InputError: The source is not in the chain, or the user's factory can't be loaded.
     """
     pipeline = loaded.pipeline
     before = pipeline.sources[max(pipeline.hybrid_source().index(source.name) - 1, 0)]
@@ -268,18 +272,17 @@ def require_same_topics(plan: TopicPlan, log: KafkaLog) -> None:
 def is_continued(source: KafkaSource, log: KafkaLog, following: KafkaLog | None) -> bool:
     """Return whether the source after a bounded Kafka source reads the same topics.
 
-    Then it continues at exactly the offsets where the bounded one ends.
+    If so, the next source starts at exactly the offsets where the bounded one ends. True as well if
+    no source follows.
 
     Args:
         source: The bounded source.
         log: Look-ups on its topics.
-        following: Look-ups on the topics of the source after it, if there is one.
-
-    Returns:
-        True, too, if no source follows.
+        following: Look-ups on the topics of the source after it; None if no topic follows.
 
     Raises:
         InputError: Only some of the topics are in both sources.
+        UnavailableError: A broker does not answer.
     """
     if following is None:
         return True
@@ -304,17 +307,17 @@ def plan_topics(
     earlier: Sequence[Earlier],
     following: KafkaLog | None,
 ) -> tuple[TopicPlan, list[str]]:
-    """Return the plan of a Kafka source, and warnings for people. Nothing is written.
+    """Plan a Kafka source: return its plan, and warnings for people. Writes nothing.
 
-    To be called right after the files were listed: the high watermark read here is the end of the
-    seam, beyond which no record can be in the files.
+    Call it right after the files were listed: the high watermark that it reads becomes the end of
+    the seam, beyond which no record can be in the files.
 
     Args:
         loaded: The pipeline.
         source: Declaration of the source.
         log: Look-ups on its topics.
         earlier: Planned ends of all sources before it.
-        following: Look-ups on the topics of the source after it, if there is one.
+        following: Look-ups on the topics of the source after it; None if no topic follows.
 
     Raises:
         InputError: Records do not fit the columns, only some topics are the same as those of the

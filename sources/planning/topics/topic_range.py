@@ -43,7 +43,7 @@ class TopicRange(Record):
     Attributes:
         source: Name of the source.
         starts: First offset of each partition that is read.
-        ends: First offset of each partition that is not read.
+        ends: First offset of each partition that is not read any more (exclusive end).
         splits_file: Path of the table of splits, relative to the generation's folder.
         batches: Number of micro-batches.
         clock_ms: When the range was decided, in Unix milliseconds. All of its records were in the
@@ -119,17 +119,15 @@ def read_range_splits(decided: TopicRange, generation: Generation) -> pa.Table:
 
 
 def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
-    """Return the first offset of each partition of the next topic beyond the seam with a source.
+    """Return the end of the seam between a bounded source and the topic that follows it.
 
-    Nothing from these offsets on can be in the source, so rows beyond need not be compared with it.
+    By partition of that topic, the first offset whose record can't be in the source any more, so
+    that rows from it on need no comparison. Empty if no topic follows.
 
     Args:
         generation: State of the generation.
         plan: Plan of the generation.
         source: Name of a bounded source, of files or topics.
-
-    Returns:
-        Offsets by partition; empty if no topic follows.
 
     Raises:
         StopIteration: It is neither a planned file source, nor a Kafka source whose range is
@@ -142,7 +140,7 @@ def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
 
 
 def end_planned(generation: Generation, plan: Plan, source: str) -> EndPosition:
-    """Return the end position that a bounded source is planned to have.
+    """Return the end position that a bounded source has once all planned splits are read.
 
     Args:
         generation: State of the generation.
@@ -152,16 +150,18 @@ def end_planned(generation: Generation, plan: Plan, source: str) -> EndPosition:
     Raises:
         StopIteration: It is neither a planned file source, nor a Kafka source whose range is
             decided.
+        StateError: A range or a round is damaged.
+        UnavailableError: The state's store does not answer.
     """
     decided = find_range(generation, source)
     return history_of(generation, plan, source).end if decided is None else decided.end
 
 
 def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
-    """Decide which offsets a bounded Kafka source reads, or return what was decided before.
+    """Decide which offsets a bounded Kafka source reads, and write that to the state.
 
-    Called in its hand-over, once its start is decided; the range is written to the state. For the
-    first source of a chain the plan has decided the end, too.
+    Part of the hand-over to the source, once its start is decided. A range that was decided before
+    is returned as it is. For the first source of a chain the plan has decided the end already.
 
     Args:
         context: The pipeline and its state.
@@ -245,12 +245,11 @@ def _table(batches: Sequence[Ranges]) -> pa.Table:
 def first_unread_offsets(splits: pa.Table, batches_done: int) -> dict[TopicPartition, int]:
     """Return the first offset of each partition that no completed micro-batch has read.
 
-    Args:
-        splits: A table of schema :data:`RANGE_SPLITS`.
-        batches_done: Number of finished micro-batches.
+    Partitions that are read to their end are left out.
 
-    Returns:
-        Offset by partition; partitions that are read completely are left out.
+    Args:
+        splits: A table of schema :data:`RANGE_SPLITS`, in reading order.
+        batches_done: Number of completed micro-batches.
     """
     first: dict[TopicPartition, int] = {}
     for row in splits.to_pylist():

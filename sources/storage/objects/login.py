@@ -69,13 +69,16 @@ class Login:
 
     @property
     def method(self) -> str:
-        """Origin of the credentials in boto3's words, such as ``env``; empty until found."""
+        """Where the credentials come from, in boto3's words (``env``); empty before first use."""
         return "" if self._found is None else str(self._found.method)
 
     def get_frozen_credentials(self) -> Any:
         """Return key, secret and token, renewed if they are about to expire; None without a login.
 
         boto3 calls it for each request that it signs.
+
+        Raises:
+            botocore.exceptions.BotoCoreError: They can't be looked up or renewed.
         """
         with self._lock:
             if (stamp := _stamp()) != self._stamp:
@@ -88,11 +91,16 @@ class Login:
             raise CredentialRetrievalError(provider=found.method, error_msg=str(error)) from None
 
     def get_deferred_property(self, _name: str) -> Any:
-        """Return None for every further property that boto3 asks for."""
+        """Return a function that returns None, for each other property that boto3 asks for."""
         return lambda: None
 
     def look_again(self) -> None:
-        """Look up the credentials again after a store refused them; at most once a second."""
+        """Look up the credentials again after a store refused them; at most once a second.
+
+        Raises:
+            botocore.exceptions.BotoCoreError: They can't be looked up, and there are no earlier
+                ones.
+        """
         with self._lock:
             if time.monotonic() - self._at >= _LOOK_AGAIN_S:
                 self._look_up(_stamp())
@@ -115,12 +123,18 @@ def current_login() -> Login:
 
 
 def environment_login() -> tuple[tuple[str, str], ...]:
-    """Return the environment variables that boto3 reads; they may change at any time."""
+    """Return all ``AWS_`` variables of the environment as sorted pairs of name and value.
+
+    Secret. They tell whether the login has to be looked up anew; nothing is cached.
+    """
     return tuple(sorted((name, os.environ[name]) for name in os.environ if name.startswith("AWS_")))
 
 
 def login_session(login: Login) -> Any:
-    """Return a botocore session whose clients use a login and renew it when it expires."""
+    """Return a botocore session that signs with a login, and looks it up again once it expires.
+
+    A request that is refused with an expired login is repeated once.
+    """
     session = botocore.session.Session()
     session.register_component("credential_provider", _Provider(login))
 
@@ -140,7 +154,10 @@ def login_session(login: Login) -> Any:
 
 
 def is_untold(error: ClientError) -> bool:
-    """Return whether a store refused without a reason, as in answers to HEAD requests."""
+    """Return whether a store refused with a status alone (400 or 403), without an error code.
+
+    So do answers to HEAD requests, which have no body.
+    """
     return error.response["Error"].get("Code") in {str(status) for status in _UNTOLD}
 
 

@@ -73,7 +73,7 @@ class S3Storage:
         return S3Storage, (self._settings,)
 
     def children(self, folder: str) -> Children:
-        """Return the objects and prefixes directly below a prefix; none if there are none.
+        """Return the objects and prefixes directly below a prefix; empty if there are none.
 
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
@@ -135,10 +135,12 @@ class S3Storage:
             raise store_error(self._settings, path, "opened", error) from None
 
     def tail(self, path: str, size: int) -> bytes:
-        """Return the last bytes of an object, all of them if it is shorter, with one request.
+        """Return the last ``size`` bytes of an object by one request; all of a shorter one.
 
         Raises:
-            OSError, UnavailableError, InputError: As :meth:`open`.
+            FileNotFoundError: The object does not exist.
+            UnavailableError: The store does not answer, or can't serve the request at the moment.
+            InputError: The store refuses, or there are no credentials.
         """
         bucket, key = split(path)
         login = login_keys(self._settings, path, "opened")
@@ -218,15 +220,17 @@ class S3Storage:
 
 
 def login_keys(settings: S3Settings, path: str, what: str) -> Any:
-    """Return the present key, secret and token of the login; None without a login.
+    """Return boto3's present credentials: access key, secret key and token; None without a login.
+
+    Secret: never printed or kept.
 
     Args:
         settings: Address of the store.
-        path: File or folder that they are for.
-        what: What can't be done with it without them, for the message.
+        path: File or folder that they are for, for the message of an error.
+        what: What fails without them, for the message: a participle, such as ``opened``.
 
     Raises:
-        InputError: There is no usable login.
+        InputError: The credentials are not usable.
         UnavailableError: The login has expired, or can't be looked up now.
     """
     try:
@@ -281,15 +285,12 @@ def _asks_to_wait(status: int, code: str | None) -> bool:
 
 
 def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, Any] | None:
-    """Return the metadata of an object, from a HEAD request; None if it does not exist.
+    """Return the metadata of an object as boto3's ``head_object`` does; None if it does not exist.
 
     Args:
         settings: Address of the store.
-        path: The object.
-        what: What could not be done if the store refuses, for the message.
-
-    Returns:
-        boto3's answer to ``head_object``; None if there is no such object.
+        path: The object, ``s3://bucket/key``.
+        what: What fails if the store refuses, for the message: a participle, such as ``examined``.
 
     Raises:
         InputError: The store refuses.
@@ -389,7 +390,7 @@ def _pause_s(attempts: int) -> float:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return the bucket and the key of an ``s3://`` path; the key may be empty."""
+    """Split ``s3://bucket/key`` into bucket and key; the key is empty for a whole bucket."""
     bucket, _, key = path.partition("://")[2].partition("/")
     return bucket, key
 

@@ -106,10 +106,9 @@ class S3Documents:
         return head(self._settings, path) is not None
 
     def age_ms(self, path: str) -> int | None:
-        """Return how long ago an object was written, in ms, both by the store's clock.
+        """Return how many milliseconds ago an object was written; None if it does not exist.
 
-        Returns:
-            The age, to a second; None if there is no such object.
+        Both times are the store's, exact to a second.
 
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
@@ -144,7 +143,7 @@ class S3Documents:
             raise store_error(self._settings, folder, "listed", error) from None
 
     def folders(self, folder: str) -> list[str]:
-        """Return the parts of the keys that follow directly after a prefix and a slash, sorted.
+        """Return the names of the folders directly below a prefix (parts of keys), sorted.
 
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.

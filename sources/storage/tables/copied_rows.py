@@ -22,10 +22,10 @@ _FOUND = "_found"
 
 
 def has_key_twice(error: Exception) -> bool:
-    """Return whether DuckDB has refused a map that has a key twice.
+    """Return whether DuckDB failed because a map has the same key twice, which it does not allow.
 
     Args:
-        error: Its error, or one that quotes it.
+        error: DuckDB's error, or one that quotes its text.
     """
     return any(answer in str(error) for answer in _ANSWERS)
 
@@ -42,20 +42,20 @@ def copy_rows(
         "compute the table again in a new generation."
     ),
 ) -> None:
-    """Create a table of DuckDB from the result of a query over a Delta table.
+    """Create a DuckDB table from the result of an SQL query over a Delta table.
 
     Args:
         connection: The database.
         into: SQL name of the new table.
         table: The Delta table, which the query calls ``target``.
         query: The query, in the SQL of DataFusion.
-        selected: What is copied of the result, in DuckDB's SQL.
-        without_maps: What to do where a map has a key twice: a sentence, with a place for the names
-            of the columns that have maps.
+        selected: What is copied of the result: a select list in DuckDB's SQL.
+        without_maps: Hint of the error where a map has a key twice; ``{}`` stands for the names of
+            the columns that have maps.
 
     Raises:
-        InputError: A file of the Delta table is missing or can't be read, or DuckDB has no such
-            value.
+        InputError: A file of the Delta table is missing or can't be read, or it has a value that
+            DuckDB can't hold.
         UnavailableError: The login to the store has expired.
     """
     names = "m"

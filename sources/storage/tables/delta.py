@@ -23,7 +23,9 @@ _INT96_AS_MICROS = "SET datafusion.execution.parquet.coerce_int96 = 'us'"
 
 
 def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
-    """Open a Delta table; it keeps the login of this moment even after that is renewed.
+    """Open a Delta table by delta-rs, with the present login, which the object keeps.
+
+    Open it again after the login was renewed.
 
     Args:
         folder: The table's folder.
@@ -31,8 +33,7 @@ def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
 
     Raises:
         TableNotFoundError: There is no Delta table.
-        DeltaError: It can't be read.
-        OSError: It can't be read.
+        DeltaError, OSError: It can't be read.
         UnavailableError: The login to the store has expired.
     """
     return _asked(
@@ -41,7 +42,7 @@ def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
 
 
 def is_delta_table(folder: Folder) -> bool:
-    """Return whether a folder is a Delta table; False also where it can't be read.
+    """Return whether delta-rs finds a Delta table in a folder; False if its log can't be used.
 
     Raises:
         OSError: The store does not answer, or refuses.
@@ -51,9 +52,9 @@ def is_delta_table(folder: Folder) -> bool:
 
 
 def query_rows(table: DeltaTable, query: str) -> pa.RecordBatchReader:
-    """Return the result of a query over a Delta table, by delta-rs's own engine.
+    """Stream the result of an SQL query over a Delta table, computed by delta-rs's own engine.
 
-    Unlike an Arrow dataset, it knows deletion vectors and mapped columns.
+    Unlike :func:`dataset_of`, it reads tables with deletion vectors and mapped columns.
 
     Args:
         table: The table, which the query calls ``target``.
@@ -68,16 +69,20 @@ def query_rows(table: DeltaTable, query: str) -> pa.RecordBatchReader:
 
 
 def dataset_of(table: DeltaTable) -> ds.Dataset:
-    """Return a Delta table without deletion vectors and mapped columns as a dataset of Arrow.
+    """Return a Delta table as an Arrow dataset; use :func:`query_rows` for newer table features.
 
     Raises:
-        DeltaProtocolError: The table has deletion vectors, or needs a reader that is newer.
+        DeltaProtocolError: The table has deletion vectors or mapped columns, or needs a newer
+            reader.
     """
     return table.to_pyarrow_dataset(parquet_read_options=int96_as_micros())
 
 
 def int96_as_micros() -> ds.ParquetReadOptions:
-    """Return how Arrow reads times that Spark wrote as INT96: nanoseconds would end in 2262."""
+    """Return Arrow's Parquet options that read INT96 timestamps (as Spark wrote them) in µs.
+
+    Arrow's default is nanoseconds, which can't hold times after 2262.
+    """
     # With it Arrow loads pandas, which most commands can do without.
     from pyarrow.dataset import ParquetReadOptions  # noqa: PLC0415
 
@@ -87,15 +92,15 @@ def int96_as_micros() -> ds.ParquetReadOptions:
 def expired_login_of(
     path: str, error: Exception, where: str = "its store"
 ) -> UnavailableError | None:
-    """Return the error to raise if delta-rs failed since the login to the store has expired.
+    """Return the error to raise if delta-rs failed because the login to the store has expired.
+
+    None if the failure has another cause. If the login has expired, it is also looked up again, so
+    that the next attempt may succeed.
 
     Args:
         path: URL of the table.
         error: What delta-rs raised.
-        where: Address of the store.
-
-    Returns:
-        The error; None if something else is wrong.
+        where: Address of the store, for the message.
     """
     if not path.startswith("s3://"):
         return None

@@ -9,7 +9,7 @@ LOG = "_delta_log"
 
 
 def commit_name(version: int) -> str:
-    """Return the path of a version's commit, relative to the folder of the table."""
+    """Return the path of a version's commit file, ``_delta_log/000….json``, below the table."""
     return f"{LOG}/{version:020d}.json"
 
 

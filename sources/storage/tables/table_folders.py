@@ -27,11 +27,13 @@ _LOGS = {
 
 
 def logs_among(folder: str, folders: Iterable[str], stores: Stores) -> Iterator[str]:
-    """Yield the subfolders that mark a folder as a lake table.
+    """Yield the subfolders of a folder that make it a lake table, such as ``_delta_log``.
+
+    Yields nothing if the folder is no Delta, Hudi or Iceberg table.
 
     Args:
         folder: The folder.
-        folders: The folders in it.
+        folders: Paths of the folders directly in it.
         stores: Storages of the pipeline.
 
     Raises:
@@ -45,9 +47,10 @@ def logs_among(folder: str, folders: Iterable[str], stores: Stores) -> Iterator[
 
 
 def logs_above(base: str, stores: Stores) -> list[str]:
-    """Return the log folders of lake tables that contain a path, or that are at it.
+    """Return the log folders (``_delta_log``, …) of lake tables at a path or at folders above it.
 
-    Folders that the storage does not let this process list are taken for others.
+    Empty if the path lies in no lake table. Folders that this process may not list are taken for
+    ordinary ones.
 
     Args:
         base: Absolute path of a folder or a file.
@@ -73,15 +76,15 @@ def logs_above(base: str, stores: Stores) -> list[str]:
 
 
 def refuse_tables(source: str, paths: Iterable[str], logs: Iterable[str]) -> None:
-    """Refuse to read files of a table as files.
+    """Refuse to read files of a lake table as plain files, past the table's log.
 
     Args:
         source: Name of the source, for messages.
         paths: The files.
-        logs: Folders that make the folders around them those of tables.
+        logs: Log folders that were found, as of :func:`logs_among` and :func:`logs_above`.
 
     Raises:
-        InputError: A file lies below such a folder; names the table, and how to declare it.
+        InputError: A file lies below the folder of such a table; names it, and how to declare it.
     """
     known = {log.rpartition("/")[0]: log.rpartition("/")[2] for log in logs}
     if not known:

@@ -24,5 +24,8 @@ def _decimal(data: bytes, *schemas: Any) -> Decimal:
 
 
 def refuse_empty_decimals() -> None:
-    """Make fastavro refuse decimals without bytes in this process; repeated calls do nothing."""
+    """Patch fastavro in this process so that it raises ValueError for decimals without bytes.
+
+    Unpatched it reads them as zero. Repeated calls do nothing.
+    """
     fastavro.read.LOGICAL_READERS[_NAME] = _decimal

@@ -18,13 +18,10 @@ def cache_folder() -> Path:
 
 
 def make_private(folder: Path) -> Path:
-    """Create a folder, and its missing parents, with access for its owner only.
+    """Create a folder, and its missing parents, that only its owner can access; return it.
 
-    What the cache holds is run later: jars, archives of classes, modules of transforms, and the
-    sockets of drivers, which run what they are told. Folders that exist stay as they are.
-
-    Returns:
-        The folder.
+    For what is run later: jars, class archives, modules, sockets of drivers. Folders that exist
+    keep their permissions.
 
     Raises:
         OSError: It can't be made, or is a file.
@@ -39,15 +36,16 @@ def make_private(folder: Path) -> Path:
 def make_once(folder: Path, fill: Callable[[Path], None]) -> Path:
     """Return a folder of the cache; create and fill it first if it does not exist.
 
-    Several processes may call this at once: one fills the folder, the others wait for it. The
-    folder appears by one rename, when it is complete.
+    Several processes may call this at once: one fills the folder while the others wait, without a
+    limit of time. The folder appears by one rename, when it is complete.
 
     Args:
         folder: The folder.
-        fill: Called with an empty folder next to it, which gets its name afterwards.
+        fill: Called with an empty folder next to it, which is renamed afterwards. Its errors are
+            raised, and the folder does not appear.
 
     Raises:
-        OSError: The cache can't be written. What ``fill`` raises is passed on.
+        OSError: The cache can't be written.
     """
     if folder.is_dir():
         return folder

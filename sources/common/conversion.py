@@ -31,23 +31,26 @@ _EXACT = Context(prec=128, traps=[Inexact, InvalidOperation])
 
 
 class BadValue(ValueError):  # noqa: N818 - a verdict on data, as `KeyError` is not
-    """Verdict that a record's value can't be decoded; the text is a phrase that follows a colon."""
+    """Error that a record's value can't be decoded; its text is the reason, a phrase after a colon.
+
+    Caught where bad records are handled (``on_bad_record``).
+    """
 
 
 def converter(
     kind: pa.DataType, parsing: Callable[[pa.DataType], Converter] | None = None
 ) -> Converter:
-    """Return the function that converts decoded Python values to a column type, for Arrow.
+    """Return a function that converts one decoded Python value exactly to a column type, for Arrow.
 
-    The function takes one value and returns what ``pyarrow.array`` takes. Only conversions that
-    lose nothing are made: an integer becomes a double, a time without a zone is in UTC. None is
-    valid for every type. For a value that would lose something, or is of another type, the function
-    raises :class:`BadValue`.
+    Its result is what ``pyarrow.array`` takes; None stays None. It converts only without loss (an
+    integer to a double, a time without zone to UTC), and raises :class:`BadValue` for a value of
+    another type, or one that would lose something.
 
     Args:
         kind: A type that Spark has (:func:`sources.common.schema.normalize`), nested ones included.
-        parsing: Returns by type what makes of a value without parts what is converted, such as a
-            date of a text; it may raise ValueError. None if nothing is to be done before.
+        parsing: Returns, for a primitive type, a function that is applied to a value first, such as
+            one from a text to a date; that may raise ValueError. None to convert values as they
+            are.
     """
     name = type_name(kind)
     exact = _scalar(kind)

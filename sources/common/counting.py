@@ -4,16 +4,22 @@ from __future__ import annotations
 
 
 def counted(number: int, one: str, more: str = "") -> str:
-    """Return a count with its noun, the number in full: ``1 file``, ``10,000 files``.
+    """Return a count with its noun for a message: ``1 file``, ``10,000 files``.
 
     Args:
         number: How many there are.
-        one: What a single one is called; with the words that change with it, such as ``row is``.
-        more: The same for several; else with an ``s`` at its end.
+        one: Noun in the singular, with the words that change with it, such as ``row is``.
+        more: Noun in the plural; empty if it is the singular with an ``s``.
     """
     return f"{number:,} {counted_as(number, one, more)}"
 
 
 def counted_as(number: int, one: str, more: str = "") -> str:
-    """Return the noun for a count, singular or plural, without the number; arguments as above."""
+    """Return the noun alone that fits a count, in the singular or plural.
+
+    Args:
+        number: How many there are.
+        one: Noun in the singular.
+        more: Noun in the plural; empty if it is the singular with an ``s``.
+    """
     return one if number == 1 else more or f"{one}s"

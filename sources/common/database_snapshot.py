@@ -44,13 +44,12 @@ class PostgresSnapshot(BaseModel, frozen=True, extra="forbid"):
     taken_ms: int
 
     def holds(self, columns: Mapping[Any, str]) -> str:
-        """Return a SQL condition that is true for changes that this snapshot includes.
+        """Return an SQL condition that is true for changes which this snapshot already contains.
 
-        It is valid in Spark and in DuckDB, and never null.
-
-        A change's transaction id has 32 bits, which wrap around. Before ``lsn`` it is no further
-        than half the range from the snapshot's; after ``lsn`` the id is not used. A row of a
-        connector's own snapshot has none: it was read earlier, so this snapshot holds it.
+        Valid in Spark and in DuckDB, and never null. The hand-over drops such changes from the
+        topic. A transaction id has 32 bits and wraps around; it decides only for changes up to
+        ``lsn``, where it is near the snapshot's. A row of a connector's own snapshot has none and
+        counts as contained.
 
         Args:
             columns: SQL expressions of a change's parts, by name: its own log position ``lsn``, as
@@ -67,7 +66,7 @@ class PostgresSnapshot(BaseModel, frozen=True, extra="forbid"):
         return f"coalesce({lsn} <= {self.lsn}, false) AND coalesce({seen}, true)"
 
     def refusals(self, columns: Mapping[Any, str]) -> dict[str, str]:
-        """Return SQL conditions of changes that must not be read, by the reason, a sentence.
+        """Return SQL conditions of changes that must end the run, by the reason, a sentence.
 
         Args:
             columns: SQL expressions of a change's parts: ``lsn``, ``transaction``, ``position``.
@@ -80,14 +79,14 @@ class PostgresSnapshot(BaseModel, frozen=True, extra="forbid"):
         return {_BEGAN_AGAIN: again}
 
     def envelope(self) -> dict[str, Any]:
-        """Return the parts of a change's envelope that rows of the snapshot have.
+        """Return what rows of the snapshot get as parts of a change's envelope, by part.
 
-        They have no position, so every change of a row comes after it.
+        They have no position, so that every change of the same row comes after them.
         """
         return {**_envelope(self.taken_ms), "lsn": self.lsn}
 
     def summary(self) -> dict[str, str | int]:
-        """Return the position's parts by their names, for display."""
+        """Return the snapshot's position for display: values by what they are called."""
         return {"LSN": self.lsn, "transactions in flight": len(self.in_progress)}
 
 
@@ -117,9 +116,10 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
     server: str = ""
 
     def holds(self, columns: Mapping[Any, str]) -> str:
-        """Return a SQL condition that is true for changes that this snapshot includes.
+        """Return an SQL condition that is true for changes which this snapshot already contains.
 
-        It is valid in Spark and in DuckDB, and never null.
+        Valid in Spark and in DuckDB, and never null. The hand-over drops such changes from the
+        topic.
 
         Args:
             columns: SQL expressions of a change's parts, by name: its ``position``, as
@@ -139,7 +139,7 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
         return gtid_position(self.domain, self.sequence + 1, 0, 0)
 
     def refusals(self, columns: Mapping[Any, str]) -> dict[str, str]:
-        """Return SQL conditions of changes that must not be read, by the reason, a sentence.
+        """Return SQL conditions of changes that must end the run, by the reason, a sentence.
 
         Args:
             columns: SQL expressions of a change's parts, by name: its ``position``.
@@ -160,14 +160,14 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
         }
 
     def envelope(self) -> dict[str, Any]:
-        """Return the parts of a change's envelope that rows of the snapshot have.
+        """Return what rows of the snapshot get as parts of a change's envelope, by part.
 
-        They have no position, so every change of a row comes after it.
+        They have no position, so that every change of the same row comes after them.
         """
         return _envelope(self.taken_ms)
 
     def summary(self) -> dict[str, str | int]:
-        """Return the position's parts by their names, for display."""
+        """Return the snapshot's position for display: values by what they are called."""
         found: dict[str, str | int] = {"binary log": f"file {self.file}, position {self.offset}"}
         if self.domain is not None:
             found["GTID domain"] = self.domain
@@ -182,38 +182,40 @@ _DOMAIN_END = 1 + 10
 
 
 def gtid_position(domain: int, sequence: int, event: int, row: int) -> str:
-    """Return a text that sorts changes of one GTID domain in the order of their commits.
+    """Return a MariaDB change's position as a text that sorts in the order of commits.
 
-    It sorts behind each :func:`snapshot_position`.
+    Within one GTID domain; it sorts behind each :func:`snapshot_position`.
 
     Args:
         domain: Domain of the GTID, of 32 bits.
         sequence: Sequence number of the GTID, of 64 bits.
-        event: What orders the events of one transaction.
+        event: Number by which the events of one transaction are ordered.
         row: Number of the row in the event.
     """
     return f"g{domain:010d}{sequence:020d}{event:020d}{row:010d}"
 
 
 def snapshot_position(file: int, offset: int) -> str:
-    """Return a text that sorts rows of a connector's own snapshot before all changes with GTIDs.
+    """Return the position, as a text, of rows of a connector's own snapshot in MariaDB.
+
+    It sorts before each :func:`gtid_position`.
 
     Args:
         file: Number of the binary log's file at the snapshot.
-        offset: Position in the file.
+        offset: Position in the file, in bytes.
     """
     return f"0{file:012d}{offset:020d}"
 
 
 def file_position(file: int, offset: int) -> str:
-    """Return a text that sorts events in the order of one server's binary log.
+    """Return a MySQL event's position as a text that sorts in the order of the binary log.
 
-    The position of a change begins with it. What follows orders the changes of one event, and those
+    The position of a change begins with it; what follows orders the changes of one event, and those
     of a compressed transaction, which is one event.
 
     Args:
         file: Number of the binary log's file.
-        offset: Position of the event in the file.
+        offset: Position of the event in the file, in bytes.
     """
     return f"{file:012d}{offset:020d}"
 

@@ -6,11 +6,13 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def duration(seconds: float, units: int = 2) -> str:
-    """Return a duration in its largest units, such as ``2 h 5 min``.
+    """Return a duration for people in its largest units, such as ``2 h 5 min``.
+
+    Rounded to seconds; ``less than 1 s`` for anything shorter.
 
     Args:
         seconds: The length.
-        units: How many units at most.
+        units: How many units at most, of d, h, min and s.
     """
     left = round(seconds)
     parts = []
@@ -22,5 +24,5 @@ def duration(seconds: float, units: int = 2) -> str:
 
 
 def exactly(ms: float) -> str:
-    """Return a duration in milliseconds with all of its units, such as ``1 d 2 h 3 s``."""
+    """Return a duration in milliseconds for people, rounded to seconds, such as ``1 d 2 h 3 s``."""
     return duration(ms / 1000, len(_UNITS))

@@ -15,15 +15,12 @@ FILE_SUFFIX = "_FILE"
 def variable(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
     """Return the value of ``NAME``, or else the content of the file that ``NAME_FILE`` names.
 
-    The file is read at each call, so that a secret that was renewed there is found by the next
-    reader. One line break at its end is not part of the value.
+    None if neither is set, or both are empty. The file is read at each call, so that a renewed
+    secret is found; one line break at its end is not part of the value.
 
     Args:
         name: Name of the variable.
         environment: Variables that are set.
-
-    Returns:
-        None if neither is set, or both are empty.
 
     Raises:
         InputError: ``NAME_FILE`` is no absolute path, or names a file that can't be read or that

@@ -93,14 +93,14 @@ def _sequence(value: Any) -> Any:
 def check_name(name: str) -> None:
     """Refuse a text that can't be the name of a pipeline or a source.
 
-    Names become folders and Dagster assets next to the assets ``plan`` and ``<source>_handover``.
+    Names become folders, and Dagster assets next to ``plan`` and ``<source>_handover``.
 
     Args:
         name: The text.
 
     Raises:
         InputError: It has other characters than lower case letters, digits and underscores, does
-            not start with a letter, is ``plan``, or ends in ``_handover``.
+            not start with a letter, is reserved (such as ``plan``), or ends in ``_handover``.
     """
     try:
         _name(name)

@@ -34,9 +34,6 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
             package.
         what: Which part of a pipeline or command needs the package; begins the error's sentence.
 
-    Yields:
-        Nothing: the body imports the package.
-
     Raises:
         InputError: The body raised an ImportError; names the extra.
     """

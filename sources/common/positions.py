@@ -36,7 +36,9 @@ class TopicPartition(NamedTuple):
 
 
 def nest(flat: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
-    """Return values by topic, then partition number: the form of JSON documents and of Spark.
+    """Group values by topic, then by partition number: the form of JSON documents and of Spark.
+
+    Topics and partitions are sorted. :func:`flatten` reverses it.
 
     Args:
         flat: Values by partition, such as offsets.
@@ -48,7 +50,7 @@ def nest(flat: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
 
 
 def flatten(nested: Mapping[str, Mapping[Any, V]]) -> dict[TopicPartition, V]:
-    """Return values by partition, from values by topic and then partition number.
+    """Convert values by topic and partition number to values by :class:`TopicPartition`.
 
     Args:
         nested: Values by topic, then partition number, which may be a string as in JSON.
@@ -102,7 +104,9 @@ def span_ms(span: timedelta) -> int:
 
 
 def bounds_us(low_ms: int, high_ms: int) -> tuple[int, int]:
-    """Return inclusive bounds of time in microseconds: with the whole of the last millisecond.
+    """Convert inclusive bounds of time from milliseconds to microseconds.
+
+    The upper one becomes the last microsecond of its millisecond.
 
     Args:
         low_ms: Lowest time, in Unix milliseconds.
@@ -147,7 +151,7 @@ class Record(Part):
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Return the document that the content of a JSON file of the state folder describes.
+        """Parse the content of a JSON file of the state folder as a document of this class.
 
         Args:
             text: Content of the file.
@@ -155,7 +159,6 @@ class Record(Part):
         Raises:
             StateError: The document has another ``version`` than ``VERSION``, is not JSON, or has
                 missing, unknown or wrong fields.
-
         """
         try:
             document = json.loads(text)
@@ -181,11 +184,12 @@ class HeldOffsets(Part):
 
     Attributes:
         next: Offset after the last one that history holds, by partition.
-        exact: False if files only suggest it, as Kafka Connect's names without an end offset do.
-        holes: Offsets before the last one held that history does not hold, as half-open ranges.
-            Control records and compaction leave some, and so does a missing file.
-        beside: Files before and after each of the first few holes of a partition, so that people
-            can see which file is missing; empty text where there is none before.
+        exact: False if the files only suggest the offsets, as Kafka Connect's names without an end
+            offset do.
+        holes: Offsets before the last one held that history does not hold, by partition, as
+            half-open ranges. Control records and compaction leave some, and so does a missing file.
+        beside: For each of the first few holes of a partition, the file before and the file after
+            it, so that people can see which one is missing; empty text where there is none.
     """
 
     next: Offsets
@@ -200,16 +204,17 @@ class EndPosition(Record):
     Attributes:
         source: Name of the source.
         event_time_ms: Highest event time delivered.
-        complete_through_ms: History is complete up to this time: declared, or its highest event
-            time minus the allowed lateness.
-        event_times: ``exact`` (statistics) or ``sampled`` (never above the true highest one).
-        offsets: Records of the log that it holds, where its files carry offsets.
-        sequence: Log position of the database snapshot that it is, such as a PostgreSQL LSN.
-        snapshot: Which changes this snapshot contains, where known.
-        definition: The table in the database's catalog at this snapshot, where known.
+        complete_through_ms: Event time up to which history is complete: as declared, or the highest
+            event time minus the allowed lateness.
+        event_times: ``exact`` (from all rows or statistics), or ``sampled`` (never above the true
+            highest one).
+        offsets: Kafka offsets that it holds; None if its files carry none.
+        sequence: Log position of the database snapshot that the source is, such as a PostgreSQL
+            LSN; None for other sources.
+        snapshot: Which changes this database snapshot contains; None where not known.
+        definition: The table in the database's catalog at this snapshot; None where not known.
         splits: Number of splits read.
-        rows: Number of rows read, where the format records it.
-
+        rows: Number of rows read; None where the format does not record it.
     """
 
     VERSION: ClassVar[int] = 3
@@ -243,10 +248,9 @@ class PartitionStart(Part):
     Attributes:
         start: First offset to read.
         log_start: Log start offset (the first one that Kafka has not deleted) at the decision.
-        log_end: End offset (the next one to be written) of the partition, read *before* the
-            look-up by time.
+        log_end: Log end (the offset after the last readable record) at the decision, asked for
+            before the look-up by time.
         reason: Why this offset was chosen, in words.
-
     """
 
     start: int
@@ -259,11 +263,10 @@ class Gap(Part):
     """Records of one partition that may be missing: neither in history nor still in Kafka.
 
     Attributes:
-        topic, partition: The partition.
-        from_ms, to_ms: Record times between which they lie, exclusive; None if not known.
-        from_offset, to_offset: Offsets among which they lie, half-open; None if not known.
-        why: What happened, in words.
-
+        topic, partition: Topic, and number of the partition.
+        from_ms, to_ms: Record times (Unix ms, exclusive) between which they lie; None if not known.
+        from_offset, to_offset: First offset, and the one after the last; None if not known.
+        why: What is missing and why, in words.
     """
 
     topic: str
@@ -284,8 +287,8 @@ class StartPosition(Record):
         time_ms: Record time that was looked up, in Unix milliseconds; None if the position was not
             decided by a time.
         partitions: Start of each partition.
-        gaps: Gaps that the user accepted (``on_gap: accept``).
-
+        gaps: Records that may be missing; in a recorded position, those that the declaration
+            accepts (``on_gap: accept``).
     """
 
     VERSION: ClassVar[int] = 2

@@ -210,7 +210,7 @@ def ddl(schema: pa.Schema) -> str:
 
 
 def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """Yield the primitive types that a type is composed of."""
+    """Yield the primitive types that a nested type is composed of; a primitive type itself."""
     if not pa.types.is_nested(kind):
         yield kind
     for at in range(kind.num_fields):
@@ -218,11 +218,11 @@ def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a type with each of its primitive types replaced.
+    """Return a type in which each primitive type, also within lists and structs, is replaced.
 
     Args:
         kind: The type, as :func:`normalize` or :func:`parse_type` returns it.
-        change: Returns the other type of one without parts.
+        change: Function from a primitive type to the one that replaces it.
     """
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(with_leaves(field.type, change)) for field in kind])
@@ -234,9 +234,9 @@ def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
 
 
 def is_open(kind: pa.DataType) -> bool:
-    """Return whether Spark has no type for this one until another file or a declaration gives it.
+    """Return whether Spark has no type for this one, so that other files or people must give it.
 
-    So it is if it, or a part of it, is null throughout, or a decimal of more than 38 digits.
+    True if the type, or a part of it, is Arrow's null, or a decimal of more than 38 digits.
     """
     return any(
         pa.types.is_null(leaf) or (pa.types.is_decimal(leaf) and leaf.precision > MOST_DIGITS)
@@ -245,20 +245,20 @@ def is_open(kind: pa.DataType) -> bool:
 
 
 def normalize(kind: pa.DataType) -> pa.DataType:
-    """Return the Arrow type of the column that Spark makes of a file's column.
+    """Return the Arrow type that Spark gives a file's column.
 
-    A timestamp without a zone counts as UTC: Spark and Arrow write timestamps that way (Parquet's
-    INT96), and this project runs Spark sessions in UTC.
+    Timestamps become microseconds in UTC (also without a zone: Spark and Arrow write Parquet's
+    INT96 that way, and our sessions are in UTC), dictionaries their values, durations bigint,
+    fixed-size binary binary, and unsigned integers the next wider type; parts of nested types
+    likewise. A type that :func:`is_open` (null throughout, or a decimal of too many digits) is
+    returned unchanged.
 
     Args:
         kind: Arrow type of the column in the file.
 
     Raises:
-        InputError: Spark has no type for such values, or for a part of a nested type; or it does
-            not tell fields of a struct apart.
-
-    Returns:
-        The type; that of the file where it :func:`is_open`.
+        InputError: Spark has no type for such values, or for a part of a nested type; or fields of
+            a struct differ only in case.
     """
     if pa.types.is_timestamp(kind):
         return TIMESTAMP
@@ -298,11 +298,11 @@ def no_type(kind: pa.DataType) -> InputError:
 
 
 def normalize_schema(schema: pa.Schema, *, may_be_open: bool = False) -> pa.Schema:
-    """Return the schema that Spark makes of a file's schema; all columns are nullable.
+    """Return the schema that Spark gives a file's columns (:func:`normalize`); all are nullable.
 
     Args:
         schema: Arrow schema of a file.
-        may_be_open: Whether columns may stay open (:func:`is_open`), as other files decide.
+        may_be_open: Whether columns may keep a type that :func:`is_open`, as other files decide it.
 
     Raises:
         InputError: Spark has no type for a column, or there are two of its name; names the column.

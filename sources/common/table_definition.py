@@ -31,12 +31,13 @@ class PostgresColumn(_Definition):
 
 
 class PostgresFile(_Definition):
-    """File of a table, or of a partition of it.
+    """File of a table, or of a partition of it, in PostgreSQL's catalog.
 
     Attributes:
-        name: Name of the partition, ``schema.table``.
-        node: Number of the file: another one once something has emptied or rewritten it.
-        written_by: Transaction that wrote the entry with this number, an id of 32 bits.
+        name: Name of the table or partition, ``schema.table``.
+        node: Number of the file (``relfilenode``); it changes when the table is emptied or
+            rewritten.
+        written_by: Transaction that wrote the catalog entry with this number, an id of 32 bits.
         attached_by: Transaction that made it a partition; empty for the table itself.
         attached_at: Number of the command in this transaction.
         is_empty: Whether no row was written to it since it got this number.
@@ -53,7 +54,7 @@ class PostgresFile(_Definition):
 
 
 class PostgresDefinition(_Definition):
-    """A table in PostgreSQL's catalog.
+    """A table as PostgreSQL's catalog describes it, to detect later alterations.
 
     Attributes:
         oid: Its id; another table has another one, whatever its name.
@@ -61,7 +62,7 @@ class PostgresDefinition(_Definition):
         key: Columns of its primary key, in order; empty without one.
         columns: Its columns by name.
         files: Files of the table and of its partitions that have rows, by id of the table.
-        horizon: All transactions before this one, an id of 32 bits, had ended.
+        horizon: Transaction id of 32 bits; all transactions before it had ended.
     """
 
     oid: str
@@ -90,7 +91,7 @@ class BinlogColumn(_Definition):
 
 
 class BinlogDefinition(_Definition):
-    """A table in the catalog of MariaDB or MySQL.
+    """A table as the catalog of MariaDB or MySQL describes it, to detect later alterations.
 
     Attributes:
         key: Columns of its primary key, in order; empty without one.

@@ -41,12 +41,12 @@ class Log(Protocol):
         """All partitions that the topics had when the log was opened, sorted."""
 
     def log_start(self) -> Offsets:
-        """Return the first offset of each partition that Kafka has not deleted."""
+        """Return the log start of each partition: the first offset that Kafka has not deleted."""
 
     def log_end(self) -> Offsets:
-        """Return the offset of each partition after the last record that may be read.
+        """Return the log end of each partition: the offset after the last record that may be read.
 
-        With ``read_committed``, that ends before the first open transaction.
+        With ``read_committed``, records from an open transaction on may not be read yet.
         """
 
     def high_watermark(self) -> Offsets:
@@ -74,7 +74,10 @@ class Log(Protocol):
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]
     ) -> list[LogRecord]:
-        """Return the first records of each partition in a range of offsets.
+        """Read up to ``limit`` records of each partition, from a start offset up to an end offset.
+
+        In order within a partition. The Kafka client raises UnavailableError if the broker stops
+        answering, and InputError if a start offset is deleted.
 
         Args:
             start: First offset of each partition that is read.
@@ -85,11 +88,10 @@ class Log(Protocol):
     def first_within(
         self, ranges: Mapping[TopicPartition, Sequence[tuple[int, int]]]
     ) -> dict[TopicPartition, int]:
-        """Return the offset of the first record that lies in one of some ranges of offsets.
+        """Return the offset of each partition's first record that lies in one of some ranges.
+
+        Partitions without such a record are left out.
 
         Args:
-            ranges: Half-open ranges of offsets of each partition.
-
-        Returns:
-            The offset by partition; partitions without such a record are left out.
+            ranges: Ascending ranges of each partition: first offset, and the one after the last.
         """

@@ -74,7 +74,10 @@ def with_types_from(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def schema_with_types_from(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """Return a schema whose null types are replaced by those of another schema, by column name."""
+    """Return a schema whose null types are replaced by the types that another schema has.
+
+    Columns are matched by name; a column that the other schema lacks keeps its type.
+    """
     return pa.schema(
         [
             (each.name, with_types_from(each.type, other.field(each.name).type))

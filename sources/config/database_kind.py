@@ -48,10 +48,10 @@ class DatabaseKind:
 
 
 def kind_of(dsn: str) -> DatabaseKind:
-    """Return the kind of database of a connection string, by its scheme.
+    """Return the kind of database that a connection string is for, by how it begins.
 
     Raises:
-        InputError: No extension that is installed captures such databases.
+        InputError: No installed extension captures tables of such databases.
     """
     kinds: list[DatabaseKind] = [*items_added("databases")]
     for kind in kinds:

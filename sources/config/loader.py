@@ -51,13 +51,14 @@ WRITTEN = "# Written by the code that declares this pipeline: change it there."
 
 
 class KeptDefinition(Record):
-    """Origin of a copy of a pipeline's file and of the modules of its functions.
+    """Note next to a copy of a pipeline's file and modules that says where the copy is from.
 
     A copy is kept for each generation (one computation of the whole target table), so that later
     changes of the original do not affect its runs.
 
     Attributes:
-        generation: Generation that the copy belongs to; None if it is a pipeline of its own.
+        generation: Name of the generation that the copy is for; None if the copy is a pipeline of
+            its own.
         home: Folder of the original file, from which relative paths start.
         code: Folder of the modules; None if they are in the folder of the copy.
     """
@@ -69,17 +70,16 @@ class KeptDefinition(Record):
 
 @dataclass(frozen=True)
 class LoadedPipeline:
-    """A pipeline and the file that declares it.
+    """A pipeline's declaration, and the file that it was read from.
 
     Attributes:
         path: YAML file, absolute. Spark jobs get this path and read the file again.
         pipeline: Declaration, with environment variables replaced.
-        kept: Origin of the file, if it is the copy that was kept for a generation; None if it is
-            the user's own file, which declares the newest generation.
-        modules: Where the modules of its functions are kept apart from those of other pipelines,
-            in a process that runs several; None if they are imported as usual.
-        sections: What the file declares for extensions.
-
+        kept: Origin of the file if it is a kept copy, such as of a generation; None if it is the
+            user's own file, which declares the newest generation.
+        modules: Registry that keeps the modules of its functions apart from those of other
+            pipelines, in a process that runs several; None if they are imported as usual.
+        sections: Parts of the file that extensions declare.
     """
 
     path: Path
@@ -89,7 +89,7 @@ class LoadedPipeline:
     sections: tuple[Section, ...] = ()
 
     def section(self, kind: type[S]) -> S:
-        """Return the part of the file that belongs to an extension; its defaults if absent.
+        """Return the part of the file that an extension declares; its defaults if there is none.
 
         Args:
             kind: The extension's model.
@@ -116,12 +116,13 @@ class LoadedPipeline:
         return [Path(self.kept.code or self.path.parent), self.folder]
 
     def own_file(self, name: str) -> Path:
-        """Return the path of a file of the user's code next to the pipeline's file, or below.
+        """Return the path of a file of the user's code, such as the query; it need not exist.
 
-        Of a kept copy it is the kept file; that of the original's folder if none was kept.
+        For a kept declaration this is the kept copy, or, if none was kept, the file in the folder
+        of the original.
 
         Args:
-            name: Its path from the folder of the pipeline's file.
+            name: Its path, relative to the folder of the pipeline's file.
         """
         places = [folder / name for folder in self.code]
         return next((path for path in places if path.exists()), places[-1])
@@ -153,22 +154,25 @@ class LoadedPipeline:
         return self.pipeline.stores.folder(self.locate(path))
 
     def locate(self, path: str) -> str:
-        """Return a path of the declaration as an absolute path; URLs are returned unchanged."""
+        """Return a path of the declaration as an absolute one; URLs are returned unchanged.
+
+        Relative paths start from :attr:`folder`; ``~`` is the user's home.
+        """
         if "://" in path:
             return path
         return os.path.normpath(self.folder / Path(path).expanduser())
 
     def open_generation(self, *, create: bool) -> Generation | None:
-        """Open the state of the generation that this declaration is about.
+        """Open the generation that this declaration is about, after comparing the contract.
 
-        A generation is one computation of the whole target table. It is the one that the file was
-        copied for, else the newest one.
+        That is the one that the file was copied for, else the newest one. A generation is one
+        computation of the whole target table.
 
         Args:
             create: Whether to create the first generation if there is none.
 
         Returns:
-            The generation; None if there is none and none is created.
+            The generation; None if there is none and ``create`` is False.
 
         Raises:
             StateError: The declaration changed in a way that the checkpoint can't follow; or the
@@ -180,12 +184,10 @@ class LoadedPipeline:
         return open_generation(self.state, self.contract(), named, create=create)
 
     def contract(self) -> dict[str, object]:
-        """Return the parts of the declaration that may not change while a checkpoint is in use.
+        """Return the declared values that may not change while a checkpoint is in use.
 
-        A generation keeps their digests, and refuses to continue after one of them was changed.
-
-        Returns:
-            Value by field or group of fields, such as ``sources.history.read``.
+        By field or group of fields, such as ``sources.history.read``. A generation keeps digests of
+        them, and :meth:`open_generation` refuses to continue after one was changed.
         """
         pipeline = self.pipeline
         # The name in a catalog is for readers; copied files hold the rows that were read.
@@ -356,14 +358,18 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
 def validated(
     path: Path, document: Any, model: type[M], environment: Mapping[str, str] = os.environ
 ) -> M:
-    """Return what a document declares, with environment variables replaced.
+    """Parse a YAML document as a model, with environment variables replaced.
 
     Args:
         path: The file that it is from, for messages.
         document: Content of the file.
         model: Model of the declaration.
-        environment: Values for ``${NAME}`` and ``${NAME:-default}``; ``NAME_FILE`` may name a
-            file that has the value (:func:`~sources.common.environment.variable`).
+        environment: Values for ``${NAME}`` and ``${NAME:-default}``; ``NAME_FILE`` may name a file
+            that has the value (:func:`~sources.common.environment.variable`).
+
+    Raises:
+        InputError: A secret is in plain text, a variable is not set, or a field is not valid; the
+            message has a line for each such field.
     """
     found: M
     (found,) = _validated(path, document, [model], environment)

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 class ManagedService(ABC):
-    """A service that runs Spark drivers.
+    """A service that runs Spark drivers (``emr-serverless``, …); extensions implement it.
 
     Attributes:
-        scheme: Scheme of the masters that stand for it, such as ``databricks``.
+        scheme: Scheme of the values of ``spark.master`` that stand for it, such as ``databricks``.
         form: How such a master is written, for messages.
         environment: Prefix of the Spark properties that give the driver an environment variable.
-        drivers: Name of the object that starts, finds and ends its drivers, ``module:object``: a
+        drivers: Name ``module:object`` of the object that starts, finds and ends its drivers, a
             :class:`spark_jobs.launch.places.managed.ManagedDrivers`.
-        extra: Extra of this project that its client needs.
+        extra: Extra of this project that its client needs; None if it needs none.
     """
 
     scheme: ClassVar[str]
@@ -40,7 +40,7 @@ class ManagedService(ABC):
 
     @abstractmethod
     def place(self, settings: SparkSettings) -> dict[str, Any]:
-        """Return where the service's drivers run, as fields of a launch's place."""
+        """Return where the service's drivers run, as fields that the record of a launch keeps."""
 
 
 @cache

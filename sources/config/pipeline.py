@@ -238,12 +238,14 @@ class Pipeline(SourceChain):
     def translation(
         self, source: FileSource | KafkaSource, name: str, columns: pa.Schema
     ) -> Proven | Unproven:
-        """Return a column of a source's ``select`` in DuckDB's SQL, or why only Spark evaluates it.
+        """Translate a computed column of a source to DuckDB's SQL, or say why it can't be.
+
+        For the audit, which computes the table without Spark.
 
         Args:
             source: The source.
             name: Column that its ``select`` computes.
-            columns: Columns of the source before it.
+            columns: Columns that the expression may use: those before ``select``.
 
         Raises:
             InputError: An expression is not SQL.
@@ -254,10 +256,13 @@ class Pipeline(SourceChain):
         return source.selection.translation(name, columns)
 
     def require_default_expressions(self) -> None:
-        """Refuse computed event times if properties of Spark give expressions another meaning.
+        """Refuse a computed event time if Spark properties change the meaning of expressions.
+
+        Called before planning, which computes event times without Spark, by Spark's default
+        meaning.
 
         Raises:
-            InputError: The plan could not compute event times as Spark does.
+            InputError: Names the property, and the source whose ``select`` computes the event time.
         """
         name, at = self.spark.unlike_default, self.event_time.column
         for source in self.sources if name is not None else []:
@@ -276,7 +281,10 @@ class Pipeline(SourceChain):
 
     @property
     def row_rules(self) -> RowRules:
-        """The declared rules for rows of the sample; changes that delete a row pass all rules."""
+        """The declared rules and the sample's condition, not yet bound to columns.
+
+        Changes that delete a row pass all rules.
+        """
         unlike = self.spark.unlike_default
         if self.sample is None:
             return RowRules(self.rules, self.sink.deleted, unlike_default=unlike)
@@ -296,7 +304,7 @@ class Pipeline(SourceChain):
 
     @property
     def stores(self) -> Stores:
-        """Clients of the storages that files may be in; nothing is connected or read yet."""
+        """Clients of the declared storages; each is connected at its first use."""
         return Stores(self.s3, self.hdfs)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
@@ -313,9 +321,9 @@ class Pipeline(SourceChain):
 
     @property
     def mirrored_topics(self) -> list[KafkaSource]:
-        """Topics of changes that are merged in order, and whose bad records are left out.
+        """Topics of changes whose bad records are left out although changes are merged in order.
 
-        A row is stale or missing then, until a later change of it; empty if there are none.
+        Until a later change of it, a row is stale or missing then. Empty without ``sink.sequence``.
         """
         if not self.sink.sequence:
             return []
@@ -323,5 +331,5 @@ class Pipeline(SourceChain):
 
     @property
     def fixed_columns(self) -> set[str]:
-        """Columns that identify or place rows, whose types can't change within a generation."""
+        """Columns of ``key``, ``sink.key`` and ``partition_by``: their types can't be widened."""
         return {*self.key, *self.sink.key, *self.sink.partition_by}

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 
 def check_arrival(source: FileSource, pipeline: Pipeline) -> None:
-    """Refuse an order of arrival where rows are left out one by one, or files may be added."""
+    """Refuse a source's ``order`` by arrival if single rows are left out, or files may be added.
+
+    Called while the pipeline's declaration is validated.
+
+    Raises:
+        ValueError: A rule or ``event_time.outside`` has ``drop`` or ``quarantine``, or the next
+            topic has ``on_gap: extend``.
+    """
     rules = pipeline.row_rules.left_out.items()
     left_out = [f"rules.{name}.on_violation: {how}" for name, how in rules]
     if pipeline.event_time.outside in ("drop", "quarantine"):
@@ -42,7 +49,11 @@ def check_arrival(source: FileSource, pipeline: Pipeline) -> None:
 
 
 def check_follows_truncates(source: KafkaSource, sink: Sink) -> None:
-    """Refuse to follow a TRUNCATE into a target whose rows are not in the changes' order."""
+    """Refuse ``on_truncate: follow`` if the sink can't tell which rows are older than the TRUNCATE.
+
+    Raises:
+        ValueError: Says what the sink has to declare.
+    """
     parts: dict[str, EnvelopePart] = {"sequence": "position", "deleted": "deleted"}
     wrong = [
         f"`sink.{field}` to be the column that `include` fills with `{part}`"
@@ -62,7 +73,16 @@ def check_follows_truncates(source: KafkaSource, sink: Sink) -> None:
 
 
 def check_widened(source: KafkaSource, types: Mapping[str, str], pipeline: Pipeline) -> None:
-    """Refuse wider types of columns that identify or place rows, or before the last source."""
+    """Refuse wider types of columns in ``key`` or ``partition_by``, or before the last source.
+
+    Args:
+        source: The source.
+        types: Declared new types by name of the column.
+        pipeline: The pipeline.
+
+    Raises:
+        ValueError: Names the column.
+    """
     fixed = pipeline.fixed_columns
     for name in types:
         if name in fixed or source is not pipeline.sources[-1]:
@@ -80,7 +100,12 @@ def check_widened(source: KafkaSource, types: Mapping[str, str], pipeline: Pipel
 
 
 def check_follows_columns(source: KafkaSource, pipeline: Pipeline) -> None:
-    """Refuse to follow added columns where the database can't be asked, or rows are not merged."""
+    """Refuse ``on_schema_change: follow`` where the new column can't be looked up or merged.
+
+    Raises:
+        ValueError: It is not the last source, no source before it has a ``snapshot``, or the sink
+            does not merge.
+    """
     snapshots = [each.snapshot for each in pipeline.sources if each.snapshot is not None]
     needed = None
     if source is not pipeline.sources[-1]:
@@ -102,7 +127,11 @@ def check_follows_columns(source: KafkaSource, pipeline: Pipeline) -> None:
 
 
 def check_export_names(sources: Sequence[AnySource]) -> None:
-    """Refuse a source with the name of the step that exports another one."""
+    """Refuse a source whose name is the name of the step that exports another source.
+
+    Raises:
+        ValueError: Names both.
+    """
     names = {source.name for source in sources}
     for source in sources:
         if isinstance(source, ExportedFiles) and (step := export_step(source.name)) in names:
@@ -114,7 +143,11 @@ def check_export_names(sources: Sequence[AnySource]) -> None:
 
 
 def check_selects(sources: Sequence[DeclaredSource]) -> None:
-    """Refuse a ``select`` whose columns differ from another source's, where both are declared."""
+    """Refuse two sources whose declared output columns differ, if one of them has a ``select``.
+
+    Raises:
+        ValueError: Names a column that one of them lacks.
+    """
     named = [(source, names) for source in sources if (names := source.column_names)]
     for (one, left), (other, right) in permutations(named, 2):
         lacking = [name for name in right if name not in left]

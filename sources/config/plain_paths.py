@@ -11,14 +11,14 @@ _TAKEN_FOR_OTHERS = re.compile(r"%[0-9a-fA-F]{2}|\\")
 
 
 def require_plain_path(field: str, place: str) -> None:
-    """Refuse the folder of a table whose path delta-rs would take for a different one.
+    """Refuse a table's folder on this machine whose path delta-rs would take for another one.
 
     Args:
-        field: Field of the declaration.
-        place: The path, absolute, or a URL.
+        field: Field of the declaration that names it, for the message.
+        place: The absolute path, or a URL, which passes.
 
     Raises:
-        InputError: The path has an escape of addresses, or a backslash.
+        InputError: The path contains a percent escape such as ``%20``, or a backslash.
     """
     found = None if "://" in place else _TAKEN_FOR_OTHERS.search(place)
     if found is None:

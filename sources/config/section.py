@@ -31,7 +31,7 @@ class Section(Declared):
         return []
 
     def check(self, pipeline: Pipeline) -> None:
-        """Refuse fields that contradict the rest of the file; accepts everything by default.
+        """Refuse fields of the section that contradict the rest of the file; by default nothing.
 
         Args:
             pipeline: The rest of the file, as the core reads it.
@@ -41,7 +41,7 @@ class Section(Declared):
         """
 
     def located(self, locate: Callable[[str], str]) -> Self:
-        """Return the section with absolute paths; unchanged by default.
+        """Return the section with absolute paths; by default unchanged, as it has none.
 
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
@@ -50,7 +50,7 @@ class Section(Declared):
         return self
 
     def require_extras(self) -> None:
-        """Refuse the section if it needs an extra that is not installed; accepts it by default.
+        """Refuse a section that needs an extra which is not installed; by default nothing.
 
         Raises:
             InputError: Names the field and the extra.

@@ -27,7 +27,7 @@ class SourceChain(Declared):
     sources: list[SourceSpec]
 
     def hybrid_source(self) -> HybridSource[AnySource]:
-        """Return the chain of sources.
+        """Build the chain of the declared sources, which checks their names and their order.
 
         Raises:
             InputError: It is empty, two sources share a name, or one before the last has no end.
@@ -55,7 +55,10 @@ class SourceChain(Declared):
         return self.sources[following] if following < len(self.sources) else None
 
     def source_before(self, name: str) -> AnySource:
-        """Return the source right before the source of this name, which must not be the first.
+        """Return the source right before the source of this name.
+
+        Do not call it for the first source, which has none before it: the result is then the last
+        one.
 
         Raises:
             InputError: The pipeline has no source of this name.
@@ -153,9 +156,9 @@ class SourceChain(Declared):
 
     @property
     def added_columns(self) -> dict[str, AddedColumn]:
-        """Columns that the last source's database table got after the generation had begun.
+        """Columns that were added to the captured table after the generation began, by name.
 
-        By name, as declared in ``added_columns``; empty if there are none.
+        As declared for the last source (``added_columns``); empty if it is no captured table.
         """
         changes = self.sources[-1].changes
         return {} if changes is None else changes.added_columns
@@ -172,17 +175,20 @@ class SourceChain(Declared):
         return {} if changes is None else changes.widened_columns
 
     def current(self, columns: Mapping[str, str]) -> dict[str, str]:
-        """Return columns as the last source has them now: with added columns, types widened.
+        """Return the columns that rows have now: with added columns and widened types.
 
         Args:
-            columns: Names and Spark SQL types of the columns as the generation began.
+            columns: Names and Spark SQL types of the columns when the generation began.
         """
         changes = self.sources[-1].changes
         return dict(columns) if changes is None else changes.current(columns)
 
     @property
     def follows_columns(self) -> bool:
-        """Whether columns that the captured table gets are added to the target, as declared."""
+        """Whether columns added to the captured table are added to the target by themselves.
+
+        That is, ``on_schema_change: follow`` is declared.
+        """
         return any(topic.changes and topic.changes.follows_columns for topic in self.topics)
 
     @property

@@ -72,7 +72,7 @@ class SparkSettings(Declared):
 
     @property
     def managed_by(self) -> ManagedService | None:
-        """The managed service that runs the driver; None if none does. Computed from ``master``."""
+        """The managed service that ``master`` stands for; None for Spark's own masters."""
         return managed_services().get(self.master.partition("://")[0])
 
     @property

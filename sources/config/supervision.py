@@ -53,10 +53,10 @@ class Restarts(Declared):
     longest: Duration = timedelta(minutes=5)
 
     def wait(self, restarts: int) -> timedelta:
-        """Return how long to wait after the live run has ended, until it is restarted.
+        """Return how long to wait between the end of a live run and its next restart.
 
         Args:
-            restarts: Number of restarts within the window ``within`` so far.
+            restarts: Number of restarts so far within the window ``within``.
         """
         wait = min(self.backoff, self.longest)
         for _ in range(restarts):

@@ -21,7 +21,7 @@ def pipeline_name(name: str, table: str) -> str:
     """Return the name of a table's pipeline: lower case letters, digits and underscores.
 
     Args:
-        name: Name of the whole.
+        name: Name that the template of all tables declares.
         table: ``schema.table``.
     """
     return re.sub(r"[^a-z0-9]+", "_", f"{name}_{table}".lower()).strip("_")
@@ -59,10 +59,10 @@ def file_part(table: str) -> str:
 
 
 def table_of_file(part: str) -> str | None:
-    """Return the table that a part of a file name stands for; None if it stands for none.
+    """Return the table (``schema.table``) that a part of a file name stands for; else None.
 
     Args:
-        part: What :func:`file_part` returns.
+        part: Text as :func:`file_part` returns it.
     """
     return unquote(part) if part.count(".") == 1 else None
 

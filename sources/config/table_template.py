@@ -55,7 +55,7 @@ class Tables(Declared):
     overrides: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     def has(self, table: str) -> bool:
-        """Return whether a table is captured.
+        """Return whether a table matches ``include`` and does not match ``exclude``.
 
         Args:
             table: ``schema.table``.
@@ -117,11 +117,11 @@ class TableTemplate(Declared):
 
 
 class FoundTable(NamedTuple):
-    """A table of the database.
+    """A table that was found in the database, with what its pipeline has to declare.
 
     Attributes:
         name: ``schema.table``.
-        columns: Types of Spark SQL, by name of the column.
+        columns: Spark SQL type by name of the column.
         key: Columns of the primary key; empty if it has none.
         ignored: Columns that are left out, as they can't be captured.
     """
@@ -133,14 +133,14 @@ class FoundTable(NamedTuple):
 
 
 class Template:
-    """A file with ``tables``, and the files of pipelines that were made from it.
+    """A file that declares ``tables``, with the pipeline files of these tables next to it.
 
     Args:
         path: The file.
 
     Attributes:
         path: The file, absolute.
-        declared: Its content.
+        declared: Its validated content.
 
     Raises:
         InputError: It can't be read, or a field is not valid.
@@ -152,7 +152,11 @@ class Template:
         self.declared = validated(self.path, self._document, TableTemplate)
 
     def file_of(self, table: str) -> Path:
-        """Return the pipeline's file of a table, whether or not it exists."""
+        """Return the path of a table's pipeline file; it need not exist.
+
+        Args:
+            table: ``schema.table``.
+        """
         return self.path.with_name(f"{self.path.stem}.{file_part(table)}{_ENDING}")
 
     def tables(self) -> list[str]:
@@ -202,6 +206,8 @@ class Template:
 
     def lacks(self, table: FoundTable) -> str | None:
         """Return why a table can't be captured, and what to do about it; None if it can.
+
+        A phrase for messages: the table has no key, or a name that can't be written.
 
         Args:
             table: The table as it is in the database.
@@ -276,9 +282,10 @@ class Template:
 
 
 def is_template(path: Path) -> bool:
-    """Return whether a file has ``tables`` and so makes a pipeline for each table.
+    """Return whether a file declares ``tables``, and so makes a pipeline for each table.
 
-    Only its text is looked at, so that a file that is not valid is refused later, by name.
+    Looks for the field in the text without parsing it, so that an invalid file is refused later
+    with its errors. False if the file can't be read.
     """
     try:
         return re.search(r"^tables\s*:", path.read_text(), re.MULTILINE) is not None

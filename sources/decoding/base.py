@@ -11,7 +11,10 @@ from sources.common.conversion import BadValue, converter, short_repr
 
 
 class FieldReader(Protocol):
-    """Decoder of record values; built on the driver and pickled to Spark's Python workers."""
+    """Interface of a decoder of record values; built on the driver and pickled to Spark's workers.
+
+    One implementation for each format.
+    """
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
         """Decode one value into its fields, before they are converted to column types.
@@ -56,7 +59,11 @@ class BaseReader:
         """Return None: batch decoding is not supported, so each value is decoded on its own."""
 
     def misfit(self, value: Any, kind: pa.DataType) -> str | None:
-        """Describe a value by its Python type if it can't be converted; None if it can."""
+        """Describe a field's value that does not fit a column type, by its Python type.
+
+        Such as ``str, as in 'x'``, to compare a sample with the declared types; None if the value
+        fits.
+        """
         try:
             converter(kind)(value)
         except BadValue:

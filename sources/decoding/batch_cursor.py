@@ -45,7 +45,7 @@ DAYS = (-719_162, 2_932_896)
 
 
 def spans(values: pa.Array) -> tuple[ByteArray, Int64Array, Int64Array]:
-    """Return the bytes of a binary or string array, and the bounds of each value in them.
+    """Return the buffer of a binary or string array, and where each value lies in it.
 
     Returns:
         The bytes of all values; the offset of each value's first byte; the offset after its last
@@ -90,11 +90,11 @@ class Batch:
         return len(self._cursors)
 
     def every(self) -> Mask:
-        """Return a mask that selects all values of the batch, for the methods' ``where``."""
+        """Return a mask that selects all values of the batch, as ``where`` of other methods."""
         return np.ones(len(self), np.bool_)
 
     def take(self, indexes: Int64Array) -> Batch:
-        """Return a cursor over some of the values, at their current positions.
+        """Return a separate cursor over some of the values, at their current positions.
 
         Args:
             indexes: Indexes of the values.
@@ -105,7 +105,9 @@ class Batch:
         return taken
 
     def part(self, starts: Int64Array, ends: Int64Array) -> Batch:
-        """Return a cursor over a byte range within each value, such as an embedded message.
+        """Return a separate cursor over a byte range in each value, such as an embedded message.
+
+        All values are decided in it at first. This cursor does not move.
 
         Args:
             starts: Offset of each range's first byte, as :meth:`skip` returns it.
@@ -117,20 +119,20 @@ class Batch:
         return part
 
     def is_left(self) -> Mask:
-        """Return a mask of the values that have unread bytes and are not undecided."""
+        """Return a mask of the values that have unread bytes and are still decided."""
         return self.is_sure & (self._cursors < self._ends)
 
     def fixed(self, count: int, where: Mask) -> UInt64Array:
         """Read the next bytes of each selected value as an unsigned little-endian number.
 
-        Values with fewer bytes left become undecided.
+        Moves the cursors. Values with fewer bytes left become undecided.
 
         Args:
             count: Number of bytes, 1 to 8.
             where: Values to read.
 
         Returns:
-            One number for each value of the batch.
+            One number for each value of the batch; those of other values mean nothing.
         """
         words = self._words[self._cursors]
         self.skip(np.int64(count), where)
@@ -139,7 +141,7 @@ class Batch:
     def number(self, where: Mask, most_bytes: int = _WORD_BYTES) -> UInt64Array:
         """Decode the next varint of each selected value as an unsigned number.
 
-        Values whose varint is longer than 8 bytes (56 bits) become undecided.
+        Moves the cursors. Values whose varint is longer than 8 bytes (56 bits) become undecided.
         https://protobuf.dev/programming-guides/encoding/#varints
 
         Args:
@@ -147,7 +149,7 @@ class Batch:
             most_bytes: Length in bytes up to which a varint is decoded, at most 8.
 
         Returns:
-            One number for each value of the batch.
+            One number for each value of the batch; those of other values mean nothing.
         """
         words = self._words[self._cursors]
         last = ~words & _LAST
@@ -185,7 +187,10 @@ class Batch:
 
         Args:
             values: One binary value for each value of the batch.
-            where: Values that they were read from.
+            where: Values of the batch that they were read from.
+
+        Returns:
+            One string for each value of the batch; all null if one is not UTF-8.
         """
         try:
             return values.cast(pa.string())
@@ -194,14 +199,14 @@ class Batch:
             return pa.nulls(len(self), pa.string())
 
     def micros(self, times: Int64Array, factor: int, where: Mask) -> Int64Array:
-        """Convert times since 1970 to microseconds.
+        """Convert times since 1970 to microseconds; values outside of the years 1 to 9999 are left.
 
-        Those outside the years 1 to 9999 are left to the per-record decoder.
+        Left to the per-record decoder, that is: they become undecided, and the result is 0 there.
 
         Args:
             times: One number for each value of the batch.
             factor: Microseconds in the unit of the numbers.
-            where: Values that they were read from.
+            where: Values of the batch that they were read from.
         """
         low, high = (bound // factor for bound in MICROS)
         is_within = (times >= low) & (times <= high)
@@ -211,16 +216,16 @@ class Batch:
     def integers(
         self, numbers: Int64Array, bounds: tuple[int, int], kind: pa.DataType | None, where: Mask
     ) -> pa.Array | None:
-        """Build a column of integers; those outside its range are left to the per-record decoder.
+        """Build a column of integers; values that don't fit the column become undecided.
 
         Args:
             numbers: One number for each value of the batch.
             bounds: Lowest and highest number that the encoded type allows.
             kind: Type of the column: integer, double, date or timestamp; None if no column is made.
-            where: Values that they were read from.
+            where: Values of the batch that they were read from.
 
         Returns:
-            An array as long as the batch; None without a column.
+            An array as long as the batch; None if ``kind`` is None.
         """
         low, high = bounds
         if kind is not None and pa.types.is_integer(kind):
@@ -238,9 +243,10 @@ class Batch:
     def decimals(
         self, lengths: Int64Array | np.int64, digits: int, kind: pa.DataType | None, where: Mask
     ) -> pa.Array | None:
-        """Read big-endian integers as the unscaled values of decimals.
+        """Read the next bytes of each selected value as a decimal: a big-endian unscaled integer.
 
-        Values without bytes, with more than 15, or with too many digits become undecided.
+        Moves the cursors. Values without bytes, with more than 15, or with too many digits become
+        undecided.
 
         Args:
             lengths: Number of bytes, by value or the same for all.
@@ -249,7 +255,7 @@ class Batch:
             where: Values to read.
 
         Returns:
-            An array as long as the batch; None without a column.
+            An array as long as the batch; None if ``kind`` is None.
         """
         starts, ends = self.skip(lengths, where)
         # One without bytes is bad, also where no column needs it.
@@ -282,11 +288,11 @@ class Batch:
         self.is_sure &= holds | ~where
 
     def leave(self, where: Mask) -> None:
-        """Make the selected values undecided: the per-record decoder has to decode them."""
+        """Make the selected values undecided, so that the per-record decoder has to decode them."""
         self.is_sure &= ~where
 
     def finish(self) -> None:
-        """Make values undecided that have unread bytes left; call it at the end."""
+        """Make values undecided that have unread bytes left; call it after the last field."""
         self.is_sure &= self._cursors == self._ends
 
     def rows(self, decoded: Mapping[str, pa.Array | None], columns: pa.Schema) -> pa.StructArray:
@@ -304,10 +310,14 @@ class Batch:
         return structs_of(len(self), decoded, columns, pa.array(~self.is_sure))
 
     def skip(self, count: Int64Array | np.int64, where: Mask) -> tuple[Int64Array, Int64Array]:
-        """Move each selected cursor forward by a number of bytes.
+        """Move the cursor of each selected value forward by a number of bytes.
 
         A count that is negative or larger than what is left makes the value undecided; its cursor
         stays.
+
+        Args:
+            count: Number of bytes, by value or the same for all.
+            where: Values whose cursors move.
 
         Returns:
             Offsets before and after the move, for all values of the batch.
@@ -344,9 +354,11 @@ def structs_of(
 def lists_of(length: int, items: Items, kind: pa.DataType) -> pa.Array:
     """Build an array of lists from items that were decoded one round after the other.
 
+    In each round, the next item of every list that still has one was decoded.
+
     Args:
         length: Number of lists.
-        items: The items, in their order.
+        items: For each round, a mask of the lists that had an item, and an array with the items.
         kind: Type of the lists.
     """
     counts = np.zeros(length, np.int64)

@@ -26,14 +26,15 @@ DECLARE_TOMBSTONE = (
 
 
 class RowDecoder:
-    """Decoder of record values into rows of the declared columns.
+    """Decoder of record values into rows of the declared columns; used in Spark's tasks.
 
     Args:
         reader: Decodes values into fields.
         columns: Columns of a row, matched with fields by name; a column without a field is null, a
             field without a column is ignored.
-        tombstones: Reads the rows that records without a value delete; None if they delete none.
-        positions: Columns with the positions of changes, which :meth:`placed` completes.
+        tombstones: Makes the rows that tombstones (records without a value) delete; None if they
+            delete none.
+        positions: Columns with the log positions of changes, which :meth:`placed` completes.
     """
 
     def __init__(
@@ -50,9 +51,9 @@ class RowDecoder:
         self._columns = [(field.name, converter(field.type)) for field in columns]
 
     def rows(self, values: pa.BinaryArray) -> pa.StructArray:
-        """Decode many values at once; a null row is undecided: call :meth:`decode` for its value.
+        """Decode many values at once into structs; a null one has to be decoded by :meth:`decode`.
 
-        No value is refused here; what is bad becomes a null row.
+        Raises nothing: what is bad becomes null, too.
 
         Returns:
             An array of structs, as long as the values; all null if these columns can't be decoded
@@ -63,9 +64,10 @@ class RowDecoder:
         return pa.nulls(len(values), pa.struct(self._schema)) if rows is None else rows
 
     def placed(self, columns: Sequence[pa.Array], offsets: pa.Int64Array) -> list[pa.Array]:
-        """Return decoded columns; positions in a MySQL log get the record's offset appended.
+        """Append the record's offset to positions in a MySQL log, and return all columns.
 
-        Records of one transaction share a position there, so that the offset decides their order.
+        Changes of one MySQL transaction share a position, so that the offset decides their order.
+        Other columns are returned as they are.
 
         Args:
             columns: All columns of some records, in their order.
@@ -96,14 +98,18 @@ class RowDecoder:
         return self._row(self._reader.fields(value))
 
     def deleted(self, key: bytes | None, timestamp_ms: int) -> list[Any]:
-        """Return the row that a record without a value deletes, in the form of :meth:`decode`.
+        """Return the row that a tombstone (a record without a value) deletes, as :meth:`decode`.
+
+        Columns that the key does not fill are None.
 
         Args:
             key: The record's key.
             timestamp_ms: The record's timestamp, in Unix milliseconds.
 
         Raises:
-            BadValue: Such records delete no rows, or the key does not tell which one.
+            BadValue: Tombstones delete no rows here, or the key does not identify a row.
+            InputError: The schema registry refuses the login or the request.
+            UnavailableError: The schema registry does not answer.
         """
         if self._tombstones is None:
             raise BadValue(NO_VALUE)

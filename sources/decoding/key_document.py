@@ -9,7 +9,7 @@ import orjson
 
 
 def key_document(key: bytes, parse: Callable[[bytes], Any] = orjson.loads) -> Any:
-    """Parse a key, without the schema that Kafka Connect's converter may put around it.
+    """Parse a record's key as JSON, without the schema that Kafka Connect may put around it.
 
     Args:
         key: The key.

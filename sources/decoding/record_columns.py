@@ -83,7 +83,11 @@ class RecordColumns(Declared):
         return {name: parts[what] for name, what in self.include.items() if what in parts}
 
     def envelope_column(self, part: EnvelopePart) -> str | None:
-        """Return the column that ``include`` fills from an envelope part; None if there is none."""
+        """Return the column that ``include`` fills from a part of Debezium's envelope; else None.
+
+        Args:
+            part: Part of the envelope, such as ``position``.
+        """
         return next((name for name, what in self.envelope_columns.items() if what == part), None)
 
     @property
@@ -92,10 +96,15 @@ class RecordColumns(Declared):
         return [name for name, part in self.envelope_columns.items() if part == "position"]
 
     def value_schema(self, columns: Mapping[str, str]) -> pa.Schema:
-        """Return the Arrow schema of the columns that are decoded from a record's value.
+        """Return the columns that a record's value or envelope fills, as an Arrow schema.
+
+        Without those that key or metadata of the record fill.
 
         Args:
             columns: All columns of a row and their Spark SQL types.
+
+        Raises:
+            InputError: A type is not known.
         """
         others = self.record_columns
         return parse_schema({n: kind for n, kind in columns.items() if n not in others})

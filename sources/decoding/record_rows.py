@@ -117,7 +117,7 @@ class RecordRows(RecordColumns):
 
     @classmethod
     def written(cls) -> dict[str, FieldInfo]:
-        """Return the fields by their names in the YAML file, with those of the value formats."""
+        """Return the fields by their names in the YAML file, with those of all value formats."""
         own: dict[str, FieldInfo] = {}
         for model in VALUE_FORMATS.values():
             for name, info in model.model_fields.items():
@@ -176,7 +176,7 @@ class RecordRows(RecordColumns):
         return self.value.has_tombstones or self.on_tombstone == "ignore"
 
     def delete_by(self, row: RowOfKey) -> None:
-        """Set the columns by which records without a value delete rows; called by the pipeline."""
+        """Set the columns by which tombstones delete rows; the pipeline calls it when validated."""
         self._row_of_key = row
 
     @property
@@ -185,13 +185,13 @@ class RecordRows(RecordColumns):
         return self._row_of_key
 
     def tombstones(self, columns: pa.Schema) -> Tombstones | None:
-        """Return the reader of rows that records without a value delete; None if they do not.
+        """Return what makes a deleted row of a tombstone's key; None if tombstones delete none.
 
         Args:
             columns: Columns that are decoded from values.
 
         Raises:
-            InputError: A column of the row's key is not among them.
+            InputError: A column of ``sink.key`` is not among them.
         """
         if self._row_of_key is None:
             return None
@@ -206,11 +206,12 @@ class RecordRows(RecordColumns):
         return Tombstones(self._row_of_key, columns, self.value.key_registry)
 
     def columns_after(self, before: Mapping[str, str]) -> dict[str, str]:
-        """Return all columns of a row and their Spark SQL types.
+        """Return all columns of a row and their Spark SQL types, before ``select``.
+
+        The declared ones, or else those of the source before.
 
         Args:
-            before: Columns of the preceding source, used if this one declares none; empty if it is
-                the first source.
+            before: Columns of the source before; empty if this is the first source.
 
         Raises:
             InputError: A column of ``include`` is not among them, or has another type; or values
@@ -255,7 +256,7 @@ class RecordRows(RecordColumns):
         return dict(columns) if self.changes is None else self.changes.current(columns)
 
     def reader(self) -> FieldReader:
-        """Build the decoder of the values.
+        """Build the decoder of the values, on the driver; a registry is asked only for values.
 
         Raises:
             InputError: A file of the declaration can't be read or used; or a library of the format
@@ -264,11 +265,10 @@ class RecordRows(RecordColumns):
         return self.value.reader(self)
 
     def checkpoint_contract(self) -> dict[str, object]:
-        """Return the settings that must not change while a streaming checkpoint is in use.
+        """Return the declared settings that decide what a record means, by name.
 
-        They decide what a record means: rows from before and after a change would not agree. The
-        caller compares them with those that were recorded when the checkpoint began. Empty for
-        plain JSON.
+        They must not change while a checkpoint is in use, as earlier rows would not agree with
+        later ones; the caller compares them with those recorded before. Empty for plain JSON.
         """
         shared = self.model_dump(include={"include", "select"}, exclude_defaults=True)
         return {**shared, **self.value.contract()}

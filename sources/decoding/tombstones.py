@@ -21,7 +21,7 @@ _FRAME = b"\0"
 
 
 class RowOfKey(NamedTuple):
-    """Columns that identify a deleted row.
+    """Columns of a row that a tombstone deletes: those that its key and timestamp fill.
 
     Attributes:
         key: Columns that identify a row, which the record's key fills.
@@ -33,11 +33,11 @@ class RowOfKey(NamedTuple):
 
 
 class Tombstones:
-    """Reader of the rows that records without a value delete.
+    """Reader of tombstones (a key, no value): makes the row that each of them deletes.
 
     Args:
-        row: Columns of such a row that have a value.
-        columns: Columns that are decoded from values.
+        row: Columns of such a row that get a value.
+        columns: Columns that are decoded from values, with their types.
         registry: Schema registry of the ids in front of keys in Avro; None if keys have none.
     """
 
@@ -47,7 +47,7 @@ class Tombstones:
         self._registry = registry
 
     def fields(self, key: bytes | None, timestamp_ms: int) -> dict[str, Any]:
-        """Return the known columns of a deleted row, in the form of a value's decoder.
+        """Return the columns of a deleted row that key and timestamp fill, by name.
 
         Args:
             key: The record's key: a JSON object with the columns of the row's key; or, if there is
@@ -55,7 +55,8 @@ class Tombstones:
             timestamp_ms: The record's timestamp, in Unix milliseconds.
 
         Raises:
-            BadValue: The key does not tell the row.
+            BadValue: The key does not identify a row, or the timestamp is not in the years that a
+                row can have.
             InputError: The schema registry refuses the login or the request.
             UnavailableError: The schema registry does not answer.
         """
@@ -77,10 +78,14 @@ class Tombstones:
         return fields
 
     def as_json(self, key: bytes | None, timestamp_ms: int) -> bytes:
-        """Return the known columns of a deleted row as a JSON object.
+        """Return the columns that :meth:`fields` fills, as a JSON object for Spark's parser.
+
+        Args:
+            key: The record's key.
+            timestamp_ms: The record's timestamp, in Unix milliseconds.
 
         Raises:
-            BadValue: As :meth:`fields`.
+            BadValue, InputError, UnavailableError: As :meth:`fields`.
         """
         fields = self.fields(key, timestamp_ms)
         return orjson.dumps(fields, default=str, option=orjson.OPT_UTC_Z)

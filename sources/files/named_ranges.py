@@ -22,8 +22,8 @@ class Merged(NamedTuple):
 
     Attributes:
         runs: Union of the ranges, as ascending ranges with holes between them.
-        overlaps: For each range that begins before all earlier ones have ended, the part that they
-            share. The lengths of ``runs`` and ``overlaps`` add up to those of all ranges.
+        overlaps: For each range that begins before all earlier ones have ended, the shared part.
+            The lengths of ``runs`` and ``overlaps`` add up to those of all ranges.
         pair: Indexes of the two ranges of the first overlap; empty without any.
     """
 
@@ -32,7 +32,7 @@ class Merged(NamedTuple):
     pair: list[int]
 
     def everything(self) -> Ints:
-        """Return union and overlaps together; their length is that of all ranges."""
+        """Return ``runs`` and ``overlaps`` in one array; lengths add up to those of all ranges."""
         return np.concatenate([self.runs, self.overlaps])
 
 

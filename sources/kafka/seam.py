@@ -129,6 +129,8 @@ def check_compaction(
 ) -> None:
     """Refuse a compacted topic if the sink keeps every row: compaction has deleted some of them.
 
+    Called while planning; returns without effect if nothing is wrong.
+
     Args:
         pipeline: Declaration of the pipeline.
         source: Declaration of the source.
@@ -136,7 +138,7 @@ def check_compaction(
 
     Raises:
         SeamError: A topic is compacted, the sink has ``mode: append``, and ``on_gap`` is not
-            ``accept``; names the topic.
+            ``accept``. Names the topic, and ``mode: merge`` or ``on_gap: accept`` as ways out.
     """
     for topic, of in settings.items():
         compacted = "compact" in of["cleanup.policy"]

@@ -197,12 +197,13 @@ class LocalStorage:
             raise InputError(message, hint, file=folder) from None
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
-        """Yield size and modification time of each file as it is now, in the given order.
+        """Yield size and modification time of each file as it is now, lazily, in the given order.
 
-        None stands for a path that does not exist, or is no regular file; there is no ETag.
+        None is yielded for a path that does not exist, or is no regular file. ``etag`` is None.
 
         Raises:
-            InputError: A file can't be examined, for example without permission.
+            InputError: A file can't be examined, for example without permission; raised while
+                iterating, after the files before it.
         """
         for path in paths:
             try:

@@ -30,7 +30,7 @@ def _region() -> str:
 
 
 class S3Settings(Declared):
-    """Settings of the object store behind ``s3://``; credentials are never part of them.
+    """Object store behind ``s3://``.
 
     Credentials come from the environment, as AWS clients find them.
 
@@ -40,6 +40,7 @@ class S3Settings(Declared):
         region: Region of the store. By default the environment's ``AWS_REGION`` or
             ``AWS_DEFAULT_REGION``; without them ``us-east-1``.
         path_style: Whether the bucket is part of the URL's path instead of its host name.
+
     """
 
     endpoint: str | None = Field(default_factory=_endpoint, json_schema_extra=_FROM_ENVIRONMENT)

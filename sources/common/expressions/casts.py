@@ -42,7 +42,7 @@ _EXACT_DIGITS = 15
 
 
 def cast(value: Value, target: pa.DataType, *, is_try: bool = False) -> Value:
-    """Return SQL for a value cast to a type.
+    """Translate a cast of a value to a type; the value itself if it has the type already.
 
     Args:
         value: The value.
@@ -50,7 +50,7 @@ def cast(value: Value, target: pa.DataType, *, is_try: bool = False) -> Value:
         is_try: Whether a value that does not fit becomes null (``try_cast``) instead of an error.
 
     Raises:
-        UnprovenError: The cast is not proven to be equal.
+        UnprovenError: The cast is not proven to give the same in Spark and DuckDB.
     """
     source = value.type
     if source == target:

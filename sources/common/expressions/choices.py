@@ -23,7 +23,15 @@ from sources.common.expressions.values import (
 
 
 def case(conditions: Sequence[Value], results: Sequence[Value]) -> Value:
-    """Return SQL for ``CASE``: the first result whose condition is true, or else the last one."""
+    """Translate ``CASE``: the first result whose condition is true, or else the last result.
+
+    Args:
+        conditions: The conditions, booleans.
+        results: One for each condition, and one more, for none of them.
+
+    Raises:
+        UnprovenError: A condition is no boolean, or the results have no common type.
+    """
     if any(each.type not in (BOOLEAN, NULL) for each in conditions):
         raise unproven("CASE", conditions)
     *chosen, last = in_common_type("CASE", results)

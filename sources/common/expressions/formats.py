@@ -33,7 +33,7 @@ class TimeFormat(NamedTuple):
 
 
 def time_format(pattern: str) -> TimeFormat | None:
-    """Return a pattern of Spark as DuckDB's; None if it has parts that are not translated."""
+    """Convert a pattern of Spark (``yyyy-MM-dd``) for DuckDB; None if a part is not proven."""
     shown = form = ""
     fields: list[str] = []
     at = 0

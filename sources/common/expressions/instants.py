@@ -8,27 +8,42 @@ FIRST_DAY, LAST_DAY = "DATE '0001-01-01'", "DATE '9999-12-31'"
 
 
 def wall_clock(instant: str) -> str:
-    """Return SQL for the date and time of day of a timestamp in UTC."""
+    """Return DuckDB SQL that converts a timestamp to date and time of day in UTC (``TIMESTAMP``).
+
+    Args:
+        instant: SQL of the timestamp (``TIMESTAMPTZ``).
+    """
     return f"make_timestamp(epoch_us({instant}))"
 
 
 def instant(wall: str) -> str:
-    """Return SQL for the timestamp with a date and time of day in UTC."""
+    """Return DuckDB SQL that converts date and time of day in UTC to a timestamp.
+
+    Args:
+        wall: SQL of the date and time (``TIMESTAMP``).
+    """
     return f"make_timestamptz(epoch_us({wall}))"
 
 
 def floor_div(number: str, divisor: int) -> str:
-    """Return SQL for a BIGINT divided by a positive number, rounded down."""
+    """Return DuckDB SQL that divides a BIGINT by a positive number and rounds down."""
     if divisor == 1:
         return number
     return f"(({number} - (({number} % {divisor}) + {divisor}) % {divisor}) // {divisor})"
 
 
 def of_unit(number: str, unit_us: int) -> str:
-    """Return SQL for a timestamp from a number of units since 1970; an overflow fails."""
+    """Return DuckDB SQL that makes a timestamp of a number of units since 1970.
+
+    It fails if the result overflows.
+
+    Args:
+        number: SQL of the number.
+        unit_us: Length of a unit in microseconds.
+    """
     return f"make_timestamptz(CAST({number} AS BIGINT) * CAST({unit_us} AS BIGINT))"
 
 
 def within_years(instant: str) -> str:
-    """Return an SQL condition that a timestamp is in the years 1 to 9999."""
+    """Return a DuckDB condition that is true for timestamps of the years 1 to 9999."""
     return f"epoch_us({instant}) >= {FIRST_US} AND epoch_us({instant}) < {END_US}"

@@ -43,20 +43,23 @@ FUNCTIONS: dict[str, Function] = {**TEXTS, **TIMES, **CHOICES}
 
 
 class Translator:
-    """Translator of a syntax tree over some columns; each method translates one kind of node.
+    """Translator of one expression of Spark SQL to DuckDB's SQL, over given columns.
 
-    Raises:
-        UnprovenError: A node has no proven translation; by each of the methods.
+    Each method translates one kind of node of sqlglot's tree, and raises UnprovenError for what is
+    not proven to mean the same in DuckDB. Call :meth:`value` with the root.
+
+    Args:
+        columns: The columns that the expression may use, with Spark's types.
     """
 
     def __init__(self, columns: pa.Schema) -> None:
         self._columns = columns
 
     def value(self, tree: exp.Expr) -> Value:
-        """Translate any node.
+        """Translate any node of an expression, with all nodes below it.
 
         Raises:
-            UnprovenError: It is not on the list.
+            UnprovenError: A node is not on the list of those proven to mean the same in DuckDB.
         """
         kind = type(tree)
         if kind in COMPARISONS:
@@ -75,7 +78,11 @@ class Translator:
         raise UnprovenError(message)
 
     def column(self, tree: exp.Expr) -> Value:
-        """Translate a column, or a field of a struct."""
+        """Translate a column, or a field of a struct, to DuckDB's SQL with its type.
+
+        Raises:
+            UnprovenError: There is no such column or field, or it is a timestamp without a zone.
+        """
         assert isinstance(tree, exp.Column)
         names = [part.name for part in tree.parts]
         if self._columns.get_all_field_indices(names[0]) == []:
@@ -92,11 +99,21 @@ class Translator:
         return found
 
     def dot(self, tree: exp.Expr) -> Value:
-        """Translate access to a field of a struct that an expression computes."""
+        """Translate access to a field of a struct that an expression computes.
+
+        Raises:
+            UnprovenError: The expression is no struct with this field, or is not proven itself.
+        """
         return _field(self.value(tree.this), tree.expression.name)
 
     def bracket(self, tree: exp.Expr) -> Value:
-        """Translate access to a list by a literal index, or to a map by a literal text."""
+        """Translate access to a list by a literal index, or to a map by a literal text.
+
+        An index beyond the list fails, as in Spark.
+
+        Raises:
+            UnprovenError: It is another access.
+        """
         of = self.value(tree.this)
         index = self.value(tree.expressions[0])
         if pa.types.is_map(of.type) and of.type.key_type == STRING and index.text is not None:
@@ -112,14 +129,18 @@ class Translator:
         raise UnprovenError(message)
 
     def literal(self, tree: exp.Expr) -> Value:
-        """Translate a literal text or number, with the type that Spark gives it."""
+        """Translate a literal text or number to DuckDB's SQL, with the type that Spark gives it."""
         text = tree.name
         if tree.is_string:
             return Value(literal(text), STRING, text)
         return _number(text)
 
     def cast(self, tree: exp.Expr) -> Value:
-        """Translate a cast; ``CAST`` and ``::`` fail where ``try_cast`` returns null."""
+        """Translate a cast; ``CAST`` and ``::`` fail where ``try_cast`` returns null.
+
+        Raises:
+            UnprovenError: The cast is not proven, or the type is not known.
+        """
         try:
             target = parse_type(tree.args["to"].sql("spark"))
         except InputError:
@@ -128,17 +149,29 @@ class Translator:
         return cast(self.value(tree.this), target, is_try=bool(tree.args.get("safe")))
 
     def negative(self, tree: exp.Expr) -> Value:
-        """Translate the negation of a number; that of a literal is a literal."""
+        """Translate the negation of a number; that of a literal is a literal.
+
+        Raises:
+            UnprovenError: The operand is no number, or is not proven.
+        """
         if isinstance(tree.this, exp.Literal) and not tree.this.is_string:
             return _number(f"-{tree.this.name}")
         return negation(self.value(tree.this))
 
     def both(self, tree: exp.Expr) -> Value:
-        """Translate a chain of ``AND`` or of ``OR``."""
+        """Translate a chain of ``AND``, or of ``OR``, of any length.
+
+        Raises:
+            UnprovenError: An operand is no boolean, or is not proven.
+        """
         return logic(type(tree).__name__.upper(), [self.value(each) for each in tree.flatten()])
 
     def opposite(self, tree: exp.Expr) -> Value:
-        """Translate ``NOT``."""
+        """Translate ``NOT`` of a boolean.
+
+        Raises:
+            UnprovenError: The operand is no boolean, or is not proven.
+        """
         of = self.value(tree.this)
         if of.type not in (BOOLEAN, NULL):
             message = f"NOT of {spark_name(of.type)}"
@@ -146,12 +179,20 @@ class Translator:
         return result_value(f"NOT {of.sql}", BOOLEAN, [of])
 
     def between(self, tree: exp.Expr) -> Value:
-        """Translate ``BETWEEN``, whose bounds are inclusive."""
+        """Translate ``BETWEEN``, whose bounds are inclusive.
+
+        Raises:
+            UnprovenError: The operands can't be compared, or are not proven.
+        """
         value, low, high = (self.value(tree.args[name]) for name in ("this", "low", "high"))
         return logic("AND", [comparison(">=", value, low), comparison("<=", value, high)])
 
     def one_of(self, tree: exp.Expr) -> Value:
-        """Translate ``IN`` with a list of values."""
+        """Translate ``IN`` with a list of values.
+
+        Raises:
+            UnprovenError: It has a query instead of a list, or the values can't be compared.
+        """
         if not tree.expressions or tree.args.get("query") is not None:
             message = "`IN` of something else than a list"
             raise UnprovenError(message)
@@ -160,7 +201,11 @@ class Translator:
         return logic("OR", found)
 
     def is_what(self, tree: exp.Expr) -> Value:
-        """Translate ``IS NULL``, ``IS TRUE`` or ``IS FALSE``."""
+        """Translate ``IS NULL``, ``IS TRUE`` or ``IS FALSE``.
+
+        Raises:
+            UnprovenError: It is another ``IS``, or its operand is not proven.
+        """
         of, what = self.value(tree.this), tree.expression
         if isinstance(what, exp.Null):
             return result_value(f"{of.sql} IS NULL", BOOLEAN, [of])
@@ -170,7 +215,11 @@ class Translator:
         raise UnprovenError(message)
 
     def choice(self, tree: exp.Expr) -> Value:
-        """Translate ``CASE``, with or without a value that is compared with the branches."""
+        """Translate ``CASE``, with or without a value that is compared with the branches.
+
+        Raises:
+            UnprovenError: A part is not proven, or the results have no common type.
+        """
         of = None if tree.this is None else self.value(tree.this)
         tests = [self.value(each.this) for each in tree.args["ifs"]]
         if of is not None:
@@ -181,13 +230,21 @@ class Translator:
         return case(tests, results)
 
     def condition(self, tree: exp.Expr) -> Value:
-        """Translate the function ``if``."""
+        """Translate the function ``if``: a condition and two results, the second one optional.
+
+        Raises:
+            UnprovenError: A part is not proven, or the results have no common type.
+        """
         parts = [tree.this, tree.args["true"], tree.args.get("false") or exp.Null()]
         test, *results = (self.value(each) for each in parts)
         return case([test], results)
 
     def matched(self, tree: exp.Expr) -> Value:
-        """Translate ``LIKE`` or ``RLIKE``, with or without ``NOT``."""
+        """Translate ``LIKE`` or ``RLIKE`` with a literal pattern, with or without ``NOT``.
+
+        Raises:
+            UnprovenError: The pattern is not one that Spark and DuckDB read alike.
+        """
         values = [self.value(tree.this), self.value(tree.expression)]
         found = like("LIKE", values) if isinstance(tree, exp.Like) else matches("RLIKE", values)
         return (
@@ -195,7 +252,11 @@ class Translator:
         )
 
     def pipes(self, tree: exp.Expr) -> Value:
-        """Translate ``||``, which concatenates texts."""
+        """Translate ``||``, which concatenates texts.
+
+        Raises:
+            UnprovenError: An operand is neither a text nor an integer, or is not proven.
+        """
         return concatenation("||", [self.value(tree.this), self.value(tree.expression)])
 
     def _arithmetic(self, sign: str, tree: exp.Expr) -> Value:

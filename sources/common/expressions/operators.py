@@ -56,7 +56,10 @@ def common_type(what: str, values: Sequence[Value]) -> pa.DataType:
 
     Args:
         what: The operator or function, for messages.
-        values: The operands; a null has any type.
+        values: The operands; a literal null fits any type.
+
+    Raises:
+        UnprovenError: Spark's conversion of such types is not proven.
     """
     found = NULL
     for value in values:
@@ -88,7 +91,15 @@ def _wider(found: pa.DataType, value: Value, what: str, values: Sequence[Value])
 
 
 def in_common_type(what: str, values: Sequence[Value]) -> list[Value]:
-    """Return operands, cast to their common type."""
+    """Return operands, each cast to the type that Spark converts them to.
+
+    Args:
+        what: The operator or function, for messages.
+        values: The operands.
+
+    Raises:
+        UnprovenError: There is no proven common type or cast.
+    """
     times = [each.type for each in values if each.type in (DATE, TIMESTAMP)]
     if times:
         # A literal text next to a time stands for a time.
@@ -101,7 +112,16 @@ def in_common_type(what: str, values: Sequence[Value]) -> list[Value]:
 
 
 def comparison(sign: str, left: Value, right: Value) -> Value:
-    """Return SQL for the comparison of two values."""
+    """Translate the comparison of two values, after a cast to their common type.
+
+    Args:
+        sign: Operator of DuckDB, such as ``<=`` or ``IS DISTINCT FROM``.
+        left: First operand.
+        right: Second operand.
+
+    Raises:
+        UnprovenError: The types can't be compared in a proven way.
+    """
     one, other = in_common_type(sign, [left, right])
     duck(one.type)
     sql = f"{one.sql} {sign} {other.sql}"
@@ -111,9 +131,17 @@ def comparison(sign: str, left: Value, right: Value) -> Value:
 
 
 def logic(word: str, operands: Sequence[Value]) -> Value:
-    """Return SQL for operands combined by ``AND`` or ``OR``.
+    """Translate operands combined by ``AND`` or ``OR``.
 
-    Spark looks at the second operand only if the first does not decide; DuckDB looks at all.
+    If the first operand decides, Spark does not evaluate the second, which therefore can't fail;
+    DuckDB evaluates all, so the SQL is put into a CASE where needed.
+
+    Args:
+        word: ``AND`` or ``OR``.
+        operands: The operands, booleans.
+
+    Raises:
+        UnprovenError: An operand is no boolean.
     """
     if any(each.type not in (BOOLEAN, NULL) for each in operands):
         raise unproven(word, operands)
@@ -126,7 +154,11 @@ def logic(word: str, operands: Sequence[Value]) -> Value:
 
 
 def negation(value: Value) -> Value:
-    """Return a number with the other sign; an overflow fails."""
+    """Translate a number with the other sign; an overflow fails, as in Spark.
+
+    Raises:
+        UnprovenError: The value is no number.
+    """
     if value.type in INTEGERS or value.type in (DOUBLE, FLOAT) or pa.types.is_decimal(value.type):
         sql = f"CAST(-{value.sql} AS {duck(value.type)})"
         return result_value(sql, value.type, [value], fails=True)
@@ -134,9 +166,17 @@ def negation(value: Value) -> Value:
 
 
 def arithmetic(sign: str, left: Value, right: Value) -> Value:
-    """Return SQL for two numbers combined by an operator.
+    """Translate two numbers combined by an operator.
 
     An overflow and a division by zero fail, as in Spark.
+
+    Args:
+        sign: ``+``, ``-``, ``*``, ``/``, ``div`` or ``%``.
+        left: First operand.
+        right: Second operand.
+
+    Raises:
+        UnprovenError: An operand is no number, or the combination of types is not proven.
     """
     values = [left, right]
     if not (is_number(left.type) and is_number(right.type)):
@@ -200,13 +240,16 @@ def _of_decimals(sign: str, left: Value, right: Value) -> Value:
 
 
 def shifted_time(sign: str, time: Value, count: str, unit: str) -> Value:
-    """Return SQL for a timestamp plus or minus an interval of days, hours, minutes or seconds.
+    """Translate a timestamp plus or minus an interval of days, hours, minutes or seconds.
 
     Args:
         sign: ``+`` or ``-``.
         time: The timestamp, or a date, whose day begins in UTC.
         count: The number of units, as it is written.
         unit: The unit, such as ``HOUR``.
+
+    Raises:
+        UnprovenError: It is another unit, no whole number, or too long.
     """
     name, what = unit.upper().removesuffix("S"), f"{sign} INTERVAL {count} {unit}"
     digits = count.removeprefix("-")

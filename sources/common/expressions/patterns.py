@@ -42,7 +42,7 @@ class Pattern(NamedTuple):
 
 
 def java_pattern(text: str) -> Pattern | None:
-    """Return a regular expression of Java for RE2; None if it is not one that both read alike."""
+    """Convert a regular expression of Java to RE2; None unless both are proven to read it alike."""
     parts: list[str] = []
     depth = groups = at = 0
     may_be_empty = has_end = False
@@ -74,5 +74,5 @@ def java_pattern(text: str) -> Pattern | None:
 
 
 def is_usual_like(pattern: str) -> bool:
-    """Return whether a pattern of LIKE has a backslash in front of ``_``, ``%`` or itself only."""
+    """Return whether a LIKE pattern uses backslashes only before ``_``, ``%`` or a backslash."""
     return "\\" not in re.sub(r"\\[_%\\]", "", pattern)

@@ -42,15 +42,18 @@ _TRUE, _FALSE = "(?i:t|true|y|yes|1)", "(?i:f|false|n|no|0)"
 
 
 def from_text(value: Value, target: pa.DataType, *, is_try: bool) -> Value:
-    """Return SQL for a text cast to another type; unusual texts are left undecided.
+    """Translate a cast of a text to another type.
+
+    Texts of the usual forms are converted alike by Spark and DuckDB; for any other one the SQL
+    fails as undecided (:func:`~sources.common.expressions.values.undecided`).
 
     Args:
         value: The text.
         target: The type.
-        is_try: Whether a text that is no value of the type becomes null instead of an error.
+        is_try: Whether a text that is surely no value of the type becomes null instead of an error.
 
     Raises:
-        UnprovenError: The cast is not proven to be equal.
+        UnprovenError: Casts of texts to this type are not proven.
     """
     sql, how = value.sql, "TRY_CAST" if is_try else "CAST"
     if target == BINARY:

@@ -63,7 +63,11 @@ def _trimmed(function: str) -> Function:
 
 
 def concatenation(name: str, values: Sequence[Value]) -> Value:
-    """Return SQL for ``concat`` and ``||``: null if one of the texts is null."""
+    """Translate ``concat`` or ``||`` of texts and integers: null if one of them is null.
+
+    Raises:
+        UnprovenError: There is no argument, or one of another type.
+    """
     if not values:
         raise unproven(name, values)
     parts = [
@@ -123,7 +127,11 @@ def _test(function: str) -> Function:
 
 
 def like(name: str, values: Sequence[Value]) -> Value:
-    """Return SQL for ``LIKE`` with a literal pattern."""
+    """Translate ``LIKE`` of a text and a literal pattern.
+
+    Raises:
+        UnprovenError: The pattern is no literal, or escapes something unusual.
+    """
     text, pattern = _texts(name, values, 2)
     if values[1].text is None or not is_usual_like(values[1].text):
         raise unproven(name, values)
@@ -131,7 +139,11 @@ def like(name: str, values: Sequence[Value]) -> Value:
 
 
 def matches(name: str, values: Sequence[Value]) -> Value:
-    """Return SQL for ``RLIKE``: whether a literal regular expression matches a part of a text."""
+    """Translate ``RLIKE``: whether a literal regular expression matches a part of a text.
+
+    Raises:
+        UnprovenError: The expression is no literal, or not one that Java and RE2 read alike.
+    """
     text, _ = _texts(name, values, 2)
     pattern = java_pattern(values[1].text or "")
     if pattern is None:

@@ -24,10 +24,10 @@ _LONGEST = 200_000
 
 @dataclass(frozen=True)
 class Proven:
-    """An expression that DuckDB evaluates as Spark does.
+    """Result of :func:`translate`: DuckDB evaluates the expression as Spark does.
 
     Attributes:
-        sql: It in DuckDB's SQL.
+        sql: The expression in DuckDB's SQL.
         type: Its type.
     """
 
@@ -37,10 +37,10 @@ class Proven:
 
 @dataclass(frozen=True)
 class Unproven:
-    """An expression that only Spark evaluates.
+    """Result of :func:`translate`: only Spark is known to evaluate the expression.
 
     Attributes:
-        reason: The part of it that is not on the list, such as ```hash` of (int)``.
+        reason: The part of it that has no proven translation, such as ```hash` of (int)``.
     """
 
     reason: str
@@ -59,11 +59,11 @@ class _Calls(Spark):
 
 
 def translate(text: str, columns: pa.Schema) -> Proven | Unproven:
-    """Translate an expression to DuckDB's SQL; an unproven part makes the result Unproven.
+    """Translate an expression of Spark SQL to DuckDB's SQL, if all of its parts are proven equal.
 
-    Spark evaluates it by its own defaults: ANSI mode, and a session in UTC. Where Spark raises an
-    error, DuckDB does too. For a value outside of those that an entry of the list is proven for,
-    DuckDB raises an error that :func:`undecided_value` recognizes.
+    Returns :class:`Unproven`, with the part, if not; never raises. DuckDB then gives what Spark
+    gives by default (ANSI mode, UTC), and fails where Spark fails. For a value for which a part is
+    not proven it fails with an error that :func:`undecided_value` recognizes.
 
     Args:
         text: One expression of Spark SQL.
@@ -83,10 +83,10 @@ def translate(text: str, columns: pa.Schema) -> Proven | Unproven:
 
 
 def undecided_value(error: Exception) -> str | None:
-    """Return which value DuckDB left undecided, from its error, as a phrase; None for other errors.
+    """Return in words the value that DuckDB left to Spark, from DuckDB's error; else None.
 
     Args:
-        error: DuckDB's error, or one that has its text; None is returned for all others.
+        error: DuckDB's error, or one that quotes its text. None is returned for all other errors.
     """
     text = str(error)
     if UNDECIDED in text:
@@ -97,8 +97,7 @@ def undecided_value(error: Exception) -> str | None:
 def called_functions(query: str) -> list[str] | None:
     """Return the names of the functions that a query of Spark SQL calls, in lower case.
 
-    Returns:
-        None if it can't be read without knowing the functions.
+    In order, with repetitions; None if sqlglot can't parse the query.
     """
     try:
         calls = parse_one(query, read=_Calls).find_all(exp.Anonymous)

@@ -41,18 +41,22 @@ _NAMES = {
 
 
 class UnprovenError(Exception):
-    """Error whose text names the part of an expression that has no proven translation."""
+    """Error that an expression has no proven translation; its text names the part that has none.
+
+    It never reaches people: :func:`~sources.common.expressions.translation.translate` returns an
+    ``Unproven`` instead.
+    """
 
 
 @dataclass(frozen=True)
 class Value:
-    """A part of an expression in DuckDB's SQL.
+    """A translated part of an expression: DuckDB's SQL with its type.
 
     Attributes:
-        sql: SQL, which can be put anywhere an operand can.
-        type: Its type in Spark, which DuckDB's result has too.
+        sql: SQL, in parentheses if needed, so that it can be put anywhere an operand can.
+        type: Its type in Spark, which DuckDB's result has, too.
         literal: Value of a literal of Spark SQL; None for anything else.
-        may_fail: Whether it may raise an error for some rows.
+        may_fail: Whether evaluating it may raise an error for some rows.
     """
 
     sql: str
@@ -73,10 +77,10 @@ class Value:
 
 
 def duck(kind: pa.DataType) -> str:
-    """Return DuckDB's name of a type.
+    """Return the name that DuckDB has for a type, such as ``BIGINT``.
 
     Raises:
-        UnprovenError: The type is not among the proven ones.
+        UnprovenError: Values of this type are not proven to be equal in Spark and DuckDB.
     """
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
@@ -87,7 +91,7 @@ def duck(kind: pa.DataType) -> str:
 
 
 def spark_name(kind: pa.DataType) -> str:
-    """Return Spark's name of a type for messages."""
+    """Return Spark's name of a type, or Arrow's if Spark has none; for messages."""
     try:
         return type_name(kind)
     except KeyError:
@@ -95,7 +99,12 @@ def spark_name(kind: pa.DataType) -> str:
 
 
 def unproven(what: str, arguments: Sequence[Value]) -> UnprovenError:
-    """Return the error for an operator or a function with arguments of some types."""
+    """Return an error, for the caller to raise: an operator is not proven for its arguments.
+
+    Args:
+        what: The operator or function.
+        arguments: Its arguments; their types, or literals, are in the text.
+    """
     kinds = ", ".join(
         repr(each.literal) if each.literal is not None else spark_name(each.type)
         for each in arguments
@@ -104,7 +113,13 @@ def unproven(what: str, arguments: Sequence[Value]) -> UnprovenError:
 
 
 def undecided(value: str) -> str:
-    """Return DuckDB's SQL that fails with the undecided value, which only Spark evaluates."""
+    """Return DuckDB SQL that always fails, for a value that only Spark is known to evaluate.
+
+    :func:`~sources.common.expressions.translation.undecided_value` recognizes the error.
+
+    Args:
+        value: SQL of the value, which the error quotes.
+    """
     shown = f"coalesce(left(CAST({value} AS VARCHAR), 60), 'null')"
     return f"error({literal(f'{UNDECIDED} ')} || {shown})"
 
@@ -112,13 +127,15 @@ def undecided(value: str) -> str:
 def result_value(
     sql: str, kind: pa.DataType, arguments: Sequence[Value], *, fails: bool = False
 ) -> Value:
-    """Return the value of an operator or a function; it may fail if an argument may.
+    """Make the :class:`Value` of an operator or a function: SQL in parentheses, with its type.
+
+    It may fail if an argument may.
 
     Args:
         sql: SQL of the result.
         kind: Its type.
         arguments: The arguments.
-        fails: Whether it may raise an error itself.
+        fails: Whether the operator itself may raise an error for some rows.
     """
     return Value(f"({sql})", kind, may_fail=fails or any(each.may_fail for each in arguments))
 
@@ -126,15 +143,16 @@ def result_value(
 def strict_value(
     sql: str, kind: pa.DataType, arguments: Sequence[Value], *, fails: bool = False
 ) -> Value:
-    """Return the value of a function that, in Spark, evaluates no argument after one that is null.
+    """Make the :class:`Value` of a function that stops at the first argument which is null.
 
-    DuckDB evaluates all of them, so that one behind a null could fail.
+    Spark then evaluates no later argument, so that these can't fail; DuckDB evaluates all, so the
+    SQL is put into a CASE where needed.
 
     Args:
         sql: SQL of the result, which is null if an argument is.
         kind: Its type.
         arguments: The arguments, in the order in which Spark evaluates them.
-        fails: Whether it may raise an error itself.
+        fails: Whether the function itself may raise an error for some rows.
     """
     *before, last = arguments
     if any(each.may_fail for each in arguments[1:]):
@@ -144,7 +162,7 @@ def strict_value(
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether a type is one of Spark's numbers."""
+    """Return whether a type is one of Spark's numbers: integer, float, double or decimal."""
     return kind in INTEGERS or kind in (FLOAT, DOUBLE) or pa.types.is_decimal(kind)
 
 

@@ -12,10 +12,15 @@ _HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 
 
 def msk_client_settings(region: str) -> dict[str, str | Callable[[str], tuple[str, float]]]:
-    """Return the settings of librdkafka, which gets a signed token whenever it needs one.
+    """Return librdkafka's settings for a login to Amazon MSK by IAM.
+
+    A callback among them makes a signed token from AWS's credentials whenever one is needed.
 
     Args:
         region: Region of the cluster, such as ``eu-central-1``.
+
+    Raises:
+        InputError: The extra ``msk`` is not installed.
     """
     with needs_extra("msk", "`mechanism: AWS_MSK_IAM`"):
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - few need it

@@ -80,10 +80,9 @@ class OAuth(Declared):
 
 
 def oauth_client_settings(oauth: OAuth) -> dict[str, str]:
-    """Return the settings of librdkafka for this login, with the secret in plain text.
+    """Return librdkafka's settings for a login by OAuth; they contain the secret in plain text.
 
-    Returns:
-        Value by name, as in librdkafka's ``CONFIGURATION.md``.
+    Value by name, as in librdkafka's ``CONFIGURATION.md``. Never print or store them.
     """
     settings = {
         "sasl.mechanism": "OAUTHBEARER",
@@ -99,11 +98,10 @@ def oauth_client_settings(oauth: OAuth) -> dict[str, str]:
 
 
 def oauth_java_settings(oauth: OAuth) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings of Kafka's Java client for this login, and its JAAS options.
+    """Return settings of Kafka's Java client for a login by OAuth, and its JAAS options.
 
-    Returns:
-        Value by name of the settings; and of the options of :data:`LOGIN_MODULE`, with the secret
-        in plain text.
+    Two mappings by name: the settings, and the options of :data:`LOGIN_MODULE` with the secret in
+    plain text. Never print or store them.
     """
     settings = {
         "sasl.mechanism": "OAUTHBEARER",

@@ -278,12 +278,12 @@ def spark_settings(security: Security | None) -> dict[str, str]:
 
 
 def jaas_entry(module: str, options: Mapping[str, str]) -> str:
-    """Return the login of a Kafka client as a value of ``sasl.jaas.config``, quoted as needed.
+    """Return a login of Kafka's Java client as a value of ``sasl.jaas.config``, with quotes.
 
     Args:
         module: Class of the login module.
         options: Options of the login module, such as ``username``; names and values may be any
-            text, as they are quoted for Kafka's ``JaasConfig``.
+            text.
     """
     written = (f"{_quoted(name)}={_quoted(value)}" for name, value in options.items())
     return f"{' '.join([module, 'required', *written])};"

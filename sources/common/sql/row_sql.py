@@ -20,15 +20,17 @@ _ROWS = (exp.AggFunc, exp.Window, exp.Query, exp.Star, exp.Explode)
 
 
 def parse_expression(text: str, where: str, fields: ErrorFields) -> exp.Expr:
-    """Return the syntax tree of an expression.
+    """Parse one expression of Spark SQL to sqlglot's syntax tree, without Spark.
+
+    Only the syntax is checked; columns are checked by :func:`require_row_by_row`.
 
     Args:
         text: One expression of Spark SQL.
-        where: The field that declares it, with its text, for messages.
-        fields: The same as fields of the error.
+        where: The field that declares it, with its text; begins the message of the error.
+        fields: The field that declares it, as fields of the error for programs.
 
     Raises:
-        InputError: The text is not SQL; the message has line and column of the text.
+        InputError: The text is not one expression; the message has line and column in the text.
     """
     try:
         return _parse(text)
@@ -44,15 +46,19 @@ def require_row_by_row(
 ) -> None:
     """Refuse an expression that needs more than the columns of one row.
 
+    Called after :func:`parse_expression`. A field of a struct counts by the name of its struct;
+    names are compared with their case.
+
     Args:
         tree: Its syntax tree.
         columns: Names of the columns that there are.
         where: The field that declares it, with its text, for messages.
         hint: What to do about an expression that is not evaluated row by row.
-        fields: The field that declares it, as fields of the error.
+        fields: The field that declares it, as fields of the error for programs.
 
     Raises:
-        InputError: It combines or generates rows, or uses a column that does not exist.
+        InputError: It aggregates or generates rows, or has a subquery or ``*``; or it uses a column
+            that does not exist.
     """
     if tree.find(*_ROWS) is not None:
         message = (
@@ -71,12 +77,15 @@ def require_row_by_row(
 
 
 def to_duckdb(tree: exp.Expr, unsupported: ErrorLevel = ErrorLevel.WARN) -> str:
-    """Return an expression or a query of Spark SQL as DuckDB's SQL.
+    """Convert an expression or a query of Spark SQL to DuckDB's SQL, by sqlglot.
+
+    That both mean the same is not proven (unlike
+    :func:`~sources.common.expressions.translation.translate`).
 
     Args:
         tree: Its syntax tree.
-        unsupported: What happens if sqlglot knows that DuckDB lacks something: by default it is
-            logged.
+        unsupported: What happens if sqlglot knows that DuckDB lacks something: by default a warning
+            is logged.
 
     Raises:
         UnsupportedError: DuckDB lacks something, and ``unsupported`` is ``RAISE``.
@@ -92,7 +101,7 @@ def _parse(text: str) -> exp.Expr:
 
 
 def is_plain(tree: exp.Expr) -> bool:
-    """Return whether an expression is a plain column."""
+    """Return whether an expression is a column by its name, without field, function or alias."""
     return isinstance(tree, exp.Column) and len(tree.parts) == 1
 
 
@@ -109,7 +118,10 @@ class TimestampCall(NamedTuple):
 
 
 def timestamp_call(tree: exp.Expr | None) -> TimestampCall | None:
-    """Return an expression as a call of a function from a number to a timestamp; None if not."""
+    """Recognize ``timestamp_seconds``, ``timestamp_millis`` or ``timestamp_micros`` of a number.
+
+    None for every other expression, and for None.
+    """
     if not isinstance(tree, exp.Anonymous) or len(tree.expressions) != 1:
         return None
     unit = _INSTANTS.get(tree.name.lower())

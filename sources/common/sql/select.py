@@ -29,7 +29,7 @@ from sources.errors import ErrorFields, InputError
 
 
 class OnlySparkError(InputError):
-    """Error while planning: only Spark can evaluate an expression, or one of its values."""
+    """Error that a plan can't evaluate an expression, or one of its values: only Spark can."""
 
 
 class EventColumn(NamedTuple):
@@ -50,9 +50,9 @@ class EventColumn(NamedTuple):
     number: int | None = None
 
     def within(self, columns: pa.Schema) -> EventColumn | None:
-        """Return this column under the name that a file has for it.
+        """Return this column under the name that a given file has for it.
 
-        If the file lacks it: None where it ``may_lack`` the column, else this column unchanged.
+        If the file lacks it: None if it ``may_lack`` the column, else this column unchanged.
 
         Args:
             columns: Columns of the file.
@@ -121,9 +121,10 @@ class Selection:
         """Return the names of the source's columns that an output column is computed from.
 
         Args:
-            name: Output column; one that ``select`` does not have raises KeyError.
+            name: Output column.
 
         Raises:
+            KeyError: ``select`` is declared and does not have this column.
             InputError: An expression is not SQL.
         """
         if not self.expressions:
@@ -131,9 +132,9 @@ class Selection:
         return {column.parts[0].name for column in self._trees[name].find_all(exp.Column)}
 
     def evaluate(self, name: str, batch: pa.RecordBatch) -> pa.ChunkedArray:
-        """Return the values of an output column for a few rows, computed by DuckDB, not Spark.
+        """Compute an output column for a few rows by DuckDB, without Spark.
 
-        For the plan, which needs event times before anything runs.
+        For the plan, which needs event times of sampled rows before anything runs.
 
         Args:
             name: Output column.
@@ -142,7 +143,7 @@ class Selection:
         Raises:
             OnlySparkError: DuckDB is not proven to evaluate the expression, or a value of it, as
                 Spark does.
-            InputError: An expression is not SQL, or a value does not fit it.
+            InputError: An expression is not SQL, or fails for a value.
         """
         if not self.expressions:
             return pa.chunked_array([batch[name]])
@@ -175,7 +176,10 @@ class Selection:
         return values
 
     def is_computed(self, name: str) -> bool:
-        """Return whether an output column is computed, not only renamed or converted to an instant.
+        """Return whether an output column is more than a renamed column or a converted instant.
+
+        False without ``select``. A converted instant is ``timestamp_seconds`` (or millis, micros)
+        of a column.
 
         Args:
             name: Output column.
@@ -187,13 +191,14 @@ class Selection:
         return tree is not None and not is_plain(tree) and self.event_column(name) is None
 
     def translation(self, name: str, columns: pa.Schema) -> Proven | Unproven:
-        """Return an output column's expression in DuckDB's SQL, or why only Spark evaluates it.
+        """Translate an output column to DuckDB's SQL, or say why only Spark evaluates it.
 
         Args:
             name: Output column that ``select`` has.
             columns: Columns of the source.
 
         Raises:
+            KeyError: ``select`` does not have this column.
             InputError: An expression is not SQL.
         """
         tree = self._trees[name]

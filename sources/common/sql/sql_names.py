@@ -6,20 +6,20 @@ from collections.abc import Iterable
 
 
 def quoted(name: str) -> str:
-    """Return a name in double quotes, as SQL takes any name."""
+    """Return a name in double quotes for DuckDB's or PostgreSQL's SQL; any text is allowed."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def in_backticks(name: str) -> str:
-    """Return a name in backticks, as Spark's SQL and its functions of columns accept any name."""
+    """Return a name in backticks for Spark's SQL; any text is a valid name."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def column_list(names: Iterable[str]) -> str:
-    """Return names as a list of SQL, each in double quotes."""
+    """Return names, each in double quotes, separated by commas: a select list or column list."""
     return ", ".join(map(quoted, names))
 
 
 def literal(text: str) -> str:
-    """Return a text as a literal of SQL."""
+    """Return a text in single quotes, as a literal of DuckDB's and PostgreSQL's SQL."""
     return "'" + text.replace("'", "''") + "'"

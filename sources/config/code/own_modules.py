@@ -17,13 +17,12 @@ found first is the same for all threads of a process."""
 
 
 class OwnModules:
-    """The modules next to one pipeline's file, imported for that pipeline only.
+    """Registry of the modules next to one pipeline's file, imported for that pipeline only.
 
-    Modules of the same name next to other pipelines' files, or an earlier version of the same
-    file, are never used in their place. Outside of :meth:`importable` they are not in
-    ``sys.modules``. So pickle sends the functions in them to Spark's tasks by value, and workers
-    that pipelines share need not import them. What such a function imports when it is called is
-    looked for among the installed packages only.
+    In a process that runs several pipelines it keeps apart modules of the same name. Outside of
+    :meth:`importable` the modules are not in ``sys.modules``; so pickle sends their functions to
+    Spark's tasks by value, and what such a function imports when it is called is looked for among
+    the installed packages only.
     """
 
     def __init__(self) -> None:
@@ -31,13 +30,13 @@ class OwnModules:
 
     @contextmanager
     def importable(self, folders: Sequence[Path]) -> Iterator[None]:
-        """Make modules of folders importable, before all others; for one thread at a time.
+        """Make modules in some folders importable, before all others, in the body of ``with``.
+
+        Holds a lock of the process, so other threads wait. Afterwards ``sys.path`` and
+        ``sys.modules`` are as before.
 
         Args:
-            folders: The folders; of two modules of one name that of the earlier folder is used.
-
-        Yields:
-            Nothing; when the ``with`` block ends, imports are as they were before.
+            folders: The folders; of two modules of one name the one in the earlier folder is used.
         """
         paths = [str(folder) for folder in folders]
         with IMPORTING:

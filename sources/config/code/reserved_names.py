@@ -23,11 +23,14 @@ _OWN = Path(__file__).resolve().parents[2]
 
 
 def require_free_names(folders: Sequence[Path], pipeline: str) -> None:
-    """Refuse a module that would be imported in place of a package of this distribution.
+    """Refuse a user's module that would be imported in place of a package of this distribution.
 
     Args:
         folders: Where the pipeline's modules are looked for.
         pipeline: Name of the pipeline, for messages.
+
+    Raises:
+        InputError: Names the file, and the reserved names.
     """
     for folder in folders:
         for name in RESERVED:

@@ -75,17 +75,14 @@ def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[An
 
 
 def find_line(loaded: LoadedPipeline, module: str, error: BaseException) -> CodeLine | None:
-    """Return the line of the user's code that an error comes from: the innermost one.
+    """Return the innermost line of the user's code that an error passed through; None if none.
 
-    User's code are the modules next to the pipeline's file and the package of the function.
+    The user's code are the modules next to the pipeline's file and the package of the function.
 
     Args:
         loaded: The pipeline.
         module: Name of the function's module.
         error: Exception that was caught.
-
-    Returns:
-        None if no such line took part.
     """
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return code_line(loaded, error.filename, error.lineno)
@@ -101,7 +98,13 @@ def find_line(loaded: LoadedPipeline, module: str, error: BaseException) -> Code
 
 
 def code_line(loaded: LoadedPipeline, file: str, line: int) -> CodeLine:
-    """Return a line of a file, with its path relative to the pipeline's folder if it is below."""
+    """Make a :class:`CodeLine`, with a path relative to the pipeline's folder if it is below.
+
+    Args:
+        loaded: The pipeline.
+        file: Path of the file.
+        line: Number of the line, from 1.
+    """
     path = Path(file)
     for folder in loaded.code:
         if path.is_relative_to(folder):

@@ -64,11 +64,14 @@ class BadRecords(Declared):
         raise ValueError(message)
 
     def left_out(self, event_time: EventTime, rules: RowRules) -> frozenset[BadKind]:
-        """Return the kinds of bad records that are left out of the rows and counted.
+        """Return which kinds of bad records are left out of the table and counted.
+
+        Those with the policy ``drop`` or ``quarantine``: ``unreadable``, ``outside``,
+        ``rule.<name>``.
 
         Args:
             event_time: The pipeline's declaration of the event time.
-            rules: Its rules.
+            rules: The pipeline's rules.
         """
         policies: dict[BadKind, str] = {
             "unreadable": self.on_bad_record,
@@ -78,41 +81,40 @@ class BadRecords(Declared):
         return frozenset(k for k, policy in policies.items() if policy in ("drop", "quarantine"))
 
     def recorded(self, event_time: EventTime, rules: RowRules) -> frozenset[BadKind]:
-        """Return the kinds of bad records that are written to the quarantine table.
+        """Return which kinds of bad records are written to the quarantine table.
 
-        Records outside of the bounds of the event time are so under ``drop``, too: the bounds may
-        move with the clock, so the table is what tells later which records were left out.
+        Those with the policy ``quarantine``, and records with an event time out of bounds under
+        ``drop``, too: bounds move with the clock, so only the table tells later which ones were
+        left out.
 
         Args:
             event_time: The pipeline's declaration of the event time.
-            rules: Its rules.
+            rules: The pipeline's rules.
         """
         dropped = {"unreadable"} if self.on_bad_record == "drop" else set()
         dropped |= {f"{RULE_KIND}{name}" for name, how in rules.left_out.items() if how == "drop"}
         return self.left_out(event_time, rules) - dropped
 
     def quarantine_located(self, locate: Callable[[str], str]) -> dict[str, str]:
-        """Return the change of fields that makes the path of the quarantine table absolute.
+        """Return ``{"quarantine": absolute path}``, to update the model; {} if none is declared.
 
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
-
-        Returns:
-            The field ``quarantine`` and its absolute path; empty if no table is declared.
         """
         return {} if self.quarantine is None else {"quarantine": locate(self.quarantine)}
 
 
 class BadRecordCount(Record):
-    """Number of bad records of a source that were dropped or quarantined, as kept in the state.
+    """Number of bad records of a source that were dropped or quarantined; a state document.
+
+    All numbers are totals of the micro-batches up to ``last_batch``.
 
     Attributes:
         source: Name of the source.
-        total: Number of records that can't be read, in all micro-batches up to ``last_batch``.
-        outside: Number of records whose event time is outside of its bounds, in the same.
-        broken: Number of records that break a rule, in the same, by name of the first such rule.
+        total: Number of records that can't be read.
+        outside: Number of records whose event time is outside of its bounds.
+        broken: Number of records that break a rule, by name of the first rule that each breaks.
         last_batch: Id of the last micro-batch that is counted; -1 if none is.
-
     """
 
     VERSION = 3

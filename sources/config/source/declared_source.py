@@ -16,7 +16,7 @@ from sources.hybrid import Source
 
 
 class Chain(Protocol):
-    """Parts of the pipeline that the checks of its sources need."""
+    """The parts of a pipeline that its sources are checked against."""
 
     @property
     def event_time(self) -> EventTime:
@@ -32,11 +32,12 @@ class Chain(Protocol):
 
 
 class DeclaredSource(Source, Protocol):
-    """A source as it is declared, whatever its kind.
+    """Interface of a source's declaration, the same for files and topics.
 
-    Code that does not read the source itself asks these questions instead of asking which kind it
-    has. A kind of the project's own implements them, and is listed in
-    :mod:`sources.config.source.source_kinds`; one that an extension adds becomes a file source.
+    Code that does not read the source itself asks these questions instead of asking which kind of
+    source it has. All are answered from the declaration, without data or a broker. The kinds are
+    listed in :mod:`sources.config.source.source_kinds`; one that an extension adds becomes a file
+    source.
     """
 
     @property
@@ -72,7 +73,7 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def patterns(self) -> Sequence[str]:
-        """Globs of the files that are read; empty for a topic."""
+        """Globs of the files that are read, as declared; empty for a topic."""
 
     @property
     def snapshot(self) -> SnapshotOptions | None:
@@ -80,7 +81,7 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def functions(self) -> Mapping[str, str]:
-        """User functions that the declaration names: ``module:function`` by field; or empty."""
+        """User functions that the source names, as ``module:function`` by field; empty if none."""
 
     @property
     def extras(self) -> Sequence[tuple[str, str]]:
@@ -96,16 +97,16 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def changes(self) -> DeclaredTable | None:
-        """The database table that its records are changes of (Debezium); None if they are rows."""
+        """The database table whose changes its records are (Debezium); None if records are rows."""
 
     def envelope_column(self, part: EnvelopePart, /) -> str | None:
-        """Return the output column that holds a part of a change event's envelope.
+        """Return the output column that holds a part of a change event's envelope; else None.
+
+        The envelope is what surrounds the row in a Debezium event: operation, log position, times.
+        None, too, if the source holds rows instead of changes.
 
         Args:
             part: Part of the envelope, such as ``committed_at``.
-
-        Returns:
-            Name of the column; None if no column holds it, or the source holds no changes.
         """
 
     def located(self, locate: Callable[[str], str], absolute_url: Callable[[str], str], /) -> Self:

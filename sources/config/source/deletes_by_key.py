@@ -12,7 +12,7 @@ _ROWS_OF_FILES = (
 
 
 def row_to_delete(source: KafkaSource, sink: Sink, event_time: str) -> RowOfKey:
-    """Return the columns that identify the row which a record without a value deletes.
+    """Return the columns by which a tombstone (a key, no value) finds the row that it deletes.
 
     Args:
         source: The source that declares ``on_tombstone: delete``.
@@ -20,7 +20,7 @@ def row_to_delete(source: KafkaSource, sink: Sink, event_time: str) -> RowOfKey:
         event_time: Name of the event-time column.
 
     Raises:
-        ValueError: The sink does not find, order and remove the rows; contains what is lacking, and
+        ValueError: The sink does not find, order and remove the rows; says what is lacking, and
             what to declare.
     """
     included = source.record_columns

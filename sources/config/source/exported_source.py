@@ -26,9 +26,9 @@ _NOT_OF_EXPORTS = {"converge", "discovery_interval", "path", "snapshot", "table"
 
 
 class ExportEnd(Part):
-    """Where an export ends: up to where its files hold every row.
+    """Up to where an export reaches, as its kind reports it; all fields may be left out.
 
-    With nothing, the next source starts by the highest event time of the rows, as after any files.
+    Without any, the next source starts by the highest event time of the rows, as after other files.
 
     Attributes:
         offsets: Offset after the last record that the files hold, by partition of the next topic.
@@ -91,38 +91,38 @@ class ExportedSource(Declared, ABC):
 
     @abstractmethod
     def export(self, export: Export) -> ExportEnd:
-        """Write the rows to files in the folder, at least one, and return where they end.
+        """Write the source's rows to one or more files in a folder, and return where they end.
 
-        Called before the plan of a generation is made, until a call has returned; after that never
-        again for this generation. Two processes may call it at once. All rows have to be of one
-        moment, that of the end: a row that is changed while it is exported comes again, or not at
-        all.
+        Called before a generation's plan is made, until a call has returned; then never again for
+        this generation. Two processes may call it at once. All rows have to be of one moment, that
+        of the end: a row that is changed while it is exported would come twice, or not at all.
 
         Args:
-            export: The folder, and who is told of the progress.
+            export: The folder to write to, and where to report progress.
 
         Raises:
-            HybridError: It failed; the next call begins again, or resumes. Any other error is
-                reported as one of the kind.
+            HybridError: The export failed; the next call begins again, or resumes. An error of
+                another type is reported as a failure of this kind.
         """
 
     def reading(self) -> dict[str, Any]:
-        """Return how the files are read: fields of a file source, at least its ``format``.
+        """Return the fields of the file source that reads the files, at least ``format``.
 
-        Parquet by default; JSON and CSV need a ``schema``. No format of a table.
+        Parquet by default; JSON and CSV need a ``schema``. Formats of tables are not allowed.
         """
         return {"format": "parquet"}
 
     def contract(self) -> dict[str, object]:
-        """Return the declared values that decide what is exported.
+        """Return the declared values that decide what is exported, by field.
 
-        A generation refuses to continue with others. By default all fields of the kind whose values
-        differ from their defaults, so that a field that is added later changes nothing.
+        A generation refuses to continue with other values. By default these are all fields of the
+        kind that differ from their defaults, so that a field added in a later version changes
+        nothing.
         """
         return self.model_dump(mode="json", exclude_defaults=True, exclude=_OF_THE_READING)
 
     def as_files(self) -> ExportedFiles:
-        """Return the file source that reads what is exported.
+        """Return the file source that reads the exported files; it has no path yet.
 
         Raises:
             ValueError: :meth:`reading` contradicts itself or the declared fields.
@@ -139,10 +139,10 @@ class ExportedSource(Declared, ABC):
 
 
 class ExportedFiles(FileSource):
-    """File source that reads what was exported; its folder is known once that is complete.
+    """File source that reads exported files; its path is set by :meth:`placed` after the export.
 
     Attributes:
-        kind: The declaration.
+        kind: The declaration of the kind that exports.
     """
 
     kind: ExportedSource = Field(exclude=True, repr=False)
@@ -159,11 +159,11 @@ class ExportedFiles(FileSource):
         return self.kind.type
 
     def placed(self, folder: str, end: ExportEnd) -> ExportedFiles:
-        """Return a copy that reads a complete export.
+        """Return a copy of the source that reads the files of a complete export.
 
         Args:
             folder: Folder of its files, absolute or a URL.
-            end: Where it ends.
+            end: Up to where the export reaches.
         """
         through = self.complete_through or end.complete_through
         known = {
@@ -176,13 +176,16 @@ class ExportedFiles(FileSource):
         return copy
 
     def plain(self) -> FileSource:
-        """Return the same as a file source that knows of no export."""
+        """Return a copy as an ordinary file source, without the extension's kind.
+
+        So that tasks, which may lack the extension, can unpickle it.
+        """
         values = {name: getattr(self, name) for name in FileSource.model_fields}
         copy = FileSource.model_construct(self.model_fields_set - {"kind"}, **values)
         return copy.parsed() if self._is_parsed else copy
 
     def declaration(self) -> dict[str, Any]:
-        """Return the same as fields of a pipeline's file, with ``type: files``."""
+        """Return the source as fields of a pipeline's file, with ``type: files``."""
         return self.plain().model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -28,6 +28,9 @@ def check_bad_rows(form: str, on_bad_record: str, *, multiline: bool) -> None:
         form: Format of the files.
         on_bad_record: The policy, other than ``fail``.
         multiline: Whether values of CSV files may contain line breaks.
+
+    Raises:
+        ValueError: Says what to declare instead.
     """
     asked = f"`on_bad_record: {on_bad_record}`"
     if form == "text":
@@ -53,12 +56,15 @@ def check_bad_rows(form: str, on_bad_record: str, *, multiline: bool) -> None:
 
 
 def check_drift(form: str, drift: SchemaDrift, offsets: object) -> None:
-    """Refuse declared differences between files that can't have any, or in their offsets' columns.
+    """Refuse ``schema_drift`` for formats that don't have it, or about the columns of ``offsets``.
 
     Args:
         form: Format of the files.
         drift: The declared differences.
         offsets: Declaration of where the files hold Kafka offsets.
+
+    Raises:
+        ValueError: Says what to declare instead.
     """
     if form not in ("parquet", "avro", "orc"):
         message = (
@@ -79,12 +85,15 @@ def check_drift(form: str, drift: SchemaDrift, offsets: object) -> None:
 
 
 def check_endless(form: str, interval: timedelta, given: Collection[str]) -> None:
-    """Refuse fields that need an end on a folder that is read without end.
+    """Refuse fields that need an end in a source that reads a folder without end.
 
     Args:
         form: Format of the files.
         interval: ``discovery_interval``: time between two listings.
         given: Names of the fields that the source declares.
+
+    Raises:
+        ValueError: Such a field is declared, the interval is 0 or less, or a table is read.
     """
     if interval <= timedelta(0):
         message = (
@@ -109,11 +118,17 @@ def check_endless(form: str, interval: timedelta, given: Collection[str]) -> Non
 
 
 def check_arrival(form: str, given: Collection[str]) -> None:
-    """Refuse an order of arrival of files whose rows can't be read in it.
+    """Refuse ``order`` by arrival for a format, or next to fields, that it can't be combined with.
+
+    Called while the declaration is validated, for a source that declares such an order.
 
     Args:
-        form: Format of the files.
-        given: Names of the fields that the source declares.
+        form: Format of the files; only ``parquet`` passes, as single columns have to be read.
+        given: Names of the fields that the source declares. Refused are ``batch``, ``converge``,
+            ``discovery_interval``, ``schema_drift`` and others that need reading by event time.
+
+    Raises:
+        ValueError: Says which, why, and what to declare instead.
     """
     if form != "parquet":
         message = (
@@ -130,11 +145,14 @@ def check_arrival(form: str, given: Collection[str]) -> None:
 
 
 def check_arrival_offsets(order: ArrivalOrder, offsets: object) -> None:
-    """Refuse an order by offsets of a column that is not declared to hold them.
+    """Refuse an order by offsets if its column is not the offset column of ``offsets``.
 
     Args:
         order: The declared order of arrival.
         offsets: Declaration of where the files hold Kafka offsets.
+
+    Raises:
+        ValueError: Says what to declare instead.
     """
     has_column = isinstance(offsets, OffsetColumns) and offsets.offset == order.arrival
     if order.is_by_offset and not has_column:
@@ -153,6 +171,10 @@ def check_snapshot(form: str, patterns: Sequence[str], given: Collection[str]) -
         form: Format of the files.
         patterns: Globs of the files.
         given: Names of the fields that the source declares.
+
+    Raises:
+        ValueError: A field can't be combined with ``snapshot``, or ``path`` is not one folder with
+            ``/*.parquet``.
     """
     others = set(given) - _ALLOWED_WITH_SNAPSHOT
     if form != "parquet" or (others := others - {"format"}):
@@ -180,13 +202,17 @@ def check_snapshot(form: str, patterns: Sequence[str], given: Collection[str]) -
 def check_snapshot_changes(
     name: str, options: SnapshotOptions, after: DeclaredSource | None, chain: Chain
 ) -> None:
-    """Refuse a snapshot whose topic of changes lacks what the hand-over to it is decided by.
+    """Refuse a snapshot whose next source is no topic of changes that fits the hand-over.
 
     Args:
         name: Name of the source with the snapshot.
         options: The declared snapshot.
         after: Source right after it in the chain; None if there is none.
         chain: The pipeline.
+
+    Raises:
+        ValueError: No such topic follows, it lacks a column for a part of the envelope, or the
+            event time is not the time of commit.
     """
     if after is None or after.changes is None or after.select:
         message = (
@@ -220,6 +246,10 @@ def check_sequence(name: str, after: DeclaredSource | None, chain: Chain) -> Non
         name: Name of the source that declares the log position of its database snapshot.
         after: Source right after it in the chain; None if there is none.
         chain: The pipeline.
+
+    Raises:
+        ValueError: No topic follows, the sink does not order changes, or the pipeline names no
+            column ``sequence``.
     """
     if after is None or not after.has_hand_over:
         message = (

@@ -168,7 +168,7 @@ class SchemaDrift(Declared):
     defaults: dict[str, bool | int | float | str | datetime | date] = Field(default_factory=dict)
 
     def other_names(self, column: str) -> tuple[str, ...]:
-        """Return the names that a column has in other files; empty without any."""
+        """Return the older names under which some files have a column; empty if there are none."""
         return tuple(old for old, new in self.renamed.items() if new == column)
 
     @model_validator(mode="after")

@@ -138,8 +138,8 @@ class FileSource(BadRecords):
     def patterns(self) -> list[str]:
         """Declared globs of the files, as a list even if ``path`` is a single one.
 
-        Of a table that is declared by its name, its folder; empty until a plan knows it
-        (:mod:`sources.planning.files.table_places`).
+        For a table that is declared by its name this is its folder, once the plan has looked it up
+        (:mod:`sources.planning.files.table_places`); until then it is empty.
         """
         return [self.path] if isinstance(self.path, str) else self.path or []
 
@@ -165,28 +165,28 @@ class FileSource(BadRecords):
 
     @property
     def arrival(self) -> ArrivalOrder | None:
-        """The order of arrival, if the rows are read in it; None if they are by event time."""
+        """The declared order of arrival; None if the rows are read by event time."""
         return self.order if isinstance(self.order, ArrivalOrder) else None
 
     @property
     def is_read_by_spark(self) -> bool:
-        """Whether Spark itself reads the files, each as a whole: Parquet by event time.
+        """Whether Spark's own reader reads the files, each as a whole: Parquet by event time.
 
-        Others are read split by split, by this project's tasks.
+        If False, this project's tasks parse them split by split.
         """
         return self.is_parquet and self.arrival is None and not self._is_parsed
 
     def parsed(self) -> FileSource:
-        """Return a copy whose Parquet files are read by this project instead of Spark's reader."""
+        """Return a copy whose Parquet files this project's tasks parse, as Spark's reader can't."""
         copy = self.model_copy()
         copy._is_parsed = True
         return copy
 
     @property
     def drift(self) -> SchemaDrift | None:
-        """How files whose columns differ are read as one; None if they have to be the same.
+        """How files whose columns differ are read as one; None if all must have the same columns.
 
-        Of Avro files a declared ``schema`` says it, too: each is read by its own schema.
+        Avro files with a declared ``schema`` may differ without ``schema_drift``, too.
         """
         if self.schema_drift is None and self.format == "avro" and self.columns:
             return SchemaDrift()
@@ -194,7 +194,10 @@ class FileSource(BadRecords):
 
     @property
     def names_inside(self) -> list[str] | None:
-        """Names that declared columns may have in files; None if only the files decide."""
+        """Names that the declared columns may have inside files; None without ``schema``.
+
+        Includes older names of renamed columns, and partition columns.
+        """
         if self.columns is None:
             return None
         drift = self.schema_drift or SchemaDrift()
@@ -214,14 +217,10 @@ class FileSource(BadRecords):
         return Selection(self.name, self.select)
 
     def event_column(self, event_time: str) -> EventColumn | None:
-        """Return the files' column that the event time is read from, with its other names.
+        """Return the files' column that the event time is read from; None if it is computed.
 
         Args:
-            event_time: Event-time column of the output.
-
-        Returns:
-            The column; None if the event time is computed otherwise than
-            :meth:`sources.common.sql.select.Selection.event_column` says.
+            event_time: Event-time column of the output, after ``select``.
 
         Raises:
             InputError: An expression of ``select`` is not SQL.
@@ -257,7 +256,11 @@ class FileSource(BadRecords):
         return
 
     def envelope_column(self, _part: EnvelopePart) -> str | None:
-        """Return None, whatever the part: files hold no changes, so there is no envelope."""
+        """Return None, whatever the part: files hold rows, no change events with an envelope.
+
+        For a topic of changes it is the column with a part of Debezium's event, such as the
+        position.
+        """
         return None
 
     def located(

@@ -128,7 +128,7 @@ class KafkaSource(RecordRows, BadRecords):
 
     @property
     def snapshot(self) -> None:
-        """None: nothing has to be taken from a database."""
+        """None: a topic takes no snapshot of a database."""
         return
 
     @property

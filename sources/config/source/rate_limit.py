@@ -56,7 +56,7 @@ class CurrentRate(Record):
 
 
 class Batch(NamedTuple):
-    """Largest size of a micro-batch; None for quantities that its source does not have."""
+    """Size of the largest micro-batch of a source, by quantity; None where it has no such one."""
 
     bytes: int | None = None
     files: int | None = None
@@ -113,10 +113,12 @@ def rate_of(generation: Generation, source: str, declared: RateLimit) -> RateLim
 
 
 def put_in_force(generation: Generation, source: str, limit: RateLimit) -> None:
-    """Override the declared rate limit of a source; a run in progress adopts the new one.
+    """Override the declared rate limit of a source until it is set again; written to the state.
+
+    A run in progress adopts the new limit.
 
     Args:
-        generation: State of the generation, where the limit is written.
+        generation: State of the generation.
         source: Name of the source.
         limit: The limit; without any value, the source is not limited.
 
@@ -127,13 +129,16 @@ def put_in_force(generation: Generation, source: str, limit: RateLimit) -> None:
 
 
 def require_meaning(source: str, kind: str, limit: RateLimit, meant: Collection[str]) -> None:
-    """Refuse a rate limit in units that a source does not have, such as offsets of files.
+    """Refuse a rate limit in quantities that a source does not have, such as offsets of files.
 
     Args:
         source: Name of the source.
         kind: Kind of the source, in words, for the message.
         limit: The limit.
         meant: Quantities that may be limited, of ``bytes``, ``files``, ``rows`` and ``offsets``.
+
+    Raises:
+        InputError: Names the quantity, and those that are allowed.
     """
     if others := [name for name in limit.model_dump(exclude_none=True) if name not in meant]:
         message = f"`rate.{others[0]}` has no meaning for `{source}`, {kind}."
@@ -143,15 +148,13 @@ def require_meaning(source: str, kind: str, limit: RateLimit, meant: Collection[
 
 
 def interval_ms(limit: RateLimit, largest: Batch) -> int:
-    """Return the interval between the starts of micro-batches that keeps a rate limit, in ms.
+    """Return the milliseconds between starts of micro-batches by which a rate limit is kept.
+
+    0 if no quantity of the micro-batch is limited.
 
     Args:
         limit: Rate limit per second.
         largest: Size of the largest micro-batch.
-
-    Returns:
-        Milliseconds between the starts of two micro-batches; 0 if no quantity that the largest
-        micro-batch has is limited.
     """
     needed = [
         size / allowed
@@ -169,20 +172,16 @@ def interval_ms(limit: RateLimit, largest: Batch) -> int:
 def live_pace(
     limit: RateLimit, interval: int, most_offsets: int, partitions: int
 ) -> tuple[int, int]:
-    """Return size and interval of an unbounded topic's micro-batches that keep a rate limit.
+    """Return micro-batch size (offsets) and interval (ms) by which a live topic keeps a rate limit.
 
-    Spark reads at least one offset of each partition that has any
-    (``KafkaMicroBatchStream.rateLimit``).
+    The declared ones if offsets are not limited. Spark reads at least one offset of each partition
+    that has any (``KafkaMicroBatchStream.rateLimit``), so the interval may become longer.
 
     Args:
         limit: Rate limit per second; only its ``offsets`` count.
         interval: Declared trigger interval, in milliseconds.
         most_offsets: Declared highest number of offsets in a micro-batch.
         partitions: Number of partitions.
-
-    Returns:
-        Highest number of offsets in a micro-batch, and milliseconds between the starts of two; the
-        declared ones if offsets are not limited.
     """
     if limit.offsets is None:
         return most_offsets, interval

@@ -22,11 +22,11 @@ _SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
 def without_password(dsn: str) -> str:
-    """Return a connection string; refuse one that contains a password.
+    """Return a connection string unchanged; refuse one that contains a password.
 
     Raises:
-        ValueError: It contains one.
-        InputError: No extension that is installed captures such databases.
+        ValueError: It contains a password.
+        InputError: No installed extension captures tables of such databases.
     """
     if _SECRET.search(dsn):
         message = (
@@ -68,20 +68,24 @@ class SnapshotOptions(Declared):
 
     @property
     def kind(self) -> DatabaseKind:
-        """Kind of the database, by the scheme of ``dsn``."""
+        """Kind of the database, by the scheme of ``dsn``.
+
+        Raises:
+            InputError: No installed extension captures tables of such databases.
+        """
         return kind_of(self.dsn)
 
     @property
     def log_reader(self) -> str:
-        """Identity of the reader of the database's log: slot, or the connector's URL; may be empty.
+        """Replication slot, or else the URL of the connector, that reads the database's log.
 
-        Empty if nothing is declared that could be asked.
+        Empty if neither is declared.
         """
         return self.slot or self.connector or ""
 
     @property
     def parts(self) -> tuple[EnvelopePart, ...]:
-        """Parts of a change's envelope that the hand-over is decided by."""
+        """Parts of a change's envelope that the hand-over needs, such as ``position``."""
         return self.kind.parts
 
     @model_validator(mode="after")
@@ -108,11 +112,11 @@ class SnapshotOptions(Declared):
 
 
 class Chunk(Part):
-    """Part of the table that is written to a file.
+    """Part of the database table that was written to one file.
 
     Attributes:
         rows: Number of rows.
-        snapshot: Index of the manifest's snapshot under which it was read.
+        snapshot: Index in ``snapshots`` of the manifest: the database snapshot that it was read in.
     """
 
     rows: int
@@ -120,7 +124,7 @@ class Chunk(Part):
 
 
 class SnapshotManifest(Record):
-    """Manifest of a snapshot, next to its files.
+    """Manifest of a snapshot: the document next to its files that says what is written.
 
     Attributes:
         table: ``schema.table``.
@@ -128,10 +132,10 @@ class SnapshotManifest(Record):
         bounds: First key of each chunk but the first, as text.
         snapshots: Database snapshots in the order in which they were taken: one, and one more for
             each time that reading was interrupted.
-        offsets: Log ends of the topic right before the first one was taken: every change that
-            none of them sees comes later.
-        done: Chunks that are written, by number.
-        definition: The table in the catalog when the first one was taken, or before; None if that
+        offsets: Log end of each partition of the topic, right before the first snapshot was taken:
+            every change that the snapshot does not contain comes at or after it.
+        done: Chunks that are written, by number from 0.
+        definition: The table's columns and key in the database's catalog at that time; None if that
             is not known.
     """
 
@@ -150,9 +154,10 @@ class SnapshotManifest(Record):
 
     @property
     def seen(self) -> DatabaseSnapshot:
-        """The first database snapshot, by which the hand-over decides which changes are included.
+        """The first database snapshot, by which the hand-over decides which changes are contained.
 
-        Chunks read under a later one already include some changes; these are merged again.
+        Chunks read in a later one already contain some later changes; these are merged again, which
+        does no harm.
         """
         return self.snapshots[0]
 
@@ -207,10 +212,12 @@ def require_snapshot(where: Folder, pipeline: str) -> SnapshotManifest:
 
 
 def folder_of(patterns: Sequence[str]) -> str:
-    """Return the folder of a snapshot's files, as it is declared.
+    """Return the declared folder of a snapshot's files: ``copy`` of the glob ``copy/*.parquet``.
+
+    The current folder, ``.``, if the glob has no slash.
 
     Args:
-        patterns: The one glob of the source.
+        patterns: Globs of the source, of which a snapshot has exactly one.
     """
     return patterns[0].rpartition("/")[0] or "."
 

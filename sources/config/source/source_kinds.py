@@ -21,14 +21,14 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def exported_kinds(adds: Iterable[Mapping[str, Any]]) -> dict[str, type[ExportedSource]]:
-    """Return the kinds of sources that extensions add, by the names that declarations use.
+    """Merge the kinds of sources that extensions add to one mapping, by name of the kind.
 
     Args:
         adds: What each extension adds: a kind by its name.
 
     Raises:
-        InputError: A kind has the name of another one, or is not declared as one; names the
-            distribution that adds it.
+        InputError: A kind has the name of another one, or is no subclass of
+            :class:`ExportedSource`; names the distribution that adds it.
     """
     found: dict[str, type[ExportedSource]] = {}
     for added in adds:

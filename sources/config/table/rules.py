@@ -56,18 +56,19 @@ DeclaredRules = dict[
 
 @dataclass(frozen=True)
 class RowRules:
-    """Rules of a pipeline, in the order in which they are tried.
+    """Rules of a pipeline, in the order in which they are tried; the first broken one decides.
 
     Attributes:
         rules: The rules by name.
-        deleted: Column that is true for a change that deletes a row (``sink.deleted``): rules do
-            not apply to it, as it has no values to check; None if there is none.
-        sample: Condition in Spark SQL on the rows that are read at all; None if all are. Others are
-            not looked at by any rule.
-        sample_in_duckdb: The same in DuckDB's SQL.
-        unlike_default: Property of Spark by which conditions mean something else than by its
-            default; None without one.
-        of: Columns of the rows, after ``select``, that DuckDB decides the rules for.
+        deleted: Column that is true for a change that deletes a row (``sink.deleted``); rules do
+            not apply to such a change, which has no values. None if there is none.
+        sample: Condition in Spark SQL on the rows that are read at all (``sample``); None if all
+            are. Rules apply only to these.
+        sample_in_duckdb: The same condition in DuckDB's SQL.
+        unlike_default: Declared Spark property that changes the meaning of conditions, so that
+            DuckDB can't decide them; None without one.
+        of: Columns of the rows, after ``select``, by which rules are translated for DuckDB; None
+            until :meth:`over` binds them.
     """
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class RowRules:
 
     @property
     def failing(self) -> list[str]:
-        """Names of the rules that end the run."""
+        """Names of the rules that end the run if a row breaks them."""
         return [name for name, how in self._policies.items() if how == "fail"]
 
     def text(self, name: str) -> str:
@@ -92,7 +93,10 @@ class RowRules:
         return f"`rules.{name}: {self.rules[name].check}`"
 
     def contract(self) -> dict[str, object]:
-        """Return what may not change while a checkpoint is in use: the conditions, by name."""
+        """Return conditions of rules and sample, by name: what a checkpoint depends on.
+
+        A generation keeps digests of them, and refuses to continue after one was changed.
+        """
         sample = {} if self.sample is None else {"sample": self.sample}
         return {**sample, **{f"rules.{name}": rule.check for name, rule in self.rules.items()}}
 
@@ -101,7 +105,7 @@ class RowRules:
         """Names of the columns that the rules use.
 
         Raises:
-            InputError: The text of a rule is not SQL.
+            InputError: The text of a rule is not one expression of Spark SQL.
         """
         used = (tree.find_all(exp.Column) for tree in self._trees.values())
         return {column.parts[0].name for columns in used for column in columns}
@@ -152,7 +156,11 @@ class RowRules:
         return warnings
 
     def over(self, columns: pa.Schema) -> RowRules:
-        """Return the rules, bound to the columns that rows have after ``select``."""
+        """Return a copy of the rules for rows with these columns, so that they can be translated.
+
+        Args:
+            columns: Columns of a row, after ``select``.
+        """
         return replace(self, of=columns)
 
     def _translation(self, name: str, columns: pa.Schema) -> Proven | Unproven:
@@ -170,7 +178,10 @@ class RowRules:
 
     @property
     def duckdb_sql(self) -> str:
-        """DuckDB SQL for the name of the first proven rule that a row breaks; null if none."""
+        """DuckDB expression: name of the first rule that a row breaks, or null if it breaks none.
+
+        Only of rules that DuckDB evaluates as Spark does; the others are in :attr:`unproven`.
+        """
         made = self._translations.items()
         proven = {name: each.sql for name, each in made if isinstance(each, Proven)}
         return self._first(proven, '"') if proven else "CAST(NULL AS VARCHAR)"

@@ -41,10 +41,10 @@ class Sample(TimeRange):
     by: Annotated[list[str], Field(min_length=1)]
 
     def condition(self, event_time: str) -> str:
-        """Return the condition that selects the rows of the sample, in Spark SQL.
+        """Return the condition in Spark SQL that is true for the rows of the sample.
 
         Args:
-            event_time: Event-time column.
+            event_time: Name of the event-time column.
         """
         texts = [f"regexp_replace(CAST(`{name}` AS STRING), '[+]00$', '')" for name in self.by]
         values = ", ".join(f"coalesce({text}, '{_NULL}')" for text in texts)
@@ -63,22 +63,24 @@ class Sample(TimeRange):
         return " AND ".join(parts) or "true"
 
     def duckdb_condition(self, event_time: str) -> str:
-        """Return the condition that selects the rows of the sample, in DuckDB's SQL.
+        """Return the condition in DuckDB's SQL that is true for the rows of the sample.
 
         Args:
-            event_time: Event-time column.
+            event_time: Name of the event-time column.
         """
         fields: ErrorFields = {"field": "sample"}
         return to_duckdb(parse_expression(self.condition(event_time), "`sample`", fields))
 
     def require_columns(self, columns: pa.Schema) -> None:
-        """Refuse columns in ``by`` that do not exist, or whose values have no text of their own.
+        """Refuse columns in ``by`` that do not exist, or that Spark and DuckDB write differently.
+
+        The sample is chosen by the text of the values, in both.
 
         Args:
             columns: The columns of a source, after ``select``.
 
         Raises:
-            InputError: It names the column.
+            InputError: Names the column: missing, floating-point, nested or binary.
         """
         for name in self.by:
             if name not in columns.names:

@@ -43,13 +43,12 @@ _MICROS = {
 def batch_reader(schema: Any, columns: pa.Schema) -> AvroRecord | None:
     """Build the decoder that reads many records of one Avro schema at once.
 
+    None if the schema contains itself, or a field's type can't be converted to its column's in
+    batches: such values have to be decoded one by one.
+
     Args:
         schema: The writer's schema, a record's, as :mod:`fastavro` parses it.
         columns: Columns, filled from the fields of the same name.
-
-    Returns:
-        The decoder; None if only the per-record decoder reads the schema: it contains itself, or a
-        field's type can't be converted to its column's in batches.
     """
     wanted = dict(zip(columns.names, columns.types, strict=True))
     try:

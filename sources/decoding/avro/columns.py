@@ -27,18 +27,25 @@ from sources.decoding.batch_cursor import (
 
 
 class Type(ABC):
-    """Batch decoder of one type of an Avro writer's schema.
+    """Batch decoder of one type of an Avro schema: decodes a field of many records at once.
 
-    Subclasses have ``kind``, the type of the column; None if the values are only skipped.
+    Subclasses have ``kind``, the Arrow type of the column; None if values are only skipped.
     """
 
     @abstractmethod
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         """Decode the next value of each selected record, moving the batch's cursors past it.
 
+        A value that is damaged or unusual makes its record undecided, for the per-record decoder;
+        nothing is raised.
+
+        Args:
+            batch: Cursors over many records.
+            where: Mask of the records to read from.
+
         Returns:
-            An array as long as the batch, in which only the selected records count; None if the
-            values are only skipped.
+            An array as long as the batch, in which only the selected records count; None if
+            ``kind`` is None.
         """
 
 
@@ -49,7 +56,10 @@ class Null(Type):
     kind: pa.DataType | None
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Return nulls without moving the cursors: a null takes no byte."""
+        """Return nulls for all records without moving the cursors: Avro's null takes no byte.
+
+        None if the column is only skipped.
+        """
         return None if self.kind is None else pa.nulls(len(batch), self.kind)
 
 
@@ -61,7 +71,11 @@ class Integer(Type):
     bounds: tuple[int, int] = (-(2**63), 2**63 - 1)
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next varint of each selected record."""
+        """Decode the next integer of each selected record, moving the batch's cursors past it.
+
+        Returns an array as long as the batch, in which only records selected by ``where`` count;
+        None if values are skipped. Records with a number out of bounds become undecided.
+        """
         return batch.integers(zigzag(batch.number(where)), self.bounds, self.kind, where)
 
 
@@ -73,7 +87,12 @@ class Instant(Type):
     unit: int
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next timestamp; those outside the years 1 to 9999 become undecided."""
+        """Decode the next timestamp of each selected record, moving the batch's cursors past it.
+
+        Returns an array as long as the batch, in which only records selected by ``where`` count;
+        None if values are skipped. Records with a time outside of the years 1 to 9999 become
+        undecided.
+        """
         found = batch.micros(zigzag(batch.number(where)), self.unit, where)
         return batch.integers(found, MICROS, self.kind, where)
 
@@ -86,7 +105,11 @@ class Float(Type):
     width: int
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next 4 or 8 bytes."""
+        """Decode the next float or double of each selected record, moving the cursors past it.
+
+        Returns an array as long as the batch, in which only records selected by ``where`` count;
+        None if values are skipped. Records that end before become undecided.
+        """
         found = batch.fixed(self.width, where)
         if self.kind is None:
             return None
@@ -100,7 +123,11 @@ class Boolean(Type):
     kind: pa.DataType | None
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next byte."""
+        """Decode the next boolean of each selected record, moving the batch's cursors past it.
+
+        Returns an array as long as the batch, in which only records selected by ``where`` count;
+        None if values are skipped. Records with another byte than 0 or 1 become undecided.
+        """
         found = batch.fixed(1, where)
         batch.require(found <= 1, where)
         return None if self.kind is None else pa.array(found == 1)
@@ -115,7 +142,12 @@ class Bytes(Type):
     size: int | None = None
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next length (unless it is fixed) and that many bytes."""
+        """Decode the next string or bytes of each selected record, moving the cursors past them.
+
+        Returns an array as long as the batch, in which only records selected by ``where`` count;
+        None if values are skipped. Records with a wrong length, or text that is not UTF-8, become
+        undecided.
+        """
         length = zigzag(batch.number(where)) if self.size is None else np.int64(self.size)
         found = batch.texts(length, where)
         if self.is_text:
@@ -135,7 +167,11 @@ class Enumeration(Type):
     symbols: Sequence[str]
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next index into the symbols."""
+        """Decode the next enum value of each selected record to its symbol, moving the cursors.
+
+        Returns an array as long as the batch, in which only records selected by ``where`` count;
+        None if values are skipped. Records with an index that no symbol has become undecided.
+        """
         found = zigzag(batch.number(where))
         is_known = (found >= 0) & (found < len(self.symbols))
         batch.require(is_known, where)
@@ -153,7 +189,11 @@ class Union(Type):
     branches: Sequence[Type]
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the index of the next branch, and the value with that branch's decoder."""
+        """Decode the next union of each selected record: the branch's index, then its value.
+
+        Returns an array as long as the batch, in which only records selected by ``where`` count;
+        None if values are skipped. Records with an index that no branch has become undecided.
+        """
         index = zigzag(batch.number(where))
         batch.require((index >= 0) & (index < len(self.branches)), where)
         values = None if self.kind is None else pa.nulls(len(batch), self.kind)
@@ -176,7 +216,11 @@ class Decimal(Type):
     size: int | None
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next length (unless it is fixed) and the unscaled number in those bytes."""
+        """Decode the next decimal of each selected record, moving the batch's cursors past it.
+
+        Returns an array as long as the batch, in which only records selected by ``where`` count;
+        None if values are skipped. Records with too many digits or bytes become undecided.
+        """
         length = zigzag(batch.number(where)) if self.size is None else np.int64(self.size)
         return batch.decimals(length, self.digits, self.kind, where)
 
@@ -194,7 +238,11 @@ class Blocks(Type):
     has_keys: bool = False
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next items until the final empty block, one item of every array at a time."""
+        """Decode the next array of each selected record, moving the batch's cursors past it.
+
+        Returns lists as long as the batch, in which only records selected by ``where`` count; None
+        if items are skipped. Records with more than 64 items become undecided.
+        """
         left, in_block = where, np.zeros(len(batch), np.int64)
         items: Items = []
         while True:
@@ -230,16 +278,20 @@ class AvroRecord(Type):
     kind: pa.DataType | None = None
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next Avro record of each selected value, as :meth:`Type.read` does."""
+        """Decode the next record in each selected one, field by field, moving the cursors.
+
+        Returns structs as long as the batch, in which only records selected by ``where`` count;
+        None if the fields are skipped. What a field can't decode makes its record undecided.
+        """
         found = {name: each.read(batch, where) for name, each in self.fields}
         return None if self.kind is None else structs_of(len(batch), found, self.kind)
 
     def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
-        """Decode all Avro records of a batch into structs.
+        """Decode all values of a batch, from their current positions to their ends, into structs.
 
         Returns:
-            An array as long as the batch; null where the per-record decoder has to decide, as for
-            values with bytes left over.
+            An array as long as the batch; null where the value is undecided, so that the per-record
+            decoder has to decode it: damaged, unusual, or with bytes left over.
         """
         found = {name: each.read(batch, batch.every()) for name, each in self.fields}
         batch.finish()

@@ -33,10 +33,10 @@ refuse_empty_decimals()
 
 
 class AvroReader(BaseReader):
-    """Decoder that reads each Avro value with the schema that it was written with.
+    """Decoder of Avro values, each by the schema that it was written with.
 
-    There is no reader's schema: fields are matched with columns by name, and widened where nothing
-    is lost.
+    Exactly one of the two arguments is given. There is no reader's schema: fields are matched with
+    columns by name, and widened where nothing is lost.
 
     Args:
         schema: The writer's schema of all values, as fastavro parses it; None with a registry.
@@ -65,7 +65,7 @@ class AvroReader(BaseReader):
             raise InputError(message, hint, field="avro_schema", file=path) from None
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """Decode one value into the fields of its record, logical types as Python's types.
+        """Decode one value into the fields of its Avro record, by name, as Python's types.
 
         Raises:
             BadValue: The bytes do not match the schema, or the registry does not have it.
@@ -80,13 +80,11 @@ class AvroReader(BaseReader):
         return record
 
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
-        """Decode many values at once; a value that needs the per-record decoder becomes null.
+        """Decode many values at once into structs of the columns, in the order of the values.
 
-        Values are decoded schema by schema; rows keep the order of the values. A schema that the
-        registry does not return makes its values null: :meth:`fields` then raises the error.
-
-        Returns:
-            Structs with one field per column, as long as the values.
+        A value becomes null where only :meth:`fields` can decode it or raise its error: an unusual
+        or bad value, a schema that batches don't support, or one that the registry does not return.
+        Raises nothing itself.
         """
         batch = Batch(values)
         ids = np.zeros(len(batch), np.int64) if self._registry is None else read_ids(batch)
@@ -125,7 +123,9 @@ class AvroReader(BaseReader):
 
 
 def read_framed(data: bytes, registry: Registry) -> Any:
-    """Decode Avro of any type, with a schema id in front, such as the key of a record.
+    """Decode Avro of any type with a schema id in front, such as the key of a record.
+
+    Returns the value as Python's types.
 
     Raises:
         BadValue: The bytes do not match the schema, or the registry does not have it.

@@ -22,14 +22,14 @@ _NANOS = ("timestamp-nanos", "local-timestamp-nanos")
 
 
 def normalized_schema(schema: Any) -> Any:
-    """Return a schema reduced to the logical types that the parser supports and Spark reads alike.
+    """Return an Avro schema with only logical types that fastavro and Spark read alike.
 
-    Times of day and texts of UUIDs are numbers and texts. A decimal of Kafka Connect, whose
-    precision is 64 for all of its scales, or missing, gets one that holds the scale; any other
-    decimal that is not valid is bytes.
+    Times of day become numbers, UUIDs texts. A decimal of Kafka Connect, whose precision is 64 for
+    all of its scales, or missing, gets one that holds the scale; any other invalid decimal becomes
+    bytes.
 
     Args:
-        schema: An Avro schema as JSON has it; nothing of it is changed.
+        schema: An Avro schema as JSON has it; it is not modified.
     """
     if isinstance(schema, list):
         return [normalized_schema(each) for each in schema]

@@ -40,14 +40,14 @@ _TABLE = ("connector", "schema", "db", "table")
 
 
 class ModelColumn(NamedTuple):
-    """Decoding of one column of the changes that resemble the model.
+    """How one column is decoded in changes that resemble a model.
 
     Attributes:
         name: Name of the column.
-        member: Name of the row's member; None if the row has none.
-        raw: The model's value.
-        encoding: What the envelope's schema says of the member.
-        read: Converts a value of the envelope, by this encoding.
+        member: Name of the member of the row that fills it; None if the row has none.
+        raw: The model's value of this member.
+        encoding: How the envelope's schema describes the member.
+        read: Function from a value and this encoding to the column's value.
         default: What the column holds if the row has no such member.
     """
 
@@ -63,10 +63,11 @@ class Model(NamedTuple):
     """A change that was decoded by itself and serves as the template for similar changes.
 
     Attributes:
-        head: What is in front of the payload, with its name; empty without a schema.
-        columns: The table's columns.
-        parts: Columns that are filled from the envelope.
-        placeholder: What stands for a value that the log lacks.
+        head: Bytes in front of the payload (the schema), up to and with its name; empty without a
+            schema.
+        columns: How the table's columns are decoded.
+        parts: Part of the envelope by the column that it fills.
+        placeholder: Recognizes values that the log lacks.
     """
 
     head: bytes
@@ -78,12 +79,15 @@ class Model(NamedTuple):
 def read_envelopes(
     values: pa.BinaryArray, columns: pa.Schema, model_of: Callable[[bytes], Model | None]
 ) -> pa.StructArray:
-    """Decode envelopes into rows; a value that needs the per-record decoder becomes a null row.
+    """Decode JSON envelopes into rows, in groups that resemble a change decoded before.
+
+    A value that needs the per-record decoder becomes a null row.
 
     Args:
         values: The values.
         columns: The columns of a row.
-        model_of: Returns how values like a given one are read; None if it can't be a model.
+        model_of: Returns how values like a given one are decoded; None if each such value has to be
+            decoded alone.
     """
     kind = pa.struct(columns)
     order = np.zeros(len(values), np.int64)

@@ -18,13 +18,14 @@ _PLAIN = ("boolean", "smallint", "int", "bigint", "double", "float", "string")
 
 
 class NewColumnsError(InputError):
-    """Error of a change with undeclared columns that lacks none of the declared ones.
+    """Error of a change that has undeclared columns, and all of the declared ones.
 
-    With ``on_schema_change: follow`` the driver adds them, and starts the query again.
+    With ``on_schema_change: follow`` the driver adds the columns to the target and starts the query
+    again.
 
     Attributes:
-        fields: ``value`` has the columns, as a JSON object: their Spark SQL types by name, as the
-            envelope's schema tells them; null where it does not.
+        fields: ``value`` has the columns, as a JSON object: Spark SQL type by name, as the
+            envelope's schema tells it; null where it does not.
     """
 
     kind = "new_columns"
@@ -41,14 +42,14 @@ class WidenedColumnError(InputError):
 
 
 def widened_column(table: str, name: str, kind: str, value: str, new_start: str) -> InputError:
-    """Return the error of a value that the declared type of its column can't hold.
+    """Return the error, for the caller to raise, that a value does not fit its column's type.
 
     Args:
         table: The captured table, ``schema.table``.
         name: The column.
         kind: Its declared Spark SQL type.
         value: The value or type that does not fit, for the message.
-        new_start: What a new snapshot needs, as the end of a sentence.
+        new_start: How to begin again with a new snapshot: the end of a sentence of the hint.
     """
     message = (
         f"A change of the source database's table `{table}` has {value} in column `{name}`, which "
@@ -63,10 +64,9 @@ def widened_column(table: str, name: str, kind: str, value: str, new_start: str)
 
 
 def new_columns_of(report: ErrorReport) -> dict[str, str | None]:
-    """Return the columns that a reported :class:`NewColumnsError` is about; empty for other errors.
+    """Return the columns that a reported :class:`NewColumnsError` is about; {} for other errors.
 
-    Returns:
-        Spark SQL type by name, as the envelope's schema tells it; None where it does not.
+    Spark SQL type by name, as the envelope's schema tells it; None where it does not.
     """
     if report.kind != NewColumnsError.kind:
         return {}
@@ -75,13 +75,13 @@ def new_columns_of(report: ErrorReport) -> dict[str, str | None]:
 
 
 class ChangedTable(NamedTuple):
-    """Table whose columns differ from the declared ones, as a change shows.
+    """A captured table whose columns differ from the declared ones, as a change shows.
 
     Attributes:
         name: The captured table, ``schema.table``.
-        encodings: What the envelope's schema says of the columns; empty without a schema.
-        origin: The envelope's ``source``.
-        new_start: What a new snapshot needs, as the end of a sentence.
+        encodings: How its columns are encoded, by the envelope's schema; empty without a schema.
+        origin: The envelope's ``source`` block.
+        new_start: How to begin again with a new snapshot: the end of a sentence of a hint.
     """
 
     name: str
@@ -91,9 +91,10 @@ class ChangedTable(NamedTuple):
 
 
 def changed_columns(table: ChangedTable, new: Sequence[str], missing: Sequence[str]) -> InputError:
-    """Return the error of a change whose row has undeclared columns, or lacks declared ones.
+    """Return the error, for the caller to raise, that a change has other columns than declared.
 
-    It names all of them, so that one stop is enough.
+    Its hint says what to declare for all of them, so that one stop is enough. A
+    :class:`NewColumnsError` if columns are new and none is missing.
 
     Args:
         table: The table, and what the change says of it.
@@ -147,12 +148,14 @@ def changed_columns(table: ChangedTable, new: Sequence[str], missing: Sequence[s
 
 
 def where_defaults_are(table: str, names: Sequence[str], origin: Mapping[str, Any]) -> str:
-    """Return where to find the values of older rows in an added column, as a phrase.
+    """Return in words where people find what older rows hold in an added column; for hints.
+
+    For PostgreSQL it is a query of the catalog, for other databases the ALTER TABLE in a topic.
 
     Args:
         table: The captured table.
         names: The columns.
-        origin: The envelope's ``source``.
+        origin: The envelope's ``source`` block.
     """
     if origin.get("connector") != "postgresql":
         those = "that column" if len(names) == 1 else "these columns"

@@ -106,19 +106,21 @@ class DeclaredTable(Declared):
         return types_of(self.added_columns)
 
     def current(self, columns: Mapping[str, str]) -> dict[str, str]:
-        """Return columns as the table has them now: with added columns, types widened.
+        """Return the columns that the table has now: with added columns and widened types.
 
         Args:
-            columns: Names and Spark SQL types of the columns as the generation began.
+            columns: Names and Spark SQL types of the columns when the generation began.
         """
         return {**with_widened_types(columns, self.widened_columns), **self.added_types}
 
     def name_in_table(self, column: str) -> str:
-        """Return the name that the table has now for a column of the ``schema``."""
+        """Return the name that a column of ``schema`` has in the database now, after renaming."""
         return all_names(self.renamed_columns.get(column, column))[-1]
 
     def check_columns(self, columns: RecordColumns) -> None:
-        """Refuse declared changes of columns that do not fit the ``schema`` or a ``select``.
+        """Refuse declared changes of columns that do not fit ``schema`` or ``select``.
+
+        Called while the declaration is validated.
 
         Args:
             columns: The declared columns of the topic.

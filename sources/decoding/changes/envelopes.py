@@ -51,14 +51,14 @@ _JSON = "io.debezium.data.Json"
 
 
 class Encoding(NamedTuple):
-    """Type of a table's column as Kafka Connect's schema describes it.
+    """How Kafka Connect encodes a table's column, by the schema in front of a change.
 
     Attributes:
         name: Logical type, such as ``io.debezium.time.MicroTimestamp``; None if there is none.
         scale: Digits after the point of a decimal; None if the schema does not contain it.
         default: Constant default of the column in the database; None if there is none.
-        kind: Type to declare for the column, in Spark SQL; None if the schema does not tell.
-        items: How the items of an array are described; None if it is none, or not described.
+        kind: Spark SQL type to declare for the column; None if the schema does not tell.
+        items: Encoding of an array's items; None if it is no array, or its items are not described.
     """
 
     name: str | None = None
@@ -121,11 +121,11 @@ class JsonEnvelopes:
         return _object(document["payload"]), encodings
 
     def head_of(self, value: bytes) -> bytes | None:
-        """Return what is in front of the payload of a value that :meth:`open` has parsed.
+        """Return the bytes in front of the payload of a JSON value that :meth:`open` has parsed.
 
-        Returns:
-            The schema and the name ``payload``, as other records repeat them; empty for an envelope
-            without a schema; None if the value is written in another way.
+        They are the schema and the name ``payload``, as other records repeat them; empty for an
+        envelope without a schema; None if the value is written in another way, so that no other is
+        like it.
         """
         head, separator, _ = value.partition(_PAYLOAD)
         if head in self._known:

@@ -24,10 +24,11 @@ _NO_DAYS = date(1970, 1, 1)
 
 
 class Placeholder:
-    """Placeholder of a connector in all its forms.
+    """Recognizes a connector's placeholder for a value that is missing in the log, in all forms.
 
     Args:
-        declared: Its ``unavailable.value.placeholder``: a text, or ``hex:`` and bytes as digits.
+        declared: The connector's ``unavailable.value.placeholder``: a text, or ``hex:`` and bytes
+            as digits.
 
     Raises:
         ValueError: What follows ``hex:`` is not an even number of hexadecimal digits.
@@ -66,7 +67,7 @@ class Placeholder:
         return is_one is not None and is_one(raw)
 
     def are(self, texts: pa.StringArray) -> pa.BooleanArray:
-        """Return a mask of the texts that are the placeholder; false for nulls."""
+        """Return, for each text, whether it is the placeholder; false for nulls."""
         return pc.is_in(texts, pa.array(sorted(self._texts)))
 
     def _is_list(self, raw: list[Any]) -> bool:

@@ -32,16 +32,16 @@ _INITIAL_OF_MYSQL = "0" * 42
 
 
 def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
-    """Return a text that sorts the changes of a database in commit order.
+    """Return a change's log position as a text; texts sort in the order of commits.
 
-    Used as the sequence by which the latest change of a key wins. Rows of an initial snapshot sort
-    before every change.
+    The sink uses it as the sequence by which the latest change of a key wins. Rows of a connector's
+    initial snapshot sort before every change.
 
     PostgreSQL: the end of the preceding transaction (``source.sequence``), then the change's own
     LSN; the LSN alone would sort changes as they were written, not as they were committed. MariaDB:
-    domain and sequence number of the transaction (GTID), which a replica keeps, then the event
-    and the row in it. MySQL: binlog file and position, comparable within one server, and `:`,
-    behind which the record's offset belongs (:func:`with_offsets`).
+    domain and sequence number of the transaction (GTID), which a replica keeps, then the event and
+    the row in it. MySQL: binlog file and position, comparable within one server, and `:`, behind
+    which the record's offset belongs (:func:`with_offsets`).
 
     Args:
         envelope: The change event.
@@ -78,10 +78,10 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
 
 
 def is_of_snapshot(origin: Mapping[str, Any]) -> bool:
-    """Return whether a record belongs to the connector's own initial snapshot.
+    """Return whether a change event is a row of the connector's own initial snapshot.
 
     Args:
-        origin: The ``source`` of the record.
+        origin: The ``source`` block of the event.
     """
     return str(origin.get("snapshot")) in _INITIAL
 
@@ -108,9 +108,9 @@ def _mysql_position(origin: Mapping[str, Any], _: Mapping[str, Any], is_initial:
 
 
 def with_offsets(positions: pa.StringArray, offsets: pa.Int64Array) -> pa.StringArray:
-    """Append the offsets of records to the positions of their changes.
+    """Append the records' offsets to positions of MySQL, which transactions share.
 
-    Those of MySQL are; others, which are in order by themselves, stay as they are.
+    Positions of other databases are returned unchanged.
 
     Args:
         positions: What :func:`position` or :func:`positions_of` returned; may be null.
@@ -155,7 +155,7 @@ _POSITIONS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], bool], str
 def positions_of(
     op: pa.StringArray, origin: Mapping[str, pa.Array], failovers: pa.StringArray
 ) -> tuple[pa.StringArray, Mask]:
-    """Return the positions of many changes of one connector, as :func:`position` does for one.
+    """Return the positions of many changes of one connector at once, as :func:`position`.
 
     Args:
         op: The envelopes' ``op``.
@@ -163,7 +163,8 @@ def positions_of(
         failovers: The envelopes' :data:`FAILOVER`; null without one.
 
     Returns:
-        The positions; and a mask of those that are certain, the others mean nothing.
+        The positions; and a mask of those that are certain. The others mean nothing, and have to be
+        computed by :func:`position`.
     """
     connector = str(origin["connector"][0])
     is_initial = pc.and_(

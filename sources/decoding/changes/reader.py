@@ -47,7 +47,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DebeziumReader(BaseReader):
-    """Decoder of the change events of one table, with the parts of the envelope that are declared.
+    """Decoder of one table's Debezium events to rows, with the declared parts of the envelope.
 
     Args:
         table: The table as it is declared.

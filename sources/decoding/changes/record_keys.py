@@ -31,7 +31,7 @@ _ID_BYTES = 5
 
 
 class RecordKeys:
-    """Key columns of changes, as the keys of their records name them.
+    """Reader of the key columns that the keys of a captured table's records have.
 
     Args:
         table: The table as it is declared.
@@ -50,11 +50,12 @@ class RecordKeys:
             self._reader = AvroReader(None, table.registry)
 
     def names(self, key: bytes | None) -> list[str] | None:
-        """Return a record's key columns by their names in the ``schema``, sorted.
+        """Return the names of a record's key columns as they are in ``schema``, sorted.
 
-        Returns:
-            None for a record without a key, as of a TRUNCATE, and if the key is written in another
-            way, so that it does not tell.
+        None for a record without a key, as of a TRUNCATE, and for a key that can't be parsed.
+
+        Args:
+            key: The record's key.
 
         Raises:
             InputError: The schema registry refuses the login or the request.
@@ -73,9 +74,15 @@ class RecordKeys:
     ) -> tuple[int, InputError] | None:
         """Return index and error of the first record with other key columns; None if all agree.
 
+        The error is returned, so that the records before it are still read.
+
         Args:
             keys: Keys of records.
             expected: Columns by which rows were identified so far, sorted.
+
+        Raises:
+            InputError: The schema registry refuses the login or the request.
+            UnavailableError: The schema registry does not answer.
         """
         for at in self._distinct(keys.cast(pa.binary())):
             found = self.names(keys[at].as_py())

@@ -14,7 +14,7 @@ NewNames = str | list[str]
 
 
 def all_names(names: NewNames) -> list[str]:
-    """Return the new names of a column as a list, the newest last."""
+    """Return the declared new names of a column as a list, the newest last."""
     return [names] if isinstance(names, str) else names
 
 
@@ -26,7 +26,7 @@ def check_renamed(
     Args:
         renamed: New names of each column.
         known: Columns of the ``schema`` that are in the table.
-        taken: Names that have a meaning.
+        taken: Names that other columns have, or had.
 
     Raises:
         ValueError: Contains the column, and what to correct.
@@ -52,12 +52,12 @@ def check_renamed(
 
 
 class Renaming:
-    """Renaming of the columns of changes to their names in the ``schema``.
+    """Renames the columns of changes back to their names in ``schema``, which the target keeps.
 
     Args:
         table: The captured table, for messages.
-        renamed: New names of each column.
-        new_start: What a new snapshot needs, as the end of a sentence.
+        renamed: New names of each column, by its name in ``schema``.
+        new_start: How to begin again with a new snapshot: the end of a sentence of a hint.
     """
 
     def __init__(self, table: str, renamed: Mapping[str, NewNames], new_start: str) -> None:
@@ -70,11 +70,11 @@ class Renaming:
     def apply(
         self, row: Mapping[str, Any], encodings: Mapping[str, Encoding]
     ) -> tuple[Mapping[str, Any], Mapping[str, Encoding]]:
-        """Return a row and the encodings of its columns, by the names of the ``schema``.
+        """Return a row and the encodings of its columns, under the names of ``schema``.
 
         Args:
             row: Columns of a change by name, from before or after they were renamed.
-            encodings: What the envelope's schema says of them.
+            encodings: How each column is encoded, by the same names.
 
         Raises:
             InputError: The row has a column under two of its names.

@@ -56,15 +56,14 @@ _OF_URLS = str.maketrans("-_", "+/")
 def value_converter(
     kind: pa.DataType, binary: BinaryMode | None = None
 ) -> Callable[[Any, Encoding], Any]:
-    """Return the function that converts an envelope's value to the Python type of a column type.
+    """Return a function from a value in Debezium's envelope to a Python value of a column type.
 
-    The function takes a value and its column's encoding (Debezium's logical type and scale), and
-    raises :class:`BadValue` if the value can't be converted. Its result still has to be checked
-    against the column type, by :func:`sources.common.conversion.converter`.
+    It takes a value and its column's :class:`Encoding`, and raises :class:`BadValue` if the value
+    can't be converted. Check its result by :func:`sources.common.conversion.converter`.
 
     Args:
         kind: Type of the column.
-        binary: How the connector writes bytes; None if that is not declared.
+        binary: How the connector writes bytes (``binary.handling.mode``); None if not declared.
     """
     if pa.types.is_timestamp(kind):
         return _timestamp
@@ -92,20 +91,21 @@ def value_converter(
 
 
 def micros_of_unit(encoding: Encoding) -> int | None:
-    """Return the microseconds of a timestamp's unit; None for nanoseconds, or if it has none."""
+    """Return the unit of an encoded timestamp in microseconds; None for nanoseconds or no unit."""
     return _UNITS.get(str(encoding.name))
 
 
 def require_integer(value: int, kind: pa.DataType, encoding: Encoding) -> None:
-    """Refuse an integer that its column can't hold; the error says what to do if it was widened.
+    """Refuse an integer that its column can't hold, as after a widening in the database.
 
     Args:
         value: The value.
         kind: Integer type of the column.
-        encoding: What the envelope's schema says of it.
+        encoding: How the envelope's schema describes it.
 
     Raises:
-        BadValue: The type does not hold the value.
+        BadValue: The type does not hold the value; the text says what to declare if the column was
+            widened.
     """
     most = 1 << kind.bit_width - 1
     if -most <= value < most:

@@ -24,10 +24,13 @@ def is_widened(before: str, now: str) -> bool:
 
 
 def with_widened_types(columns: Mapping[str, str], types: Mapping[str, str]) -> dict[str, str]:
-    """Return columns with their types replaced by those that the database has widened them to.
+    """Return a captured table's columns with the types that the database has widened since.
+
+    All columns are kept, in order. Nothing is checked: a name in ``types`` that is no column is
+    ignored, and that a type is wider was checked before.
 
     Args:
-        columns: Spark SQL types by name.
-        types: The wider ones; others stay as they are.
+        columns: Spark SQL type by column name.
+        types: Spark SQL type of each column that was widened, by name; others keep theirs.
     """
     return {name: types.get(name, kind) for name, kind in columns.items()}

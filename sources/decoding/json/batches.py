@@ -45,9 +45,9 @@ _MOST_ZONE_HOURS = 17
 
 
 def supports_schema(columns: pa.Schema) -> bool:
-    """Return whether :func:`read_objects` can be used for columns of these types.
+    """Return whether :func:`read_objects` can parse columns of these types.
 
-    Not for ``float``, which Arrow and Spark round differently, ``binary`` and nested types.
+    It can't for ``float``, which Arrow and Spark round differently, ``binary`` and nested types.
     """
     return all(
         pa.types.is_integer(kind)
@@ -58,7 +58,7 @@ def supports_schema(columns: pa.Schema) -> bool:
 
 
 def read_objects(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
-    """Parse JSON objects into rows; a value that Spark has to parse becomes null.
+    """Parse JSON objects into rows by Arrow, where Spark would certainly read the same.
 
     Args:
         values: The values, which need not be JSON or UTF-8.
@@ -66,7 +66,8 @@ def read_objects(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
             a missing one is null.
 
     Returns:
-        Structs of the columns, as long as the values. A null row means undecided, not bad.
+        Structs of the columns, as long as the values. A null row is undecided, not bad: Spark has
+        to parse that value.
     """
     # Spark passes large binaries with `spark.sql.execution.arrow.useLargeVarTypes`.
     values = values.cast(pa.binary())
@@ -87,7 +88,9 @@ def in_parts(
     parse: Callable[[pa.BinaryArray], pa.StructArray],
     kind: pa.StructType,
 ) -> pa.StructArray:
-    """Parse values into rows; halve a batch that fails, down to single values left undecided.
+    """Parse values into rows, in smaller and smaller parts where that fails.
+
+    A part that fails is halved; a single value that fails becomes a null row, which is undecided.
 
     Args:
         values: The values.
@@ -164,15 +167,15 @@ def _parsed(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
 
 
 def read_table(values: pa.BinaryArray, columns: pa.Schema) -> tuple[pa.Table, Mask]:
-    """Parse JSON objects at once by Arrow.
+    """Parse JSON objects by Arrow, all at once.
 
     Args:
         values: The objects; each begins and ends as one does.
         columns: Members to read, and their types. Other members are ignored.
 
     Returns:
-        A row for each value; and a mask of the values without words for numbers that are not
-        finite, of which Arrow accepts more than others.
+        A row for each value; and a mask of the values that can be trusted: those without ``NaN`` or
+        ``Inf``, of which Arrow accepts more than Spark.
 
     Raises:
         ArrowInvalid: At least one of the values can't be parsed.

@@ -46,13 +46,12 @@ class JsonShapes:
         self._counts = np.searchsorted(self._names, self._ends) - self._first
 
     def like(self, at: int) -> Mask:
-        """Return a mask of the objects that have the same shape as one of them.
+        """Return a mask of the objects that have the same member names and nesting as one of them.
+
+        All false if that one is written in an unexpected way, such as with blanks around colons.
 
         Args:
             at: Index of the object.
-
-        Returns:
-            A mask of all objects; all false if the one is written in another way than is expected.
         """
         alike = np.zeros(len(self._starts), np.bool_)
         text = self._data[self._starts[at] : self._ends[at]].tobytes()

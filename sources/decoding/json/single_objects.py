@@ -16,7 +16,10 @@ _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", 
 
 
 class JsonReader(BaseReader):
-    """Reader of single JSON objects, for samples only: Spark and Arrow parse whole batches."""
+    """Decoder of single JSON objects, for samples while planning.
+
+    In a run Spark and Arrow parse JSON in batches.
+    """
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
         """Parse a JSON object into its members.

@@ -67,7 +67,10 @@ class AvroValues(ValueFormat):
         return AvroReader(None, self.registry)
 
     def contract(self) -> dict[str, object]:
-        """Return whether values have a schema id in front, if so."""
+        """Return ``{"framed": True}`` if values have a schema id in front; else an empty mapping.
+
+        That must not change under a checkpoint.
+        """
         return {} if self.registry is None else {"framed": True}
 
     def located(self, locate: Callable[[str], str]) -> Self:

@@ -53,7 +53,9 @@ class ValueFormat(Declared):
         return None
 
     def check(self, columns: RecordColumns) -> None:
-        """Refuse columns that values of this format can't provide.
+        """Refuse columns that values of this format can't provide; by default nothing.
+
+        Called while the declaration is validated.
 
         Args:
             columns: The declared columns.
@@ -63,7 +65,7 @@ class ValueFormat(Declared):
         """
 
     def reader(self, columns: RecordColumns) -> FieldReader:
-        """Build the decoder of values.
+        """Build the decoder of values, on the driver; subclasses have to override this.
 
         Args:
             columns: The declared columns.
@@ -83,7 +85,7 @@ class ValueFormat(Declared):
         return {}
 
     def located(self, _locate: Callable[[str], str]) -> Self:
-        """Return a copy with absolute paths.
+        """Return a copy in which paths are absolute; by default the same, as there are none.
 
         Args:
             _locate: Makes a path absolute that is relative to the pipeline's file.

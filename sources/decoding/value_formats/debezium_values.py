@@ -32,7 +32,11 @@ class DebeziumValues(DeclaredTable, ValueFormat):
         return self
 
     def check(self, columns: RecordColumns) -> None:
-        """Refuse a topic without ``schema``, and columns that the table's do not fit."""
+        """Refuse a topic without ``schema``, and declared changes of columns that do not fit it.
+
+        Raises:
+            ValueError: Contains the column, and what to correct.
+        """
         self.check_columns(columns)
 
     def reader(self, columns: RecordColumns) -> FieldReader:
@@ -43,7 +47,11 @@ class DebeziumValues(DeclaredTable, ValueFormat):
         return DebeziumReader(self, columns)
 
     def contract(self) -> dict[str, object]:
-        """Return the table, whether values have a schema id in front, and how bytes are texts."""
+        """Return the declared values that decide what a change means, by name.
+
+        They are the table, whether a schema id is in front of values (``framed``), and how bytes
+        are written as text, if that is not base64.
+        """
         found: dict[str, object] = {"table": self.table}
         if self.registry is not None:
             found["framed"] = True

@@ -19,5 +19,5 @@ class JsonValues(ValueFormat):
     format: Literal["json"] = "json"
 
     def reader(self, _columns: RecordColumns) -> FieldReader:
-        """Build a decoder for samples: Spark and Arrow parse the records of a run."""
+        """Build a decoder for samples only; in a run Spark and Arrow parse JSON in batches."""
         return JsonReader()

@@ -14,7 +14,7 @@ RAW_COLUMN = "value"
 
 
 class RawReader(BaseReader):
-    """Reader of format ``raw``: one column with the bytes of the value."""
+    """Decoder of format ``raw``: the bytes of a value become its only field."""
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
         """Return the bytes of a record's value, unchanged, as the single field ``value``."""
@@ -31,14 +31,17 @@ class RawValues(ValueFormat):
     format: Literal["raw"]
 
     def reader(self, _columns: RecordColumns) -> FieldReader:
-        """Build the decoder, which leaves values as they are."""
+        """Build the decoder, which returns the bytes of a value unchanged."""
         return RawReader()
 
     def check(self, columns: RecordColumns) -> None:
-        """Refuse columns besides that of the value and those of ``include``.
+        """Refuse columns besides ``value``, which has the bytes, and those of ``include``.
+
+        Args:
+            columns: The declared columns.
 
         Raises:
-            ValueError: There are others, or ``include`` has one of the same name.
+            ValueError: There are others, or ``include`` has a column ``value``.
         """
         if RAW_COLUMN in columns.include:
             message = (

@@ -61,7 +61,7 @@ else:
 
 
 def formats_of_fields() -> dict[str, list[str]]:
-    """Return the names of the formats with which each field of a format has a meaning."""
+    """Return, by field of any value format, the names of the formats that have this field."""
     found: dict[str, list[str]] = {}
     for name, model in VALUE_FORMATS.items():
         for field in model.model_fields:

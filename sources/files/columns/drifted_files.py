@@ -40,7 +40,9 @@ class DriftedFiles(WrappedFormat):
         bad: OnBad = refuse,
         check: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a region; a column that the file lacks has its default, or is null.
+        """Read the rows of a byte region as the common columns, whatever columns the file has.
+
+        A column that the file lacks has its declared default, or is null.
 
         Yields:
             Batches with exactly ``columns``, in the order of the file.

@@ -25,10 +25,11 @@ _THREADS = 16
 
 
 class PartitionedFiles(WrappedFormat):
-    """Reader of files whose folder names contain partition columns (``day=2024-01-01``).
+    """Wrapper of a format's reader for files whose folders are named ``column=value``.
 
-    Implements :class:`sources.formats.base.Format`. A file that has such a column itself, too, is
-    refused where it holds another value than the folder's name.
+    Implements :class:`sources.formats.base.Format`. It adds no values: the columns of folders are
+    left out of what a file declares, and added elsewhere. A file may contain such a column, too, if
+    each row has the folder's value; :meth:`read` raises InputError for another one.
 
     Args:
         form: Reader of the format.
@@ -59,7 +60,7 @@ class PartitionedFiles(WrappedFormat):
         bad: OnBad = refuse,
         check: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a region, and compare their partition columns with the folder's name.
+        """Read the rows of a byte region; compare their partition columns with the folder's name.
 
         Yields:
             Batches with exactly ``columns``, in the order of the file.

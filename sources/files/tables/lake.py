@@ -41,17 +41,37 @@ class Lake(Protocol):
         """
 
     def find_place(self, source: FileSource) -> str:
-        """Return the absolute path of a table that the source declares by its name in a catalog."""
+        """Return the absolute path of a table that the source declares by its name in a catalog.
+
+        Raises:
+            InputError: There is no such table, or the package that asks the catalog is not
+                installed.
+            UnavailableError: The catalog does not answer.
+        """
 
     def data_files(self, source: FileSource, path: str, stores: Stores) -> Iterator[str]:
-        """Yield the paths of the data files of the declared version, for the audit."""
+        """Yield the paths of the data files of the declared version, for the audit.
+
+        Raises:
+            InputError: There is no such table or version.
+            UnavailableError: A store does not answer.
+        """
 
     def rows(self, source: FileSource, path: str, stores: Stores) -> pa.RecordBatchReader:
-        """Return the rows of the declared version as the library reads them, for the audit."""
+        """Return the rows of the declared version as the format's own library reads them.
+
+        For the audit.
+
+        Raises:
+            InputError: There is no such table or version.
+            UnavailableError: A store does not answer.
+        """
 
 
 def lake_of(source: FileSource) -> Lake:
-    """Return the reader of an extension for the lake table that a source declares.
+    """Return the reader of a lake table that is not Delta, such as Iceberg, by the source's format.
+
+    Readers are added by extensions, and implement :class:`Lake`.
 
     Raises:
         InputError: No installed extension reads tables of this ``format``.

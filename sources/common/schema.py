@@ -127,11 +127,7 @@ def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
 
 
 def alike_names(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first two names that differ only in case, which Spark treats as equal; or None.
-
-    Returns:
-        The names; None if there are none.
-    """
+    """Return the first two names that Spark takes for equal (they differ in case); else None."""
     by_case: dict[str, str] = {}
     for name in names:
         if (other := by_case.setdefault(name.lower(), name)) != name:

@@ -29,15 +29,15 @@ _REDEFINED = (
 
 
 class AlteredTable(Part):
-    """Finding, kept in the state: a captured table was altered in a way that no change reports.
+    """Record that a captured table was altered in a way that no change event reports.
 
     Attributes:
         table: The table, ``schema.table`` or ``database.table``.
         what: What was found, as a sentence.
         way: What to do about it, as sentences.
-        statement: The statement, as the database's log has it; None if it is not known.
-        since_ms: When it was executed, in ms since 1970; None if that is not known.
-        found_ms: When it was found.
+        statement: The SQL statement, as the database's log has it; None if it is not known.
+        since_ms: When it was executed, in Unix milliseconds; None if that is not known.
+        found_ms: When it was found, in Unix milliseconds.
     """
 
     table: str
@@ -48,7 +48,7 @@ class AlteredTable(Part):
     found_ms: int
 
     def error(self) -> InputError:
-        """Return the error to raise for a run of this table."""
+        """Return the InputError, for the caller to raise, that stops a run of this table."""
         since = f"found at {iso(self.found_ms)}" if self.since_ms is None else iso(self.since_ms)
         by = "" if self.statement is None else f" Statement: `{self.statement}`."
         message = (
@@ -61,12 +61,12 @@ class AlteredTable(Part):
 def alteration_of(
     table: str, predicate: str, found_ms: int, *, is_redefined: bool = False
 ) -> AlteredTable:
-    """Return the finding that a table was altered.
+    """Make the record that a table was altered; writes nothing.
 
     Args:
         table: The table.
         predicate: What was done, such as ``is a different table now``.
-        found_ms: Now, in ms since 1970.
+        found_ms: Now, in Unix milliseconds.
         is_redefined: Whether columns or key are no longer those that are declared.
     """
     way = f"{_REDEFINED} {_ANEW}" if is_redefined else _ANEW
@@ -79,12 +79,14 @@ def alteration_of(
 
 
 def alteration_by_refusal(table: str, refused: InputError, found_ms: int) -> AlteredTable:
-    """Return the finding that a new snapshot of a table would be refused.
+    """Make the record that a table was altered so that a new snapshot of it would be refused.
+
+    Writes nothing.
 
     Args:
         table: The table.
-        refused: Why.
-        found_ms: Now, in ms since 1970.
+        refused: The error with which a snapshot is refused.
+        found_ms: Now, in Unix milliseconds.
     """
     return AlteredTable(
         table=table,
@@ -95,14 +97,15 @@ def alteration_by_refusal(table: str, refused: InputError, found_ms: int) -> Alt
 
 
 class RequiredColumn(Part):
-    """A column that became NOT NULL, so that rows may have got other values.
+    """A captured column that became NOT NULL, so that nulls in it may have got other values.
 
     Attributes:
         table: The table, ``database.table``.
         column: Its name in the ``schema``.
-        statement: The statement; None if it is not known.
-        since_ms: When it was executed, or first seen, in ms since 1970.
-        ends: Up to where the topic of changes has those from before it; None if not known yet.
+        statement: The SQL statement; None if it is not known.
+        since_ms: When it was executed, or first seen, in Unix milliseconds.
+        ends: Log end of the topic of changes by which all earlier changes are in it; None if not
+            known yet.
     """
 
     table: str
@@ -116,18 +119,19 @@ class TableWatch(Record):
     """State document of a generation: result of the last inspection of the captured table.
 
     Attributes:
-        looked_ms: When that was, in ms since 1970.
+        looked_ms: When that was, in Unix milliseconds.
         definition: The table in the catalog; None if it was never seen.
-        stated: The table after the last statement that the connector has reported; None if none
-            was read, and for PostgreSQL.
-        statements: Up to where the topic of statements is read.
+        stated: The table after the last statement that the connector has reported; None if none was
+            read, and for PostgreSQL.
+        statements: Offsets up to which the connector's topic of SQL statements is read.
         required: Columns that became NOT NULL, while the target has nulls in them.
-        prefix: Prefix of the connector's topics, as the connector told; None if it never did.
+        prefix: Prefix of the connector's topics, by its configuration; None if it was never known.
         gap: Why statements may never be known, as sentences; None if they are.
-        unknown: Why the last look saw nothing; None if it did.
-        altered: What was done to the table that no change reports; stays once it was found.
-        long_files: Files of the binary log that are too long for the positions in them, and are
-            known: a comparison has found no row that differs since.
+        unknown: Why the last inspection saw nothing; None if it did.
+        altered: What was done to the table that no change reports; it stays once found. None if
+            nothing.
+        long_files: Files of the binary log that are longer than positions in it can say, but since
+            which a comparison has found no differing row.
     """
 
     looked_ms: int
@@ -148,16 +152,17 @@ class TableWatch(Record):
 
 
 def read_table_watch(generation: Generation) -> TableWatch | None:
-    """Return the result of the last inspection of a generation's captured table, or None.
+    """Read the result of the last inspection of a captured table; None if there was none.
 
     Raises:
         StateError: The document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(_NAME, TableWatch)
 
 
 def keep_table_watch(generation: Generation, watch: TableWatch) -> None:
-    """Write the result of an inspection, unless the state already records an alteration.
+    """Write the result of an inspection to the state, unless an alteration is recorded there.
 
     Raises:
         StateError: The state can't be written.
@@ -168,7 +173,9 @@ def keep_table_watch(generation: Generation, watch: TableWatch) -> None:
 
 
 def withdraw_alteration(generation: Generation, watch: TableWatch) -> None:
-    """Replace a recorded alteration by a new inspection, once the rows are known to be equal.
+    """Replace a recorded alteration by a new inspection; runs may then continue.
+
+    Call it only once a comparison has found target and database equal.
 
     Raises:
         StateError: The state can't be written.
@@ -177,11 +184,13 @@ def withdraw_alteration(generation: Generation, watch: TableWatch) -> None:
 
 
 def require_unaltered(generation: Generation) -> None:
-    """Refuse a captured table if an inspection has recorded an alteration of it.
+    """Refuse to run a captured table of which the state records an alteration.
+
+    Asks the state only, not the database.
 
     Raises:
-        InputError: What it is, and what to do.
-        StateError: The state can't be read.
+        InputError: Says what was done to the table, and what to do.
+        StateError: The document is damaged.
     """
     watch = read_table_watch(generation)
     if watch is not None and watch.altered is not None:
@@ -200,9 +209,12 @@ class Names(NamedTuple):
     table: DeclaredTable
 
     def found_in(self, columns: Mapping[str, object]) -> dict[str, str]:
-        """Return each captured column's name in the table, by its name in the ``schema``.
+        """Return each captured column's present name in the database, by its name in ``schema``.
 
-        Those that the table does not have are left out.
+        Columns that the database does not have are left out.
+
+        Args:
+            columns: The table's columns in the database, by name.
         """
         found = {}
         for name in [*self.columns, *self.table.added_types]:
@@ -215,14 +227,14 @@ class Names(NamedTuple):
     def in_both(
         self, before: Mapping[str, object], after: Mapping[str, object]
     ) -> dict[str, tuple[str, str]]:
-        """Return names before and after of the columns that a table has at both times.
+        """Return the two names of each captured column that a table has at two times.
 
         Args:
-            before: The table's columns by name.
-            after: The same later.
+            before: The table's columns by name, at the earlier time.
+            after: The table's columns by name, at the later time.
 
         Returns:
-            Both names, by the name in the ``schema``.
+            Names before and after, by the name in ``schema``.
         """
         were, are = self.found_in(before), self.found_in(after)
         return {name: (old, are[name]) for name, old in were.items() if name in are}

@@ -23,24 +23,24 @@ from sources.errors import InputError
 
 
 class Misfit(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
-    """A database column's values do not have the declared type; the text names the column."""
+    """Error that values of a database column do not have its declared type; names the column."""
 
 
 class UnknownDefault(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
-    """Error: the value of older rows in an added column can't be known; the text says why."""
+    """Error that what older rows hold in an added column can't be known; the text says why."""
 
 
 class NewColumns(NamedTuple):
-    """Question about columns that a captured table got later, for its database.
+    """Question to a database about columns that its captured table got later.
 
     Attributes:
         options: How the database is reached.
-        source: The topic of the changes; where MariaDB's statements are found, too.
+        source: The topic of the changes; for MariaDB its brokers also have the reported statements.
         connector: Name of the connector in its changes, which is the prefix of its topics.
-        names: Names of the columns.
+        names: Names of the new columns.
         known: Names of the columns that the table had before.
         renamed: Names that columns in ``known`` have got since.
-        snapshot: What the snapshot contains; None if it is not known.
+        snapshot: Which changes the snapshot contains; None if that is not known.
     """
 
     options: SnapshotOptions
@@ -75,13 +75,13 @@ class QueryError(Exception):
 
 
 class DatabaseTable(NamedTuple):
-    """A table as a pipeline that captures it declares it.
+    """A table found in a database, as a pipeline that captures it would declare it.
 
     Attributes:
         name: ``schema.table``, or ``database.table``.
-        columns: Its columns, and their Spark SQL types.
+        columns: Spark SQL type by name of the column.
         key: Columns of its primary key; empty without one.
-        left_out: Columns that can't be captured by name, and why, as a phrase.
+        left_out: Columns that can't be captured, by name, and why, as a phrase.
         is_partitioned: Whether it has partitions.
     """
 
@@ -92,7 +92,7 @@ class DatabaseTable(NamedTuple):
     is_partitioned: bool = False
 
     def type_of(self, column: str) -> str:
-        """Return the Spark SQL type of a column that the table got later.
+        """Return the Spark SQL type of a column that was added to the captured table.
 
         Raises:
             UnknownDefault: The table no longer has the column, or it can't be captured.
@@ -105,12 +105,12 @@ class DatabaseTable(NamedTuple):
 
 
 def added_column(name: str, kind: str, default: bool | int | float | str | None) -> AddedColumn:
-    """Return the declaration of a column that a table got later.
+    """Make the declaration of a column that was added to a captured table.
 
     Args:
         name: Its name.
         kind: Its Spark SQL type.
-        default: What rows from before hold.
+        default: Value of the column in older rows; None for null.
 
     Raises:
         UnknownDefault: The default does not fit the type, such as ``infinity``.
@@ -123,7 +123,7 @@ def added_column(name: str, kind: str, default: bool | int | float | str | None)
 
 
 def require_key(table: DatabaseTable) -> Sequence[str]:
-    """Return the primary key of a table.
+    """Return the columns of a table's primary key; refuse a table without one.
 
     Raises:
         InputError: It has none, or a column of it can't be captured.
@@ -141,7 +141,7 @@ def require_key(table: DatabaseTable) -> Sequence[str]:
 
 
 class Exported(NamedTuple):
-    """Database snapshot that several tables share.
+    """Database snapshot in which several tables are read, at one point in time.
 
     Attributes:
         snapshot: Which changes it contains.
@@ -157,17 +157,17 @@ class Exported(NamedTuple):
 
 @dataclass(frozen=True)
 class CapturedTable:
-    """Table whose snapshot is taken, as the pipeline declares it.
+    """Database table whose snapshot is taken or which is inspected, as the pipeline declares it.
 
     Attributes:
         source: Name of the file source with the ``snapshot``, for messages.
         name: Name of the table, ``schema.table``.
-        options: The declared ``snapshot``.
+        options: The declared ``snapshot``: how the database is reached.
         columns: Names and Spark SQL types of the columns that are read.
-        ignored: Names of columns of the table that are left out on purpose.
+        ignored: Names of columns of the table that are declared to be left out.
         sink: The declaration of the target.
         truncates: Whether a TRUNCATE of the table is followed.
-        exported: Snapshot under which it is read; None to take one.
+        exported: Database snapshot in which it is read; None to take one.
     """
 
     source: str
@@ -181,7 +181,7 @@ class CapturedTable:
 
     @classmethod
     def of(cls, loaded: LoadedPipeline, source: FileSource, topic: KafkaSource) -> CapturedTable:
-        """Return the table that a pipeline declares.
+        """Collect what a pipeline declares about the table that it captures.
 
         Args:
             loaded: The pipeline.
@@ -235,10 +235,13 @@ class CapturedTable:
             raise InputError(message, hint, source=self.source, table=self.name, column=extra[0])
 
     def warn_of_defaults(self, columns: Collection[str]) -> list[str]:
-        """Return a warning if converters may write a declared column's default for a null.
+        """Warn that Kafka Connect's converters may write a column's default for a null.
+
+        One sentence, which names the columns and the setting; empty if no declared column is
+        concerned.
 
         Args:
-            columns: Columns that may be null and have a default.
+            columns: Columns of the table that may be null and have a default.
         """
         defaults = [name for name in columns if name in self.columns]
         if not defaults:
@@ -263,7 +266,9 @@ class Division(NamedTuple):
     bounds: Sequence[str]
 
     def ends(self, chunk: int) -> tuple[str | None, str | None]:
-        """Return the first key of a chunk and of the next chunk; None where it is unbounded.
+        """Return the first key of a chunk, and of the chunk after it (its exclusive end).
+
+        None in place of a key where the chunk has no such bound.
 
         Args:
             chunk: Number of the chunk, from 0.
@@ -273,7 +278,7 @@ class Division(NamedTuple):
 
 
 class SnapshotReader(Protocol):
-    """Reader of a table's chunks under one snapshot of the database."""
+    """Interface of a reader of a table's chunks, all in one snapshot of the database."""
 
     @property
     def snapshot(self) -> DatabaseSnapshot:
@@ -293,7 +298,7 @@ class SnapshotReader(Protocol):
 
 
 class OpenTable(Protocol):
-    """Connected table of a database, whose changes can be followed."""
+    """Interface of a connected database table, whose changes can be followed."""
 
     @property
     def warnings(self) -> Sequence[str]:

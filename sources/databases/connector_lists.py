@@ -19,14 +19,16 @@ _DEFAULT_PUBLICATION = "dbz_publication"
 
 
 class Capture(NamedTuple):
-    """Treatment of a table by a connector.
+    """How a connector captures a table, as far as its configuration tells.
 
     Attributes:
         prefix: Prefix of the names of its topics; None if it is not known.
         problem: Why changes of the table no longer arrive, as a predicate of the table; None if
             they do, or that is not known.
-        is_told: Whether the connector itself has told it.
-        reports_statements: Whether it reports statements that change definitions, so far as known.
+        is_told: Whether the prefix is from the connector's configuration, not from the topic's
+            name.
+        reports_statements: Whether it reports statements that change definitions; True if not
+            known.
         publication: The publication of PostgreSQL that it reads; None if it is not known.
     """
 
@@ -38,15 +40,16 @@ class Capture(NamedTuple):
 
 
 def find_capture(table: CapturedTable, topic: KafkaSource, before: str | None = None) -> Capture:
-    """Return whether and how the declared connector captures a table.
+    """Ask Kafka Connect how the declared connector captures a table; raises nothing.
 
-    Without one, or if Kafka Connect does not answer, the prefix is told by the name of the topic of
-    changes.
+    Without a connector, or if Kafka Connect does not answer, only the prefix is known, from the
+    name of the topic of changes.
 
     Args:
         table: The table; its options may name the connector.
         topic: The topic of its changes.
-        before: What the connector told as its prefix before; None if it never did.
+        before: Prefix by the connector's configuration in an earlier look; None if it never was
+            known.
     """
     ending, url = f".{table.name}", table.options.connector
     named = topic.topic if isinstance(topic.topic, str) else ""
@@ -70,7 +73,7 @@ def find_capture(table: CapturedTable, topic: KafkaSource, before: str | None = 
 def publication_of(options: SnapshotOptions) -> str | None:
     """Return the publication of PostgreSQL that the declared connector reads.
 
-    None if none is declared, or Kafka Connect does not tell it.
+    None if no connector is declared, or Kafka Connect does not tell it; raises nothing.
 
     Args:
         options: The declared snapshot.

@@ -29,13 +29,13 @@ _ON_FAILURE = (
 
 
 class Misset(NamedTuple):
-    """Setting of a connector that does not fit a table.
+    """Setting of a connector that would lose or alter changes of a table.
 
     Attributes:
         name: Its name.
-        value: What it is, or the default that applies.
+        value: What it is set to, or the default that applies.
         why: What follows from it, as a clause.
-        needed: What to set; empty to remove it.
+        needed: What to set instead; empty to remove it.
     """
 
     name: str
@@ -70,9 +70,8 @@ def find_misset(
         table: The table as it is declared.
         columns: Its columns, and their Spark SQL types.
         has_binlog: Whether it is a table of MariaDB or MySQL.
-        only_written: Whether settings that are not in the configuration pass, whatever their
-            default is: a run that began with them goes on. Rows that are left out by
-            declaration stop a run that is live, by a look at its table.
+        only_written: True for a live run: settings that are not in the configuration pass, whatever
+            their default is, as the run began with them.
     """
     written = {name: str(value) for name, value in config.items() if value is not None}
     kinds = [parse_type(kind) for kind in columns.values()]
@@ -89,9 +88,16 @@ def find_misset(
 def require_settings(options: SnapshotOptions, topic: KafkaSource) -> None:
     """Refuse a snapshot whose connector would lose changes or alter their values.
 
+    Asks Kafka Connect for the configuration; does nothing if no ``connector`` is declared.
+
     Args:
-        options: The declared snapshot; without ``connector`` nothing is asked.
+        options: The declared snapshot.
         topic: The topic of the table's changes.
+
+    Raises:
+        InputError: Names the setting and the right value; or Kafka Connect does not know the
+            connector.
+        UnavailableError: Kafka Connect does not answer.
     """
     url, table = options.connector, topic.changes
     if url is None or table is None:
@@ -111,13 +117,14 @@ def require_settings(options: SnapshotOptions, topic: KafkaSource) -> None:
 
 
 def settings_problem(options: SnapshotOptions, topic: KafkaSource | None) -> str:
-    """Return why the connector of a live run does not fit any more, as a sentence; or empty.
+    """Return a sentence about a setting of a live run's connector that loses changes; or "".
 
-    Raises no error; empty, too, if Kafka Connect does not answer.
+    Asks Kafka Connect, and raises nothing: empty, too, if it does not answer or no connector is
+    declared.
 
     Args:
-        options: The declared snapshot; without ``connector`` nothing is asked.
-        topic: The topic of the table's changes.
+        options: The declared snapshot.
+        topic: The topic of the table's changes; None passes.
     """
     url, table = options.connector, None if topic is None else topic.changes
     if url is None or topic is None or table is None:
@@ -139,7 +146,11 @@ def settings_problem(options: SnapshotOptions, topic: KafkaSource | None) -> str
 
 
 def left_out(config: Mapping[str, str]) -> Iterator[Misset]:
-    """Yield the settings by which a connector skips inserts, updates or deletes."""
+    """Yield a :class:`Misset` if the connector skips inserts, updates or deletes.
+
+    Args:
+        config: The connector's configuration.
+    """
     value = config.get("skipped.operations", "t")
     if _operations(value) & {"c", "u", "d"}:
         yield Misset("skipped.operations", value, "such changes are left out", "none")

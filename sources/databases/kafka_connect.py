@@ -29,9 +29,9 @@ class ConnectorState(NamedTuple):
     """State of a connector and its tasks.
 
     Attributes:
-        is_running: Whether the connector and its tasks run.
-        failure: Why the connector or a task failed, in one line; empty if none did. What failed
-            stays so until somebody starts it again.
+        is_running: Whether the connector and all of its tasks run.
+        failure: Why the connector or a task failed, in one line; empty if none did. A failure lasts
+            until somebody restarts what failed.
     """
 
     is_running: bool
@@ -56,10 +56,10 @@ def read_state(url: str) -> ConnectorState:
 
 
 def find_state(url: str) -> ConnectorState | str:
-    """Return the state of a connector, or why it is unknown. Raises no error.
+    """Return the state of a connector, or in words why it is not known; raises nothing.
 
-    Returns:
-        The state; or why it is not known, as text.
+    Args:
+        url: URL of the connector.
     """
     try:
         return read_state(url)
@@ -111,12 +111,14 @@ def restart_failed(url: str) -> None:
 
 
 def restart_command(url: str) -> str:
-    """Return the shell command that does the same as :func:`restart_failed`."""
+    """Return the shell command (``curl``) that does what :func:`restart_failed` does, for hints."""
     return f"curl -X POST '{_restart_url(url)}'"
 
 
 def ask_connect(url: str, path: str) -> Any:
-    """Return Kafka Connect's answer about a connector, parsed from JSON.
+    """Ask Kafka Connect about a connector, and return its JSON answer, parsed.
+
+    Waits up to 5 s.
 
     Args:
         url: URL of the connector.
@@ -139,7 +141,7 @@ def without_passwords(text: str) -> str:
 
 
 def failure_in_words(error: Exception) -> str:
-    """Return why a request to Kafka Connect failed, as a clause."""
+    """Return in words why a request to Kafka Connect failed: a clause without a full stop."""
     if isinstance(error, urllib.error.HTTPError):
         return f"Kafka Connect answers {error.code} ({error.reason})"
     return f"Kafka Connect does not answer: {' '.join(str(error).split())}"
@@ -161,9 +163,10 @@ def _reason(trace: str) -> str:
 
 
 def server_id_of(connector: str) -> int:
-    """Return a server id for a connector that differs from other readers of the binary log.
+    """Return a number by which a connector can register with a MariaDB or MySQL server.
 
-    A server and its replicas, whose numbers are small by custom, have others.
+    Made from its name, above 10,000, so that it differs from those of other connectors and
+    replicas.
 
     Args:
         connector: Name of the connector.

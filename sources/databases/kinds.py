@@ -11,20 +11,22 @@ from sources.databases.access import Access
 
 
 def access_to(dsn: str) -> Access:
-    """Return the operations for the kind of database of a connection string.
+    """Return the operations for the kind of database that a connection string is for.
+
+    Nothing is connected yet.
 
     Args:
         dsn: How the database is reached, as ``snapshot.dsn``.
 
     Raises:
-        InputError: As :func:`part_for`.
+        InputError: The extra of this kind of database, or its extension, is not installed.
     """
     access: Access = part_for(dsn, "access")
     return access
 
 
 def part_for(dsn: str, part: Literal["access", "starter", "compared_rows"]) -> Any:
-    """Return an extension's implementation of one part for the database of a connection string.
+    """Import the part of an extension that handles the database of a connection string.
 
     Args:
         dsn: How the database is reached.

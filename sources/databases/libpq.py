@@ -14,8 +14,8 @@ _ANSWERS = {pq.Ping.OK, pq.Ping.NO_ATTEMPT}
 def answers(dsn: str) -> bool:
     """Return whether a PostgreSQL server accepts connections, whatever the login (``PQping``).
 
-    Asked after a connection failed, whose error has no type that tells a refused login from a
-    server that is down. True, too, if the connection string makes no sense to libpq.
+    Asked after a connection failed, to tell a refused login from a server that is down. Waits up to
+    5 s. True, too, if the connection string makes no sense to libpq.
 
     Args:
         dsn: Connection string of libpq.
@@ -27,11 +27,10 @@ def answers(dsn: str) -> bool:
 def server_of(dsn: str) -> str:
     """Return ``host:port`` of a connection string, for messages; without user and password.
 
+    A phrase that names ``snapshot.dsn`` if the string can't be parsed.
+
     Args:
         dsn: Connection string of libpq.
-
-    Returns:
-        A phrase instead of the address if the connection string can't be parsed.
     """
     try:
         parts = conninfo_to_dict(dsn)

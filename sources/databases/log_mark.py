@@ -10,11 +10,12 @@ class Mark(NamedTuple):
     """Position in a database's log; every transaction lies wholly before or after it.
 
     Attributes:
-        position: Text that is higher than the positions of the changes before it, and of no others.
+        position: Text that sorts after the positions of all changes before the mark, and of no
+            others.
         text: The position as the database writes it.
-        through: Once a connector has confirmed this position (``Slot.confirmed``), all changes
-            from before the mark are in the topics.
-        at: Time of the database's clock, before which each commit is on the first side.
+        through: Once a connector has confirmed this position (``Slot.confirmed``), all changes from
+            before the mark are in the topics.
+        at: Time by the database's clock; commits before it are before the mark.
     """
 
     position: str

@@ -13,15 +13,14 @@ _LITERAL = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
 
 
 def is_listed(name: str, listed: str) -> bool | None:
-    """Return whether one of a connector's patterns matches a name as a whole, in any case.
+    """Return whether one of a connector's patterns matches a whole name, in any case.
+
+    None if none matches, but one can't be evaluated here: it has a form that only Java reads, or
+    refers to a value that only the worker of Kafka Connect knows.
 
     Args:
         name: The name.
-        listed: The patterns, which are Java's, with commas between them.
-
-    Returns:
-        None if none matches, and one has a form that only Java reads, or refers to a value that
-        only the worker of Kafka Connect knows.
+        listed: Java's regular expressions, separated by commas.
     """
     is_read = "${" not in listed
     for each in _PATTERN.findall(listed):

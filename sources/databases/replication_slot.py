@@ -23,14 +23,14 @@ NEW_SNAPSHOT = (
 
 
 class SlotGone(Record):
-    """Finding, kept in the state, that a replication slot was missing or lost.
+    """Record that a replication slot was missing or lost, so that changes are missing.
 
-    Changes of the database are then missing from the generation that depends on the slot.
+    Kept in the state of the generation that depends on the slot.
 
     Attributes:
         slot: Name of the slot.
-        at_ms: When that was found: Unix time in milliseconds.
-        state: State of the slot that was found, ``missing``, ``lost`` or ``moved``.
+        at_ms: When that was found, in Unix milliseconds.
+        state: What was found: ``missing``, ``lost`` or ``moved``.
     """
 
     slot: str
@@ -56,20 +56,19 @@ class SlotGone(Record):
 
 
 def watched_slot(loaded: LoadedPipeline) -> SnapshotOptions | None:
-    """Return the declared snapshot whose replication slot a pipeline's changes come through.
+    """Return the declared snapshot whose replication slot or connector has to be watched.
+
+    The first one that names a slot or a connector; None if there is none.
 
     Args:
         loaded: The pipeline.
-
-    Returns:
-        The first source's ``snapshot`` that is declared, with the slot's name; None without any.
     """
     snapshots = [source.snapshot for source in loaded.pipeline.sources]
     return next((each for each in snapshots if each is not None and each.log_reader), None)
 
 
 def watched_topic(loaded: LoadedPipeline) -> KafkaSource | None:
-    """Return the topic with the changes that come through :func:`watched_slot`; None without any.
+    """Return the topic of the changes that come through :func:`watched_slot`; None without one.
 
     Args:
         loaded: The pipeline.
@@ -82,15 +81,16 @@ def watched_topic(loaded: LoadedPipeline) -> KafkaSource | None:
 
 
 def ask_slot(options: SnapshotOptions) -> Slot | str:
-    """Ask the database server for the state of a declared replication slot. Raises no error.
+    """Ask the database server for the state of a declared slot; raises nothing.
+
+    For MariaDB and MySQL it is the connector's place in the binary log.
 
     Args:
         options: Declared snapshot with connection string and slot name.
 
     Returns:
-        The slot's state; or the reason why it is not known, as text: the server does not answer
-        within 5 s or refuses, is a standby server, or the extra that reads it is not installed. For
-        MariaDB and MySQL, the state of the connector's place in the binary log.
+        The slot's state; or in words why it is not known: the server does not answer within 5 s or
+        refuses, is a standby server, or the extra that reads it is not installed.
     """
     try:
         access = access_to(options.dsn)
@@ -100,7 +100,7 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
 
 
 def gone_state(slot: Slot, server: str) -> State | None:
-    """Return the state of a slot that delivers no more changes; None if it still does.
+    """Return how a slot was lost (``lost``, ``missing``, ``moved``); None if it still works.
 
     Args:
         slot: The slot.
@@ -114,19 +114,19 @@ def gone_state(slot: Slot, server: str) -> State | None:
 def slot_gone(
     generation: Folder, options: SnapshotOptions, slot: Slot | str, server: str = ""
 ) -> SlotGone | None:
-    """Return the finding that a slot is missing or lost now, or was once in this generation.
+    """Return the record that a slot is missing or lost now, or was so earlier in this generation.
 
-    A kept finding stays, as a slot of the same name that is created later lacks the changes in
+    None if it never was. A kept record stays, as a slot that is created again lacks the changes in
     between. Nothing is written (:func:`keep_gone` does that).
 
     Args:
-        generation: State folder of the generation, which keeps the finding.
+        generation: State folder of the generation, which keeps the record.
         options: Declared snapshot with the slot's name.
         slot: State of the slot, or why it is not known, as :func:`ask_slot` returns it.
-        server: As for :func:`gone_state`.
+        server: Id of the MySQL server that the snapshot was taken in; empty if it is not known.
 
-    Returns:
-        None if the slot was never found missing or lost.
+    Raises:
+        StateError: The kept record is damaged.
     """
     known = generation.read(_GONE, SlotGone)
     if known is not None and known.slot == options.log_reader:
@@ -137,11 +137,11 @@ def slot_gone(
 
 
 def keep_gone(generation: Folder, gone: SlotGone) -> None:
-    """Write the finding that a slot was missing or lost to the state; a second call does nothing.
+    """Write the record that a slot was missing or lost to the state, if it is not there yet.
 
     Args:
         generation: State folder of the generation.
-        gone: The finding.
+        gone: The record.
 
     Raises:
         StateError: The state folder can't be written.
@@ -151,12 +151,14 @@ def keep_gone(generation: Folder, gone: SlotGone) -> None:
 
 
 def look_at_slot(loaded: LoadedPipeline, generation: Folder, server: str) -> None:
-    """Ask the database for a pipeline's slot, and record a finding that it is missing or lost.
+    """Ask the database for a pipeline's slot, and record in the state if it is missing or lost.
+
+    Raises nothing about the slot itself; does nothing without a slot or connector.
 
     Args:
         loaded: The pipeline.
         generation: State folder of the generation.
-        server: As for :func:`gone_state`.
+        server: Id of the MySQL server that the snapshot was taken in; empty if it is not known.
 
     Raises:
         StateError: The state folder can't be written.

@@ -23,13 +23,16 @@ PATIENCE_MS = 300_000
 def judge_required(
     loaded: LoadedPipeline, topic: KafkaSource, seen: TableWatch, committed: Offsets | None
 ) -> TableWatch:
-    """Return an inspection without the required columns in which the target has no null left.
+    """Decide about columns that became NOT NULL by looking at the target's rows.
+
+    Returns the inspection without columns in which the target has no null left; with an alteration,
+    if nulls are left although the target has all earlier changes; else with the column kept.
 
     Args:
         loaded: The pipeline.
         topic: The topic of the table's changes.
-        seen: What the look saw.
-        committed: Up to where the target has the topic; None if that is not known.
+        seen: Result of the inspection.
+        committed: Offsets up to which the target has the topic; None if that is not known.
     """
     if not seen.required or seen.altered is not None:
         return seen

@@ -10,7 +10,8 @@ State = Literal["active", "idle", "lost", "missing", "moved"]
 class Slot(NamedTuple):
     """State of a PostgreSQL replication slot, or of a connector's place in a binary log.
 
-    Positions are LSNs, for MariaDB sequence numbers of GTIDs, for MySQL file and place in it.
+    Positions are numbers: LSNs for PostgreSQL, sequence numbers of GTIDs for MariaDB, file and
+    place in it for MySQL.
 
     Attributes:
         state: ``active``: a connector reads it; ``idle``: none does; ``lost``: the server removed
@@ -23,14 +24,13 @@ class Slot(NamedTuple):
         log_end: End of the log when the server was asked; 0 where the connector could not confirm
             it.
         received: Position up to which the connector has confirmed that it received the log, which
-            it does every 10 s by default (``status.update.interval.ms``); None as above, and for
-            MariaDB and MySQL, which are not told.
+            it does every 10 s by default (``status.update.interval.ms``); None where
+            ``unread_bytes`` is, and for MariaDB and MySQL, which are not told.
         confirmed: Position up to which it has confirmed that the topics hold all changes. For
             PostgreSQL it stays where it is while only other tables change.
         failure: Why the declared connector, or its task, failed, so that somebody has to start it
             again; empty if it did not, or none is declared.
-        server: Id of the MySQL server whose log it is; empty for others, which it does not matter
-            for.
+        server: Id of the MySQL server whose log it is; empty for other databases.
     """
 
     state: State

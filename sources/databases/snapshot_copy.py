@@ -49,16 +49,18 @@ from sources.kafka.client.new_topics import create_missing_topics
 
 
 class SnapshotCopy:
-    """Copy of a database table, which a file source declares as ``snapshot``, into Parquet files.
+    """Copy of a database table, as declared under ``snapshot`` of a file source, to Parquet files.
+
+    The constructor checks the declaration only; :meth:`take` reads the database.
 
     Args:
         loaded: The pipeline.
         source: File source with a ``snapshot``.
-        report: Called with a text for each chunk (a key range of the table, one file) once it is
-            written.
+        report: Called with a line of text for each chunk (a key range, one file) that is written.
 
     Attributes:
-        warnings: What the table's settings may cause later: sentences, filled by :meth:`take`.
+        warnings: Sentences about settings of the table that may cause trouble later, filled by
+            :meth:`take`.
 
     Raises:
         InputError: The source has no ``snapshot``, or no topic with the changes follows it.
@@ -87,12 +89,24 @@ class SnapshotCopy:
         self.warnings: list[str] = []
 
     def is_complete(self) -> bool:
-        """Return whether all chunks of the table are written."""
+        """Return whether all chunks of the table are written, by the manifest next to them.
+
+        Raises:
+            StateError: The manifest is damaged.
+        """
         manifest = self._read()
         return manifest is not None and not manifest.missing
 
     def note_log_end(self) -> None:
-        """Record the topic's end offsets; call it before a snapshot that several tables share."""
+        """Ask Kafka for the log end of the topic of changes, and keep it for :meth:`take`.
+
+        Call it before a snapshot that several tables share. Creates a topic that is missing, if
+        declared.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
         create_missing_topics(self._topic)
         # Before the snapshot: what it does not see is appended later.
         self._log_end = KafkaLog(self._topic).log_end()
@@ -267,13 +281,15 @@ def _number(snapshot: DatabaseSnapshot, known: list[DatabaseSnapshot]) -> int:
 
 @contextmanager
 def snapshot_of(tables: Sequence[SnapshotCopy]) -> Iterator[Exported]:
-    """Take one snapshot of a database for several of its tables: one point in time for all.
+    """Take one database snapshot for several tables of a database, for the body of ``with``.
+
+    All tables are then of one point in time. The log ends of their topics are noted first.
 
     Args:
         tables: Copies of the tables, at least one.
 
     Yields:
-        The snapshot, for :meth:`TableSnapshot.take`; it can be used until the ``with`` block ends.
+        The snapshot, for :meth:`SnapshotCopy.take`; it is valid until the block ends.
 
     Raises:
         InputError: The database or the broker refuses.

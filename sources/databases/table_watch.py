@@ -31,16 +31,16 @@ def observe_table(
     older_ms: int = 0,
     committed: Offsets | None = None,
 ) -> TableWatch | None:
-    """Inspect the table that a pipeline captures; the state is not changed.
+    """Inspect the captured table for alterations that no change reports; writes nothing.
+
+    Asks the database. None if the pipeline captures no table, or its snapshot is not read yet. A
+    database that does not answer is no error: the result's ``unknown`` says so.
 
     Args:
         loaded: The pipeline, with the columns that the generation's runs have followed.
-        generation: Its state, which has what earlier looks saw.
-        older_ms: What a look saw that is no older than this, in ms, is returned as it is.
-        committed: Up to where the target has the topic of changes; None if that is not known.
-
-    Returns:
-        What was seen. None if the pipeline captures no table, or its snapshot is not read yet.
+        generation: Its state, which has the result of earlier inspections.
+        older_ms: An earlier result that is younger than this, in ms, is returned as it is.
+        committed: Offsets up to which the target has the topic of changes; None if not known.
 
     Raises:
         StateError: The state can't be read.
@@ -78,15 +78,14 @@ def _look(
 
 
 def observe_anew(loaded: LoadedPipeline, generation: Generation) -> TableWatch | None:
-    """Inspect the table that a pipeline captures without comparing it with earlier inspections.
+    """Inspect the captured table without comparing it with earlier inspections; writes nothing.
+
+    For :func:`~sources.databases.altered_table.withdraw_alteration`. None if no alteration is
+    recorded that could be withdrawn, or the table is not as it has to be, or can't be seen.
 
     Args:
-        loaded: As for :func:`observe_table`.
+        loaded: The pipeline, with the columns that the generation's runs have followed.
         generation: Its state.
-
-    Returns:
-        What was seen, for :func:`~sources.databases.altered_table.withdraw_alteration`. None if no
-        finding is kept that could be withdrawn, or the table is not as it has to be.
 
     Raises:
         StateError: The state can't be read.
@@ -104,10 +103,12 @@ def look_at_captured_table(
 ) -> None:
     """Inspect a pipeline's captured table, record the result, and refuse an altered table.
 
+    Does nothing if the pipeline captures no table.
+
     Args:
-        loaded: As for :func:`observe_table`.
+        loaded: The pipeline, with the columns that the generation's runs have followed.
         generation: Its state.
-        committed: As for :func:`observe_table`.
+        committed: Offsets up to which the target has the topic of changes; None if not known.
 
     Raises:
         InputError: Something was done to the table that no change reports.

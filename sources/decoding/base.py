@@ -50,13 +50,10 @@ class FieldReader(Protocol):
 
 
 class BaseReader:
-    """Base of the decoders of record values: without batch decoding, unless a subclass has it.
-
-    Values of a sample are described by their Python types.
-    """
+    """Base of decoders of record values; decodes no batches unless :meth:`rows` is overridden."""
 
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
-        """Return None: batch decoding is not supported, so each value is decoded on its own."""
+        """Return None: there is no batch decoding, so that each value is decoded on its own."""
 
     def misfit(self, value: Any, kind: pa.DataType) -> str | None:
         """Describe a field's value that does not fit a column type, by its Python type.

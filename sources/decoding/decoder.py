@@ -79,13 +79,13 @@ class RowDecoder:
         ]
 
     def decode(self, value: bytes | None) -> list[Any]:
-        """Decode one value into a row: the values of all columns, for ``to_arrow_array``.
+        """Decode one value into a row: a list with one value for each column.
+
+        For ``to_arrow_array``; a missing field is None.
 
         Args:
-            value: The record's value; None for a record without one (a tombstone).
-
-        Returns:
-            One value for each column, in the order of the columns; None for a missing field.
+            value: The record's value; None for a record without one (a tombstone), which is
+                refused.
 
         Raises:
             BadValue: There is no value, it can't be decoded, or a field does not fit its column.

@@ -110,7 +110,10 @@ class RecordColumns(Declared):
         return parse_schema({n: kind for n, kind in columns.items() if n not in others})
 
     def check_included(self, columns: Mapping[str, str]) -> None:
-        """Refuse columns whose declared type is not that of the part that fills them.
+        """Refuse columns whose declared type is not that of the part which ``include`` names.
+
+        Args:
+            columns: All columns of a row and their Spark SQL types.
 
         Raises:
             InputError: Contains the column and both types.

@@ -248,10 +248,10 @@ class RecordRows(RecordColumns):
         return {name: kind for name, kind in columns.items() if name not in self.include}
 
     def current(self, columns: Mapping[str, str]) -> dict[str, str]:
-        """Return columns as records have them now: a captured table's may have changed.
+        """Return the columns that records have now; a captured table may have more or wider ones.
 
         Args:
-            columns: Names and Spark SQL types of the columns as the generation began.
+            columns: Names and Spark SQL types of the columns when the generation began.
         """
         return dict(columns) if self.changes is None else self.changes.current(columns)
 

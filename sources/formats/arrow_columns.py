@@ -14,11 +14,11 @@ from sources.common.schema import TIMESTAMP, type_name
 def in_columns(
     rows: int, values: Mapping[str, Callable[[], pa.Array]], columns: pa.Schema
 ) -> pa.RecordBatch:
-    """Convert values to a batch of the given columns; a missing column is null.
+    """Build a batch of given columns from values, converted to their types; a missing one is null.
 
     Args:
         rows: Number of rows.
-        values: Returns the values of a column, by its name.
+        values: By column name, a function that returns the column's values.
         columns: Columns of the batch, in types that Spark has.
 
     Raises:
@@ -50,9 +50,8 @@ def batch_in_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatc
 def as_column(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert values to a column's type without loss, except nanoseconds, which are cut off.
 
-    Nanoseconds are cut off, also before 1970. A column that is null throughout becomes one of
-    nulls, whatever its type is. The fields of structs are matched by name; one that is missing is
-    null.
+    They are rounded down, also before 1970. A column that is null throughout fits every type.
+    Fields of structs are matched by name; one that is missing is null.
 
     Args:
         values: The values, in the type that Arrow read them in.
@@ -112,7 +111,10 @@ def _mask(values: pa.Array) -> pa.Array | None:
 
 
 def leaf_values(values: pa.Array) -> Iterator[pa.Array]:
-    """Yield the primitive values of a column: its own, or those nested in it."""
+    """Yield the primitive values of a column: those in its structs, lists and maps, or its own.
+
+    Keys of maps are left out.
+    """
     if pa.types.is_struct(values.type):
         for part in values.flatten():
             yield from leaf_values(part)

@@ -21,7 +21,8 @@ class Format(Protocol):
     Attributes:
         title: Name of the format, for messages.
         splits: Whether large files can be read in regions; if not, each is read as a whole.
-        checks: Whether :meth:`read` applies a check itself, as it knows the bytes of each row.
+        checks: Whether :meth:`read` applies its argument ``check`` itself, as it knows the bytes of
+            each row; else the caller applies it.
     """
 
     title: str
@@ -31,8 +32,10 @@ class Format(Protocol):
     def columns(self, file: pa.NativeFile) -> pa.Schema | None:
         """Return the columns that a file's metadata declares, in the types that Spark has.
 
-        Returns:
-            The columns; None if files of this format do not declare them.
+        None if files of this format do not declare columns.
+
+        Args:
+            file: The open file, decompressed.
 
         Raises:
             InputError: Spark has no type for a column.
@@ -40,10 +43,12 @@ class Format(Protocol):
         """
 
     def rows(self, file: pa.NativeFile) -> int | None:
-        """Return the number of rows that a file's metadata contains, without reading the rows.
+        """Return the number of rows by a file's metadata, without reading rows.
 
-        Returns:
-            The number; None if files of this format do not contain it.
+        None if files of this format do not record it.
+
+        Args:
+            file: The open file, decompressed.
 
         Raises:
             pyarrow.ArrowException: The file is damaged.
@@ -57,21 +62,20 @@ class Format(Protocol):
         bad: OnBad = refuse,
         check: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows that begin in a region of a file.
+        """Yield the rows that begin in a region of a file, in Arrow batches in the file's order.
+
+        Nothing if no row begins in the region.
 
         Args:
             file: The file, decompressed; its position does not matter.
-            region: The region; the whole file if the format does not split files.
+            region: Byte range of the file; the whole file if the format does not split files.
             columns: Exactly the columns to return.
             bad: Called with each bad row. Formats without a row per line do not call it.
-            check: Check that rows have to pass, if the format ``checks``; others leave it alone.
-
-        Yields:
-            Batches in the order of the file; none if no row begins in the region.
+            check: Check that rows have to pass, if the format ``checks``; others ignore it.
 
         Raises:
             InputError: The file lacks a column (CSV with a header), or ``bad`` refuses a row.
-            pyarrow.ArrowException: The file is damaged, or, in a format that does not call
-                ``bad``, a value does not fit its column.
+            pyarrow.ArrowException: The file is damaged, or, in a format that does not call ``bad``,
+                a value does not fit its column.
             OSError: The file can't be read.
         """

@@ -20,23 +20,22 @@ UNKNOWN_BYTES = 1 << 62
 
 
 def codec_of(path: str) -> str | None:
-    """Return the name of the codec of a file, by its suffix, such as ``gzip``; or None.
+    """Return the codec of a file by its suffix, such as ``gzip`` for ``.gz``; else None.
 
-    Returns:
-        The name, for ``.gz``, ``.bz2``, ``.zst``, ``.lz4`` and ``.deflate``; None for a file that
-        is not compressed as a whole.
+    Known are ``.gz``, ``.bz2``, ``.zst``, ``.lz4`` and ``.deflate``; None for a file that is not
+    compressed as a whole.
     """
     return next((codec for suffix, codec in _CODECS.items() if path.endswith(suffix)), None)
 
 
 def open_decompressed(storage: Storage, path: str) -> pa.NativeFile:
-    """Open a file for random access; one with the suffix of a codec is decompressed while reading.
+    """Open a file for random access; one with the suffix of a codec is decompressed on the way.
 
     Offsets are then those of the decompressed content, and going back decompresses from the
     beginning again.
 
     Raises:
-        OSError: The file can't be opened; a compressed one is opened at its first read only.
+        OSError: The file can't be opened; a compressed one is opened only at its first read.
         UnavailableError: Its store does not answer.
     """
     codec = codec_of(path)
@@ -114,7 +113,7 @@ class StreamedFile:
             self._stream.close()
 
     def seek(self, offset: int) -> None:
-        """Move to an offset, reading over the bytes before it."""
+        """Move to an offset: stream the content from its beginning, and drop the bytes before."""
         self._stream = self.get_stream(offset, 0)
 
     def read(self, size: int) -> bytes:
@@ -126,7 +125,7 @@ class StreamedFile:
         return content
 
     def get_stream(self, offset: int, _: int) -> pa.NativeFile:
-        """Return a stream from an offset to the end: such content is never split."""
+        """Return a stream from an offset to the end; the second argument, a length, is ignored."""
         stream = self._open_stream()
         while offset and (skipped := stream.read(min(offset, _BLOCK_BYTES))):
             offset -= len(skipped)

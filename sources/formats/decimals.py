@@ -24,7 +24,9 @@ TOO_LARGE = "a decimal has more digits before its decimal point than its column"
 
 
 def suspicious_decimals(kinds: Iterable[pa.DataType]) -> str:
-    """Return a regular expression for numbers that Arrow may parse wrongly as decimals.
+    """Return a regular expression that finds numbers which Arrow may parse wrongly as decimals.
+
+    It also finds some harmless ones; :func:`why_bad` decides.
 
     Args:
         kinds: Types of columns; those that are no decimals do not count.
@@ -41,12 +43,12 @@ def suspicious_decimals(kinds: Iterable[pa.DataType]) -> str:
 def why_bad(text: str, kind: pa.DataType) -> str | None:
     """Return why a number's text must not be parsed as a decimal type; None if it may.
 
-    Its exponent counts: ``1e-40`` has 40 digits after the point. A text of another form is left to
-    Arrow.
+    A phrase that follows a colon. Its exponent counts: ``1e-40`` has 40 digits after the point.
+    None, too, for a text that is no number, which Arrow refuses.
 
     Args:
         text: The text.
-        kind: The type.
+        kind: The decimal type.
     """
     found = _FORM.fullmatch(text.strip())
     if found is None:

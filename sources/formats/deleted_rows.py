@@ -23,7 +23,7 @@ _TO_Z85 = bytes.maketrans(_B85, _Z85)
 
 
 def deletion_vector(positions: npt.NDArray[np.int64]) -> bytes | None:
-    """Return the deletion vector of some rows of a file; None if no row is deleted.
+    """Make the deletion vector, in Delta's format, of some rows of a file; None without rows.
 
     Args:
         positions: Numbers of the deleted rows, from 0.
@@ -63,7 +63,7 @@ def kept_rows(vector: bytes, rows: int, first: int = 0) -> pa.BooleanArray:
 
 
 def as_action(vector: bytes) -> dict[str, Any]:
-    """Return the descriptor of a deletion vector, stored inline, for the ``add`` of a Delta log.
+    """Return a deletion vector as the inline descriptor of the ``add`` action of a Delta log.
 
     Raises:
         InputError: The extra ``lake`` is not installed.

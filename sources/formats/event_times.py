@@ -16,12 +16,13 @@ _MIN, _MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class TimeLimits(NamedTuple):
-    """Limits of event times: the times are inclusive, in microseconds since 1970.
+    """Limits of event times, all inclusive, in Unix microseconds; by default none.
 
     Attributes:
         low, high: Lowest and highest event time that counts: the bounds of ``event_time``.
-        first, last: Lowest and highest of these that is read: those of ``time_range``.
-        keeps: Whether rows whose event time does not count are read like others.
+        first, last: Lowest and highest event time that is read: those of ``time_range``.
+        keeps: Whether rows whose event time does not count are read like others (``outside:
+            keep``).
     """
 
     low: int = _MIN
@@ -61,7 +62,7 @@ class EventTimeRange(NamedTuple):
 def table_of_ranges(ranges: Sequence[EventTimeRange]) -> pa.Table:
     """Return event-time ranges as an Arrow table: a row per range, an int64 column per field.
 
-    A time that no int64 can hold becomes the nearest one, which is outside of any bounds, too.
+    A time that no int64 can hold becomes the nearest one that it can, which is out of all bounds.
     """
     columns = zip(*ranges, strict=True) if ranges else [()] * len(EventTimeRange._fields)
     return pa.table(
@@ -97,7 +98,7 @@ def microseconds(values: pa.ChunkedArray, unit_us: int | None = None) -> pa.Chun
 
 
 def is_outside(micros: pa.ChunkedArray, low: int, high: int) -> pa.ChunkedArray:
-    """Return for each event time in microseconds whether it is outside of inclusive bounds.
+    """Return, for each event time in microseconds, whether it is out of inclusive bounds.
 
     False where there is no event time.
     """
@@ -108,14 +109,17 @@ def is_outside(micros: pa.ChunkedArray, low: int, high: int) -> pa.ChunkedArray:
 def column_range(
     values: pa.ChunkedArray, unit_us: int | None = None, limits: TimeLimits = EVERY_TIME
 ) -> EventTimeRange:
-    """Compute the number of rows and the range of event times from the values of a column.
+    """Compute number of rows and range of event times from the values of a column.
 
-    Null values are counted, and are in no range.
+    Nulls are counted, and are in no range; so are times outside of the limits.
 
     Args:
         values: The event-time column: timestamps, or integers.
         unit_us: Microseconds in the unit of integers; None for timestamps.
         limits: Limits within which times count and are read.
+
+    Raises:
+        pyarrow.ArrowInvalid: A timestamp is one that microseconds can't hold.
     """
     micros = microseconds(values, unit_us)
     low, high = _extremes(micros)
@@ -137,7 +141,10 @@ def column_range(
 
 
 def merge_ranges(ranges: Iterable[EventTimeRange]) -> EventTimeRange:
-    """Return the range of the rows of several parts of a file; it is empty without any part."""
+    """Combine the ranges of parts of a file to that of all their rows.
+
+    A number that is None for one part is None for all. Without parts: 0 rows and no times.
+    """
     parts = list(ranges)
 
     def total(name: str) -> int | None:

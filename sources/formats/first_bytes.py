@@ -27,7 +27,9 @@ _TWO_OF_UTF16 = 4
 
 
 def require_text(file: pa.NativeFile, path: str, *, is_utf8: bool, encoding: str) -> None:
-    """Refuse a file that begins as compressed data does, or as text of two bytes a character.
+    """Refuse a file that begins like compressed data, another format, or UTF-16 text.
+
+    Moves the file's position.
 
     Args:
         file: The file, decompressed by its name.
@@ -56,10 +58,7 @@ def require_text(file: pa.NativeFile, path: str, *, is_utf8: bool, encoding: str
 
 
 def require_codec(path: str) -> None:
-    """Refuse a file whose suffix is that of a codec which is not read.
-
-    Args:
-        path: Path of a file of lines.
+    """Refuse a file of lines whose suffix is that of a codec which is not read, such as LZO.
 
     Raises:
         InputError: Names the codec.

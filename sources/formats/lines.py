@@ -71,7 +71,7 @@ OnBad = Callable[[BadRow], None]
 
 
 def refuse(row: BadRow) -> None:
-    """Refuse a bad row of a file: the handler for ``on_bad_record: fail``, which ends the run.
+    """Raise the error for a bad row; the handler of such rows for ``on_bad_record: fail``.
 
     Raises:
         InputError: Always; contains file, byte offset, reason and the first 60 bytes of the row.
@@ -92,25 +92,21 @@ def read_lines(
     bad: OnBad,
     check: RowCheck | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a range of whole lines, in order; bad lines go to a handler instead.
+    """Yield the rows of a range of whole lines, in order; bad lines go to a handler instead.
 
-    A thread pool parses a few blocks ahead, from the second block on: a caller that only reads the
-    first rows causes no further work.
+    In batches, none for a block without good rows. From the second block on, a thread pool parses a
+    few blocks ahead, so that reading only the first rows causes no further work.
 
     Args:
         path: Path of the file, for bad rows.
         file: The file, decompressed and open for random access.
-        span: Offsets of the first byte and after the last one.
+        span: Offset of the first byte, and the one after the last.
         parse: Parses a block of whole lines.
-        bad: Called with each bad row, in order.
+        bad: Called with each bad row, in order; what it raises is raised.
         check: Check of the parsed rows; those that do not pass are left out, too.
-
-    Yields:
-        Batches of the good rows, in the order of the file; none for a block without good rows.
 
     Raises:
         OSError: The file can't be read.
-        Exception: Whatever ``bad`` raises, such as the InputError of :func:`refuse`.
     """
     low, high = span
     waiting: deque[tuple[int, bytes, Future[pa.Table | None]]] = deque()
@@ -184,8 +180,8 @@ def _parse_or_none(parse: Parse, block: bytes) -> pa.Table | None:
 def blocks(stream: pa.NativeFile, offset: int) -> Iterator[tuple[int, bytes]]:
     """Divide a stream into blocks of whole lines, each with the offset of its first byte.
 
-    A line ends with a line feed, a carriage return, or both, as in Spark. A carriage return by
-    itself becomes a line feed in the blocks.
+    A line ends with a line feed, a carriage return, or both, as in Spark; a carriage return by
+    itself becomes a line feed. Blocks have about 4 MiB, and more for a longer line.
 
     Args:
         stream: The lines.

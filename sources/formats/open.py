@@ -24,7 +24,9 @@ def read_region(
     bad: OnBad = refuse,
     check: RowCheck | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the rows that begin in a region of a file.
+    """Yield the rows that begin in a byte region of a file; opens, decompresses and closes it.
+
+    In batches with exactly ``columns``, in the order of the file.
 
     Args:
         form: Format of the file.
@@ -34,12 +36,10 @@ def read_region(
         bad: Called with each bad row, in formats with one row per line; others do not call it.
         check: Check of the parsed rows; those that do not pass are left out, in every format.
 
-    Yields:
-        Batches with exactly these columns, in the order of the file.
-
     Raises:
         InputError: The file can't be opened, is damaged, or does not fit the columns; or ``bad``
             refuses a row.
+        UnavailableError: The storage does not answer.
     """
     with open_file(region.path, form, stores) as file:
         rows = form.read(file, readable_region(region), columns, bad, check)
@@ -47,16 +47,16 @@ def read_region(
 
 
 def readable_region(region: Region) -> Region:
-    """Return the region to pass to a format: all of the content if the file is compressed."""
+    """Return the region that a format can read: for a compressed file all of its content."""
     if codec_of(region.path) is None:
         return region
     return Region(region.path, 0, UNKNOWN_BYTES, UNKNOWN_BYTES)
 
 
 def in_file(error: InputError, path: str) -> InputError:
-    """Return an error with the file's path added; unchanged if it already names a file.
+    """Return an error whose message begins with a file's path, for the caller to raise.
 
-    So is one of a kind of its own, which tells more than a file.
+    It is returned unchanged if it names a file already, or if it is of a subclass of InputError.
     """
     if "file" in error.fields or type(error) is not InputError:
         return error
@@ -67,7 +67,9 @@ def in_file(error: InputError, path: str) -> InputError:
 
 @contextmanager
 def open_file(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile]:
-    """Open a file for random access, decompressed, and translate errors inside the block.
+    """Open a file for random access, decompressed, for the body of ``with``.
+
+    Errors of reading in the body are translated to InputErrors that name the file.
 
     Args:
         path: The file.
@@ -78,8 +80,9 @@ def open_file(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile
         The open file; it is closed at the end of the block.
 
     Raises:
-        InputError: The file can't be opened, or what is read inside the block is damaged or does
-            not fit its columns.
+        InputError: The file can't be opened, or what the body reads is damaged or does not fit its
+            columns.
+        UnavailableError: The storage does not answer.
     """
     try:
         with open_decompressed(stores.of(path), path) as file:

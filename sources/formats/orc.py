@@ -64,10 +64,10 @@ class Orc:
         __: OnBad = refuse,
         ___: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read a whole ORC file; its timestamps of nanoseconds are cut off to microseconds.
+        """Yield all rows of an ORC file, a batch with exactly ``columns`` for each stripe.
 
-        Yields:
-            A batch with exactly ``columns`` for each stripe of the file.
+        Timestamps of nanoseconds are cut off to microseconds. Region, handler of bad rows and check
+        are ignored.
 
         Raises:
             InputError: A time is before 1677 or after 2262, or a date before 1582-10-15.

@@ -15,11 +15,11 @@ _BLOCK_BYTES = 1 << 16
 
 
 class Region(NamedTuple):
-    """A byte range of one file.
+    """A byte range of one file, which one task reads.
 
     Attributes:
         path: The file.
-        offset: First byte.
+        offset: Offset of its first byte.
         length: Number of bytes.
         size: Bytes of the whole file.
     """
@@ -48,11 +48,13 @@ def cut_regions(size: int, limit: int) -> list[tuple[int, int]]:
 def next_record_start(file: pa.NativeFile, offset: int, mark: bytes, size: int) -> int:
     """Return the offset of the first record that begins at or after an offset.
 
+    ``size`` if none does.
+
     Args:
         file: The file, open for random access.
-        offset: Where to search; the mark before the record may end there.
+        offset: Where to search from; the mark before the record may end exactly there.
         mark: Bytes that separate two records.
-        size: Bytes of the file, returned if no mark follows.
+        size: Bytes of the file.
 
     Raises:
         OSError: The file can't be read.

@@ -18,11 +18,11 @@ reason, as a phrase that follows a colon."""
 
 
 class RowCheck:
-    """Check of a file's rows after they were parsed.
+    """Check of a file's rows after they were parsed, such as of their event times.
 
     Args:
-        find: Finds the rows that do not pass.
-        handler: Called with each of them; reading continues after the row if it returns.
+        find: Returns index and reason of the rows that do not pass.
+        handler: Called with each of them; if it returns, reading continues without the row.
     """
 
     def __init__(self, find: Find, handler: OnBad) -> None:
@@ -30,7 +30,7 @@ class RowCheck:
         self._handler = handler
 
     def pass_lines(self, path: str, offset: int, block: bytes, rows: pa.Table) -> pa.Table:
-        """Return the rows of a block of lines that pass; the others go to the handler.
+        """Return the rows of a block of lines that pass; the handler gets each other line.
 
         Args:
             path: The file.
@@ -54,8 +54,8 @@ class RowCheck:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a region that pass, for formats without byte positions of rows.
 
-        The offset of a row that does not pass is the region's first byte plus the number of rows
-        before it, and its content is the row as JSON.
+        The handler gets each other row as JSON; its offset is the region's first byte plus the
+        number of rows before it.
 
         Args:
             region: The region.
@@ -73,7 +73,7 @@ class RowCheck:
 
 
 def as_json(rows: pa.Table) -> list[bytes]:
-    """Return rows as JSON objects; values without a JSON type are written as text."""
+    """Return each row as a JSON object in bytes; times and other values become text."""
     # Python has no years after 9999, which wrong units make.
     shown = [field.with_type(with_leaves(field.type, _as_shown)) for field in rows.schema]
     rows = rows.cast(pa.schema(shown))

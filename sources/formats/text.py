@@ -22,11 +22,11 @@ class Text:
     checks = False
 
     def columns(self, _: pa.NativeFile) -> pa.Schema:
-        """Return :data:`TEXT_COLUMNS`, whatever the file contains."""
+        """Return the one string column ``value``, whatever the file contains."""
         return TEXT_COLUMNS
 
     def rows(self, _: pa.NativeFile) -> None:
-        """Return None: a text file does not contain its number of lines."""
+        """Return None: a text file does not record its number of lines."""
 
     def read(
         self,
@@ -36,12 +36,16 @@ class Text:
         _: OnBad = refuse,
         __: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the lines that begin in a region of a file, without their line ends.
+        """Yield the lines that begin in a byte region of a file, without their line ends.
 
-        A byte order mark at the beginning of the file belongs to no line.
+        In batches of one string column, a row per line, in the order of the file. A line that ends
+        after the region is read whole; a byte order mark belongs to no line. Handler of bad rows
+        and check are ignored.
 
-        Yields:
-            Batches of one string column, a row per line, in the order of the file.
+        Args:
+            file: The file, decompressed.
+            region: The byte range.
+            columns: Schema of the batches: one string column.
 
         Raises:
             InputError: The file's suffix is that of a codec which is not read.

@@ -8,7 +8,7 @@ from sources.formats.base import Format
 
 
 class WrappedFormat:
-    """Reader that delegates columns and row counts to another reader.
+    """Base of readers that modify what another reader returns; delegates all but ``read``.
 
     Args:
         form: The other reader.
@@ -19,7 +19,7 @@ class WrappedFormat:
         self.title, self.splits, self.checks = form.title, form.splits, form.checks
 
     def columns(self, file: pa.NativeFile) -> pa.Schema | None:
-        """Return the columns that the wrapped reader returns.
+        """Return the columns that the wrapped reader finds in a file; None if it finds none.
 
         Raises:
             InputError: Spark has no type for a column.
@@ -28,7 +28,7 @@ class WrappedFormat:
         return self._form.columns(file)
 
     def rows(self, file: pa.NativeFile) -> int | None:
-        """Return the number of rows that the wrapped reader returns.
+        """Return the number of rows by the wrapped reader; None if the file does not record it.
 
         Raises:
             pyarrow.ArrowException: The file is damaged.

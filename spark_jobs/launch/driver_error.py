@@ -13,18 +13,17 @@ _UNREPORTED = (
 
 
 class DriverError(RunError):
-    """A driver failed, or ended without having completed its work.
+    """Error that a launched driver failed, or ended without having completed its work.
 
     If the driver reported an error before it ended, this error has the kind, the hint, the fields
-    and the transient flag of that report. One that ended without a report, because it was killed
-    or the cluster lost it, is transient: another attempt may succeed.
+    and the transient flag of that report. One that ended without a report, because it was killed or
+    the cluster lost it, is transient: another attempt may succeed.
 
     Args:
         source: Name of the source that the driver read.
         how: How the driver ended, such as ``with status 1``; empty if that is not known.
         reported: The driver's own report; None if it wrote none.
         words: Whatever else explains the end, such as the last lines of its log.
-
     """
 
     def __init__(
@@ -41,9 +40,9 @@ class DriverError(RunError):
         )
 
     def report(self) -> ErrorReport:
-        """Return the error as a document; its type is the one that the driver reported.
+        """Return the error as a document, with the ``kind`` of the error that the driver reported.
 
-        The kind is ``run`` if the driver ended without a report.
+        ``run`` if the driver ended without a report.
         """
         own = super().report()
         return own if self.reported is None else own.model_copy(update={"kind": self.reported.kind})

@@ -22,12 +22,12 @@ ASK_AGAIN_S = 5.0
 
 
 class DriverState:
-    """Driver of one launch, as seen from outside.
+    """State of the Spark driver of one launch, as other processes see it; only reads.
 
     Args:
         generation: State folder of the generation that the driver computes.
         launch: The record of its launch.
-        launcher: Asks about and ends drivers at the place where this one runs.
+        launcher: Asks about drivers, and ends them, at the place where this one runs.
     """
 
     def __init__(self, generation: Generation, launch: Launch, launcher: Launcher) -> None:
@@ -38,7 +38,11 @@ class DriverState:
 
     @classmethod
     def of(cls, generation: Generation, launch: Launch) -> DriverState:
-        """Return the state of a recorded launch's driver, with the launcher of its place."""
+        """Make the state of a recorded launch's driver, with the launcher of its place.
+
+        Raises:
+            InputError: No installed extension knows the place where the driver runs.
+        """
         log = local_path(generation, launch.log)
         return cls(generation, launch, launcher_at(launch.place, generation, log))
 
@@ -57,6 +61,7 @@ class DriverState:
 
         Raises:
             StateError: The heartbeat's file is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
         """
         beat = read_heartbeat(self.generation, self.launch.source)
         is_own = beat is not None and beat.launch_id == self.launch.launch_id
@@ -82,17 +87,17 @@ class DriverState:
         return None if self._answer is None else self._answer[1]
 
     def recorded(self) -> Launch | None:
-        """Return this launch's present record; None if there has been a later launch.
+        """Read this launch's present record; None if there has been a later launch.
 
-        It differs from ``launch`` once the driver has switched to another source.
+        Its ``source`` differs from ``launch`` once the driver has switched to another source.
         """
         last = last_launch(self.generation)
         return last if last is not None and last.launch_id == self.launch.launch_id else None
 
     def is_over(self) -> bool:
-        """Return whether the driver's heartbeat reports its end; its process may still be ending.
+        """Return whether the driver's last heartbeat says that it ended; its process may remain.
 
-        False if there is no heartbeat: a driver that was killed does not report its end.
+        False without a heartbeat, and for a driver that was killed, as neither reports its end.
         """
         beat = self.beat()
         return beat is not None and beat.state not in ALIVE
@@ -100,8 +105,8 @@ class DriverState:
     def is_current(self) -> bool:
         """Return whether the driver is starting or running, so that no other may be started.
 
-        Remains do not count: processes whose driver has reported its end, or has lost its lock. A
-        driver on a cluster that does not answer counts as running.
+        False for processes that remain after their driver has reported its end or lost its lock.
+        True for a driver on a cluster that does not answer.
         """
         if self.is_over():
             return False
@@ -113,14 +118,14 @@ class DriverState:
     def is_there(self) -> bool:
         """Return whether a cluster runs the driver, or a ``spark-submit`` is submitting it.
 
-        True also if the cluster does not answer: only a reported end counts as an end.
+        True, too, if the cluster does not answer: only a reported end counts as an end.
         """
         if is_launched(self.generation) or self._is_heard():
             return True
         return self.status().state != "ended"
 
     def has_switched(self) -> bool:
-        """Return whether the driver has finished its source and now reads a later one.
+        """Return whether the driver has finished its source and now reads a later one of the chain.
 
         False once there is a later launch.
 
@@ -139,18 +144,23 @@ class DriverState:
         return is_done and self.launch.then[:1] == [source]
 
     def last_lines(self, count: int) -> str:
-        """Return the last lines that the driver printed.
+        """Return the last lines that the driver printed, as one text.
 
-        Returns:
-            At most ``count`` lines; those of ``spark-submit`` if the driver's are not available;
-            empty if there are none either.
+        Those of ``spark-submit`` if the driver's are not available; empty if there are none either.
+
+        Args:
+            count: Most lines.
         """
         log = local_path(self.generation, self.launch.log)
         own = self.launcher.logs(self.launch, count) or run_log.last_lines(log, count)
         return own or run_log.kept_lines(self.generation, self.launch.log, count)
 
     def require_known(self) -> None:
-        """Refuse to start another driver while this one's state is unknown."""
+        """Refuse to start another driver while it is unknown whether this one still runs.
+
+        Raises:
+            UnavailableError: Its cluster does not answer, and no heartbeat shows that it runs.
+        """
         if self.is_on_cluster and not self._is_heard() and self.status().state == "unknown":
             message = (
                 f"It is unknown whether the driver of `{self.source}` that was launched last still "
@@ -163,7 +173,11 @@ class DriverState:
             raise UnavailableError(message, hint, source=self.source)
 
     def require_source(self, source: str) -> None:
-        """Refuse a driver that reads a different source."""
+        """Refuse to run a source while this driver reads another one.
+
+        Raises:
+            StateError: The driver reads another source (transient).
+        """
         if self.source != source:
             message = (
                 f"A run of `{self.source}` is active, so `{source}` can't be started: a generation "

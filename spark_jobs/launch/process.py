@@ -27,11 +27,11 @@ OnBeat = Callable[[Heartbeat], None]
 
 
 class Means(NamedTuple):
-    """Resources that a launching process gives to a driver.
+    """What a launching process gives to a driver.
 
     Attributes:
         environment: More environment variables for its job.
-        waiting: The driver itself, if one waits for its run.
+        waiting: A driver that waits for its run, to be used instead of a new one; None without one.
     """
 
     environment: Mapping[str, str] = MappingProxyType({})
@@ -46,15 +46,15 @@ def run_to_end(
     on_output: OnOutput = lambda _: None,
     means: Means | None = None,
 ) -> None:
-    """Run a bounded source, or find its run, and wait until it has read the source to its end.
+    """Launch the run of a bounded source, or find it running, and wait until it has ended well.
 
     If this process is interrupted, Spark is ended, too.
 
     Args:
         loaded: The pipeline.
         generation: State folder of the generation (one computation of the whole table).
-        sources: Name of the source; a driver that is launched here then switches to those after
-            it.
+        sources: The source, and those that a driver launched here reads after it; only the first
+            one is waited for.
         on_beat: Called with each new heartbeat.
         on_output: Called with each line of the run's own output.
         means: What a driver that is launched here is given.
@@ -123,10 +123,10 @@ def start_detached(
 
 
 def find_running(generation: Generation, source: str) -> Heartbeat | None:
-    """Return the latest heartbeat of a source's run if its driver is alive, else None.
+    """Read the latest heartbeat of a source's run if its driver is alive; else None.
 
-    A driver is alive as long as it holds the generation's query lock; one on another machine can
-    be seen only if the state folder's file system shares locks.
+    Alive means that it holds the generation's query lock. A driver on another machine is seen only
+    if the state folder's file system shares locks, or the state is in a store.
 
     Raises:
         StateError: The state is damaged.

@@ -25,15 +25,15 @@ class Place(Part):
     """Place where a launch's driver runs, with all that is needed to ask about it later.
 
     Attributes:
-        kind: ``local`` is a process of the machine that launched it, wherever its executors are;
-            ``shared`` a thread of such a process, which runs other pipelines as well.
-            Any other is a kind of clusters, or the scheme of a managed service.
-        server: Kubernetes: address of the API server; None: as the context says. A managed service:
-            its address or region.
-        context: Kubernetes: context of the client's configuration; None: the current one.
+        kind: ``local``: a process of the machine that launched it, wherever its executors are;
+            ``shared``: a thread of such a process, which runs other pipelines as well; any other: a
+            kind of clusters, or the scheme of a managed service.
+        server: Kubernetes: address of the API server, None for that of the context. A managed
+            service: its address or region.
+        context: Kubernetes: context of the client's configuration; None for the current one.
         namespace: Kubernetes: namespace of the driver's pod.
         folder: Shared: the driver's folder on the machine that launched it.
-        application: A managed service: what its drivers belong to there.
+        application: A managed service: id of the application that its drivers are part of.
     """
 
     kind: str = "local"
@@ -55,16 +55,16 @@ class Place(Part):
 
 
 class Launch(Record):
-    """Last launch of a generation (one computation of the whole table), in its state folder.
+    """Record of the last launch of a generation (one computation of the whole table).
 
     Attributes:
         launch_id: Identifier of the launch; its heartbeats carry it.
         source: The source that its driver reads at present.
         then: Sources that the same driver reads afterwards, in order.
-        log: Name of ``spark-submit``'s output in the state folder.
-        group: Process group of ``spark-submit`` on the machine that launched it; None until it
-            was started, and in a shared driver.
-        at_ms: When it was launched, or its driver switched to this source: ms since 1970.
+        log: Path of ``spark-submit``'s output, relative to the generation's folder.
+        group: Process group of ``spark-submit`` on the machine that launched it; None until it was
+            started, and in a shared driver.
+        at_ms: When it was launched, or its driver switched to this source, in Unix milliseconds.
         host: Name of the machine that launched it.
         place: Where its driver runs.
     """
@@ -95,9 +95,10 @@ class Launch(Record):
 
 
 def application_name(launch_id: str) -> str:
-    """Return the name of a launch on a cluster: YARN's tag, or the name of the driver's pod.
+    """Return the name that a launch has on a cluster: YARN's tag, or the name of the pod.
 
-    It is fixed before the launch, so that the driver is found whatever became of the launcher.
+    Made from its id before the launch, so that the driver is found whatever happens to the
+    launcher.
     """
     return f"hybrid-{launch_id}"
 
@@ -105,8 +106,7 @@ def application_name(launch_id: str) -> str:
 def last_launch(generation: Generation) -> Launch | None:
     """Read the record of a generation's last launch, whether or not its driver still runs.
 
-    Returns:
-        The record; None if nothing was ever launched.
+    None if nothing was ever launched.
 
     Raises:
         StateError: The record's file is damaged, or of an unknown version.
@@ -116,7 +116,11 @@ def last_launch(generation: Generation) -> Launch | None:
 
 
 def last_launch_id(generation: Generation) -> str | None:
-    """Read the id of a generation's last launch; None if nothing was ever launched."""
+    """Read the id of a generation's last launch; None if nothing was ever launched.
+
+    Raises:
+        StateError: The record's file is damaged, or of an unknown version.
+    """
     launch = last_launch(generation)
     return None if launch is None else launch.launch_id
 
@@ -124,7 +128,10 @@ def last_launch_id(generation: Generation) -> str | None:
 def write_launch(generation: Generation, launch: Launch) -> None:
     """Record a launch as the generation's last one.
 
-    Only the holder of the launch lock may call it, and the driver that switches to another source.
+    Only for the holder of the launch lock, and for a driver that switches to another source.
+
+    Raises:
+        StateError: The state can't be written.
     """
     generation.replace(LAUNCH, launch)
 
@@ -155,7 +162,7 @@ def record_switch(generation: Generation, launch_id: str, source: str) -> None:
 
 
 def log_name(source: str) -> str:
-    """Return the name of a run's log file in the generation's folder.
+    """Return the path of a run's log file, relative to the generation's folder.
 
     Args:
         source: The first source that the launched driver reads.
@@ -164,9 +171,9 @@ def log_name(source: str) -> str:
 
 
 def log_path(generation: Generation, source: str) -> Path:
-    """Return the log file with the output of a source's last run; it may not exist.
+    """Return the local path of the log of a source's last run; the file need not exist.
 
-    If the last driver switched to this source, that is the file of the source it began with.
+    If the driver switched to this source, it is the log of the source that it began with.
 
     Raises:
         StateError: The launch record is damaged.

@@ -37,10 +37,10 @@ Returns the process that runs it, and the process itself if it is one of this ru
 
 
 def find_run(generation: Generation, source: str) -> WatchedRun | None:
-    """Return the starting or running run of a source; None if there is none.
+    """Find the starting or running run of a source, by the record of the last launch; else None.
 
-    A driver on a cluster that does not answer counts as running. One that has just finished the
-    preceding source, and reads this one next, is this source's run, too.
+    A driver on a cluster that does not answer counts as running. So does a driver that has just
+    finished the preceding source and reads this one next.
 
     Args:
         generation: State folder of the generation.
@@ -63,17 +63,25 @@ def find_run(generation: Generation, source: str) -> WatchedRun | None:
 
 
 def last_driver(generation: Generation) -> DriverState | None:
-    """Return the driver of the last launch, whether or not it still runs; None if there is none."""
+    """Return the state of the last launch's driver, running or not; None if there was no launch.
+
+    Raises:
+        InputError: No installed extension knows the place of the driver.
+        StateError: The state is damaged.
+    """
     launch = last_launch(generation)
     return None if launch is None else DriverState.of(generation, launch)
 
 
 def why_ended(generation: Generation, source: str) -> str | None:
-    """Return how the last run of a source ended, in the cluster's words, or why that is unknown.
+    """Return how a source's last driver on a cluster ended, in the cluster's words.
 
-    Returns:
-        The reason, such as ``as FAILED on YARN (…)``; None if the cluster gives none, the driver
-        was local, or another source was launched since.
+    Such as ``as FAILED on YARN (…)``, or why that is unknown. None if the cluster gives no reason,
+    the driver was local, or another source was launched since.
+
+    Args:
+        generation: State folder of the generation.
+        source: Name of the source.
     """
     driver = last_driver(generation)
     if driver is None or driver.source != source or not driver.is_on_cluster:
@@ -86,15 +94,13 @@ def last_lines(
 ) -> tuple[str, str] | None:
     """Return the source that was launched last, and the last lines that its driver printed.
 
+    The lines are one text, empty if none are available. None if nothing was ever launched.
+
     Args:
         generation: State folder of the generation.
         lines: Most lines.
-        previous: Return the lines of the launch before that one, such as of a driver that was
-            killed and is restarted; only the machine that launched it has them.
-
-    Returns:
-        Name of the source, and the lines as one text, empty if none are available; None if nothing
-        was ever launched.
+        previous: Return the lines of the launch before the last, such as of a driver that was
+            killed and restarted; only the machine that launched it has them.
     """
     driver = last_driver(generation)
     if driver is None:
@@ -112,15 +118,17 @@ def find_or_launch(
     extra: Mapping[str, str],
     waiting: WaitingDriver | None = None,
 ) -> WatchedRun:
-    """Return the run of a source, launching it if there is none.
+    """Return the run of a source, launching it if there is none; at most one per generation.
+
+    Does not wait for Spark. Of two processes that launch at once, one does, and the other finds its
+    run.
 
     Args:
         loaded: The pipeline.
         generation: State folder of the generation (one computation of the whole table).
-        sources: The source to be read; a driver that is launched here then switches to those after
-            it.
+        sources: The source, and those that a driver launched here reads after it.
         extra: More environment variables for a job that is launched on this machine.
-        waiting: A driver that waits for its run, if there is one.
+        waiting: A driver that waits for its run, if there is one; it is ended if it is not used.
 
     Raises:
         StateError: Another source's run is active, or the state can't be read or written.

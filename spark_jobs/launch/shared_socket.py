@@ -28,15 +28,15 @@ _MOST_DESCRIPTORS = 8
 
 
 class RunRequest(Part):
-    """Request to run a pipeline.
+    """Request to a shared driver to run a pipeline.
 
     Attributes:
         pipeline: Name of the pipeline.
         file: Its YAML file.
-        sources: Names of the sources to be read in turn.
+        sources: Names of the sources to be read one after the other.
         launch_id: Id of the launch.
         log: Log file of the run.
-        settings: Digests of what pipelines of one driver have in common, by field.
+        settings: Digests of the settings that all pipelines of one driver must share, by field.
         environment: Environment variables of the process that launches, which the file refers to.
     """
 
@@ -53,9 +53,9 @@ class Request(Part):
     """Request to a shared driver; exactly one of its fields is set.
 
     Attributes:
-        run: Run a pipeline.
+        run: Run this pipeline.
         stop: Stop the run of the launch with this id.
-        fits: Whether a pipeline with these settings can run in the driver.
+        fits: Answer whether a pipeline with these digests of settings can run in the driver.
     """
 
     run: RunRequest | None = None
@@ -64,14 +64,14 @@ class Request(Part):
 
 
 class Answer(Part):
-    """Answer of a shared driver.
+    """Answer of a shared driver to a :class:`Request`.
 
     Attributes:
         differs: Fields whose values differ from those that the driver was started with; empty if
-            it does what was asked.
-        started_by: Pipeline whose launch has started the driver.
+            the request is carried out.
+        started_by: Name of the pipeline whose launch has started the driver.
         members: Names of the pipelines that it runs.
-        is_ending: Whether it ends now: it runs no pipeline, and settings differ.
+        is_ending: Whether it ends now, as it runs no pipeline and settings differ.
     """
 
     differs: list[str] = Field(default_factory=list)
@@ -81,12 +81,20 @@ class Answer(Part):
 
 
 def folder_of(group: str) -> Path:
-    """Return the folder of a shared driver on this machine; it may not exist yet."""
+    """Return the folder of a shared driver on this machine, with its socket; it need not exist.
+
+    Args:
+        group: Name of the driver (``spark.group``).
+    """
     return _folders() / group
 
 
 def folder_of_process(pid: int) -> Path | None:
-    """Return the folder of the shared driver that runs as this process; None otherwise."""
+    """Return the folder of the shared driver that is this process; None if it is none.
+
+    Args:
+        pid: Process id.
+    """
     return next((folder for folder in _folders().glob("*/") if pid_of(folder) == pid), None)
 
 
@@ -96,15 +104,14 @@ def log_of(folder: Path) -> Path:
 
 
 def ask(folder: Path, request: Request, descriptors: Sequence[int] = ()) -> Answer | None:
-    """Send a request to a shared driver and return its answer; None if it does not listen.
+    """Send a request to a shared driver and wait up to 60 s for its answer.
+
+    None if there is no driver, or it ends without having answered.
 
     Args:
         folder: The driver's folder.
         request: What it is asked.
-        descriptors: File descriptors that it gets, too.
-
-    Returns:
-        None if there is no driver, or it ends without having answered.
+        descriptors: File descriptors to send along, which the driver then holds, too.
 
     Raises:
         TimeoutError: It does not answer: it is frozen.
@@ -136,7 +143,9 @@ def pid_of(folder: Path) -> int | None:
 
 
 def listen(folder: Path) -> socket.socket:
-    """Listen for requests; the caller becomes the only driver of the folder.
+    """Open the socket of a shared driver; an old socket in the folder is replaced.
+
+    The caller must hold the driver's lock.
 
     Raises:
         OSError: The folder can't be written.
@@ -153,10 +162,13 @@ def listen(folder: Path) -> socket.socket:
 
 
 def receive(connection: socket.socket) -> tuple[Request, list[int]]:
-    """Read a request and the descriptors that came with it, which the caller has to close.
+    """Read a request and the file descriptors that came with it; the caller has to close them.
+
+    Args:
+        connection: Accepted connection of the driver's socket.
 
     Raises:
-        OSError: The other side has ended, or sent nothing for a while.
+        OSError: The other side has ended, or sent nothing for 60 s.
         ValueError: It sent something else.
     """
     connection.settimeout(ANSWER_S)
@@ -177,9 +189,9 @@ def _folders() -> Path:
 
 
 def connect(client: socket.socket, folder: Path) -> int:
-    """Connect to the process that listens in a folder, and return its process id.
+    """Connect to the shared driver that listens in a folder, and return its process id.
 
-    A request to run carries the environment, and so passwords: only this user's process gets one.
+    Only a process of this user is accepted, as a request carries the environment with passwords.
 
     Raises:
         OSError: No process listens there.

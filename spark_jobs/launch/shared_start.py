@@ -29,7 +29,11 @@ _TAIL_LINES = 25
 
 
 def settings_of(loaded: LoadedPipeline) -> dict[str, str]:
-    """Return digests of the settings that a driver's pipelines must share, by field."""
+    """Return digests of the settings that all pipelines of a shared driver must have in common.
+
+    By field. Among them are master, memory, Spark and HDFS properties, stores, and the version of
+    this project.
+    """
     pipeline = loaded.pipeline
     spark = pipeline.spark
     stores = submit.store_names(loaded)
@@ -47,7 +51,7 @@ def settings_of(loaded: LoadedPipeline) -> dict[str, str]:
 
 
 class SharedDriver:
-    """The shared driver of a pipeline's group on this machine; creating it starts nothing.
+    """The shared driver of a pipeline's group on this machine; making the object starts nothing.
 
     Args:
         loaded: The pipeline.
@@ -79,20 +83,20 @@ class SharedDriver:
         environment: dict[str, str],
         descriptors: Sequence[int],
     ) -> int:
-        """Submit a run to the driver.
+        """Submit a run to the shared driver, starting the driver if needed; return its process id.
 
         Args:
-            sources: Names of the sources to be read in turn.
+            sources: Names of the sources to be read one after the other.
             launch_id: Id of the launch.
             log: The run's log file; emptied first.
             environment: More environment variables of the launch.
             descriptors: File descriptors of the launch lock, which the driver then holds.
 
-        Returns:
-            The driver's process.
-
         Raises:
-            InputError, RunError, UnavailableError: As :meth:`require`.
+            InputError: The driver runs other pipelines with other settings; or Java, Spark or a jar
+                is missing.
+            RunError: The driver ended while it started.
+            UnavailableError: It does not come up, or does not answer.
         """
         run_log.begin(log)
         run = RunRequest(

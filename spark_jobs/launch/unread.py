@@ -28,16 +28,14 @@ from spark_jobs.table.ownership.belonging import require_belonging
 
 
 def find_outdated(loaded: LoadedPipeline) -> Generation | None:
-    """Return the newest generation if its plan is outdated and was not read yet; else None.
+    """Return the newest generation if it has to be planned again, and may be; else None.
 
-    It can't stay if another declaration made it, or if a table of its splits is missing.
+    It has to be if another declaration made its plan, or a table of its splits is missing; it may
+    be as long as no run has read anything for it. None, too, without a generation, and for a kept
+    copy of a declaration, which never replaces anything.
 
     Args:
         loaded: The pipeline, with the declaration that is to be planned.
-
-    Returns:
-        None if the generation is that of this declaration, if something was read, or if there is no
-        generation; a kept copy of a declaration never replaces anything.
 
     Raises:
         StateError: The state is damaged.
@@ -56,15 +54,15 @@ def find_outdated(loaded: LoadedPipeline) -> Generation | None:
 
 
 def drop_unread(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Remove the plan of the newest generation, and all decisions based on it.
+    """Delete the plan of the newest generation, and all decisions that rest on it.
 
-    Approval, splits, plan log, start offsets, and the table if it is empty, go with it. The
-    generation keeps its name, and begins again with the declaration as it is now. A process that is
-    killed on the way leaves a pipeline without this generation, never one with half of its plan.
+    They are approval, splits, plan log, start offsets, and the table if it is empty. The generation
+    keeps its name, and begins again with the declaration as it is now. A process that is killed on
+    the way leaves a pipeline without this generation, never one with half of its plan.
 
     Args:
         loaded: The pipeline, with the declaration that is to be planned.
-        generation: Its newest generation, of which nothing was read.
+        generation: Its newest generation, for which no run has read anything.
 
     Raises:
         StateError: A run of it is active, has read something in the meantime, or has written to the

@@ -36,9 +36,10 @@ _LOOK_S = 0.2
 
 
 class WaitingDriver(SparkProcess):
-    """Driver that waits for a run, one at a time; a context manager, which ends it.
+    """Spark driver that is started in advance and waits for a run; a context manager.
 
-    Once one is given a run, it outlives the context, and another one may be started.
+    While a plan is made it answers questions, too. On leaving the context it is ended, unless it
+    was given a run: then it outlives the context, and another one may be started.
 
     Args:
         loaded: The pipeline.
@@ -61,17 +62,17 @@ class WaitingDriver(SparkProcess):
     def fits(loaded: LoadedPipeline) -> bool:
         """Return whether a pipeline's runs can use a driver that was started in advance.
 
-        So it is if driver and executors are one process of this machine, as well as the state, and
-        nobody has to approve the plan before.
+        True if driver and executors are one process of this machine, the state is on it as well,
+        and nobody has to approve the plan before a run.
         """
         spark = loaded.pipeline.spark
         is_here = spark.master.startswith("local") and spark.driver == "own"
         return is_here and loaded.state.is_local and not loaded.pipeline.approve
 
     def start_next(self, generation: Generation) -> None:
-        """Start a driver for a generation's next launch, when the present one nears its end.
+        """Start a driver for a generation's next launch, when the present run nears its end.
 
-        Nothing is done if one waits already, and no error if it can't be started.
+        Does nothing if one waits already; raises nothing if it can't be started.
 
         Args:
             generation: State folder of the generation.
@@ -81,23 +82,20 @@ class WaitingDriver(SparkProcess):
             self.start()
 
     def end(self) -> None:
-        """End the driver, unless it has a run."""
+        """End the waiting driver; one that was given a run is left alone."""
         super().end()
         self._leave()
 
     def take_lock(self, loaded: LoadedPipeline, generation: Generation) -> Lock | None:
-        """Take a generation's launch lock for this driver, which holds it until it ends.
+        """Take a generation's launch lock for the waiting driver; call :meth:`run` next.
 
-        Call :meth:`run` next.
+        The driver holds the lock until it ends. None, with the driver ended, if there is no driver,
+        it was started for something else, such as code that was changed since, or another process
+        launches: then launch in the ordinary way.
 
         Args:
             loaded: The pipeline as it is launched.
             generation: State folder of the generation.
-
-        Returns:
-            The lock. None if the driver was not started, has ended, or was started for something
-            else, such as code that was changed since; or if another process launches. The driver
-            has ended then.
 
         Raises:
             InputError: Java, Spark or a jar is missing.
@@ -115,7 +113,9 @@ class WaitingDriver(SparkProcess):
     def run(
         self, generation: Generation, sources: Sequence[str], log: Path, extra: Mapping[str, str]
     ) -> tuple[int, subprocess.Popen[bytes]]:
-        """Make the driver read sources, one after the other; from then on it outlives this process.
+        """Give the waiting driver its run: sources to read, one after the other.
+
+        From then on it outlives this process.
 
         Args:
             generation: State folder of the generation, whose lock was taken for it.
@@ -124,7 +124,7 @@ class WaitingDriver(SparkProcess):
             extra: More environment variables for its job.
 
         Returns:
-            Number of the driver's process, and the process.
+            Process id of the driver, and the process.
 
         Raises:
             OSError: The log can't be written.

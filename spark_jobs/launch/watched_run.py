@@ -28,11 +28,13 @@ OnOutput = Callable[[str], None]
 
 
 class WatchedRun:
-    """Handle of a Spark run: its heartbeats, how to end it, and how it ended.
+    """Handle of a Spark run: yields its heartbeats, ends it, and tells how it ended.
+
+    Also for a run that another process launched.
 
     Args:
         driver: State of the run's driver.
-        process: ``spark-submit``, if this process started it.
+        process: ``spark-submit``, if this process started it; else None.
     """
 
     def __init__(self, driver: DriverState, process: subprocess.Popen[bytes] | None = None) -> None:
@@ -55,10 +57,7 @@ class WatchedRun:
 
         Args:
             on_output: Called with each line of the run's own output meanwhile.
-            silence: Longest time without a heartbeat, once there was a first one.
-
-        Yields:
-            Each heartbeat that differs from the one before in its time of writing.
+            silence: Longest time between two heartbeats; by default without limit.
 
         Raises:
             RunError: There was no heartbeat for longer than ``silence``: the driver is frozen. The
@@ -92,10 +91,10 @@ class WatchedRun:
         self._hand_on(on_output)
 
     def end(self) -> None:
-        """End all processes of the run: SIGTERM first, then SIGKILL.
+        """End all processes of the run: SIGTERM first, SIGKILL after at most 25 s.
 
-        A driver on a cluster is ended by the cluster. No error if the run has ended already; its
-        folder for temporary files is removed.
+        A driver on a cluster is ended by the cluster. No error if the run has ended already.
+        Removes the run's folder for temporary files.
 
         Raises:
             RunError: Another machine launched the run, or the cluster did not end it.
@@ -116,8 +115,13 @@ class WatchedRun:
     def end_on_cluster(self) -> None:
         """End the run's driver through its cluster, and wait up to 20 s until its lock is free.
 
-        A driver that was killed can't report its end, so ``stopped`` is written into its heartbeat
+        A driver that was killed can't report its end, so ``stopped`` is written to its heartbeat
         here.
+
+        Raises:
+            RunError: The cluster did not end it.
+            UnavailableError: The cluster does not answer.
+            InputError: The cluster's command line tool is not installed.
         """
         self.driver.launcher.stop(self.driver.launch)
         wait_until(lambda: not is_held(self._generation), GRACE_S)
@@ -128,16 +132,23 @@ class WatchedRun:
             self._generation.replace(heartbeat_name(self.source), stopped)
 
     def kill_remains(self) -> None:
-        """Kill the run's remaining processes; do nothing for a launch of another machine.
+        """Kill processes of the run that remain after its driver has ended, at once.
 
-        Needed where a driver has ended but ``spark-submit`` has not, and holds the launch lock.
+        Such as a ``spark-submit`` that holds the launch lock. Does nothing for a launch of another
+        machine.
         """
         launch = self.driver.launch
         if launch.group is not None and launch.is_from_here:
             kill_group(launch.group)
 
     def require_good_end(self) -> None:
-        """Refuse a run that has ended without having completed its work."""
+        """Refuse a run that has ended without having completed its work; call it after the end.
+
+        Returns if the driver succeeded, or went on to a later source.
+
+        Raises:
+            DriverError: As :meth:`failure`.
+        """
         if self.driver.has_switched():
             return
         is_good = self._ended().is_good
@@ -147,7 +158,7 @@ class WatchedRun:
         raise self.failure()
 
     def failure(self) -> DriverError:
-        """Return the error that explains why the run ended, without raising it.
+        """Return, for the caller to raise, the error that explains why the run ended.
 
         It contains what the driver reported, or else the last lines of the run's log; and what
         keeps the state folder from being written, if anything does.

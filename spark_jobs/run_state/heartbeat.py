@@ -102,15 +102,14 @@ class Heartbeat(Record):
 
 
 def heartbeat_name(source: str) -> str:
-    """Return the name of a source's heartbeat file in the generation's state folder."""
+    """Return the path of a source's heartbeat document, relative to the generation's folder."""
     return f"run/{source}-heartbeat.json"
 
 
 def read_heartbeat(generation: Folder, source: str) -> Heartbeat | None:
-    """Read the latest heartbeat of a source's last run, whether or not it is still alive.
+    """Read the latest heartbeat of a source's last run, whether or not that is still alive.
 
-    Returns:
-        The heartbeat; None if the source never ran in this generation.
+    None if the source never ran in this generation.
 
     Raises:
         StateError: The heartbeat's file is damaged, or of an unknown version.

@@ -11,14 +11,14 @@ from spark_jobs.run_state.unnamed_file import UnnamedFile
 
 
 class InheritedLock:
-    """File of a launch lock that a driver inherits before its creator takes the lock.
+    """File of a launch lock that a driver inherits at its start, before the lock is taken for it.
 
     Args:
-        place: The pipeline's folder in the state folder; it may not exist yet.
+        place: The pipeline's folder in the state folder; it need not exist.
         generation: State folder of the generation, on a file system; None if there is none yet.
 
     Raises:
-        OSError: The state folder can't be written, or takes no file that has no name yet.
+        OSError: The state folder can't be written, or its file system has no unnamed files.
     """
 
     def __init__(self, place: Path, generation: Generation | None) -> None:

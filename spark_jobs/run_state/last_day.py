@@ -21,10 +21,10 @@ _FIRST_MS = 60_000
 
 
 class Interval(Part):
-    """Highest values within a time interval.
+    """Highest values of a source's lag and throughput within a time interval.
 
     Attributes:
-        at_ms: Its start, in ms since 1970.
+        at_ms: Its start, in Unix milliseconds.
         left: Most units that waited to be committed; None if that was never known.
         per_s: Most units that were committed per second, over a minute; None if that was never
             known.
@@ -36,7 +36,7 @@ class Interval(Part):
 
 
 class LastDay(Part):
-    """Lag and throughput of a source in the last 24 hours, over all of its launches.
+    """Highest lag and throughput of a source in the last 24 hours, over all of its launches.
 
     Attributes:
         length_ms: Length of each interval; it grows with the time that is covered.
@@ -50,7 +50,7 @@ class LastDay(Part):
         """Return a copy with the values of one more moment, and without intervals older than a day.
 
         Args:
-            at_ms: The moment, in ms since 1970; not before any other one.
+            at_ms: The moment, in Unix milliseconds; not before any earlier one.
             left: Units that wait to be committed; None if unknown.
             per_s: Units that were committed per second; None if unknown.
         """

@@ -23,12 +23,13 @@ _SHORTEST_MS = 1000
 
 
 class DroppedRows(Part):
-    """Late rows of one micro-batch.
+    """Late rows that one micro-batch dropped behind the watermark.
 
     Attributes:
         batch_id: Number of the micro-batch.
         rows: Number of rows, over all operators.
-        watermark_ms: Watermark of the micro-batch, in ms since 1970; None if Spark reported none.
+        watermark_ms: Watermark of the micro-batch, in Unix milliseconds; None if Spark reported
+            none.
         operators: Names of the operators that dropped rows, as Spark reports them.
     """
 
@@ -39,10 +40,10 @@ class DroppedRows(Part):
 
 
 class Period(Part):
-    """Rows of the micro-batches that began within a short period.
+    """Rows of the micro-batches that began within a short period of time.
 
     Attributes:
-        begin_ms: When it began, in ms since 1970.
+        begin_ms: Start of the period, in Unix milliseconds.
         read: Rows that the query read.
         dropped: Rows that its operators dropped behind the watermark.
     """
@@ -53,14 +54,14 @@ class Period(Part):
 
 
 class LateRows(Record):
-    """Late rows of one source, over all of its runs.
+    """State document: late rows of one source, over all of its runs in a generation.
 
     Attributes:
         source: Name of the source that was read.
-        last_batch: Number of the last micro-batch that is counted or known to be missing here.
+        last_batch: Number of the last micro-batch that is counted, in ``dropped`` or as unknown.
         dropped: Rows dropped so far.
-        unknown_batches: Micro-batches that were committed without a report of Spark, as when a
-            driver is killed right after a commit: whether they dropped rows is unknown.
+        unknown_batches: Number of micro-batches that were committed without a report of Spark, as
+            when a driver is killed right after a commit: whether they dropped rows is unknown.
         first, latest: The first and the latest micro-batch that dropped rows; None without any.
         periods: Rows read and dropped in the recent past, oldest first.
     """
@@ -74,7 +75,7 @@ class LateRows(Record):
     periods: list[Period] = Field(default_factory=list)
 
     def after(self, batch_id: int) -> LateRows:
-        """Return a copy that continues after a micro-batch; those in between count as unknown.
+        """Return a copy that continues after a micro-batch; uncounted ones up to it are unknown.
 
         Args:
             batch_id: Number of the micro-batch; one that is counted already changes nothing.
@@ -85,12 +86,12 @@ class LateRows(Record):
         return self.model_copy(update={"last_batch": batch_id, "unknown_batches": unknown})
 
     def with_reports(self, reports: Iterable[Mapping[str, Any]], within_ms: int) -> LateRows:
-        """Return a copy with Spark's progress reports, each micro-batch counted once.
+        """Return a copy that also counts Spark's progress reports, each micro-batch once.
 
         Args:
             reports: Progress reports of micro-batches, decoded from JSON, in any order; those that
                 are counted already are left out.
-            within_ms: How far back the share of dropped rows is computed, in ms.
+            within_ms: For how long back, in ms, the numbers of :meth:`share` are kept.
         """
         counted = self
         for report in sorted(reports, key=lambda each: int(each["batchId"])):
@@ -99,7 +100,11 @@ class LateRows(Record):
         return counted
 
     def share(self, since_ms: int) -> tuple[int, int]:
-        """Return the rows read and the rows dropped since a time, in ms since 1970."""
+        """Return the rows read, and the rows dropped, in micro-batches since a time.
+
+        Args:
+            since_ms: The time, in Unix milliseconds.
+        """
         recent = [each for each in self.periods if each.begin_ms >= since_ms]
         return sum(each.read for each in recent), sum(each.dropped for each in recent)
 
@@ -142,10 +147,9 @@ def late_rows_name(source: str) -> str:
 
 
 def read_late_rows(generation: Folder, source: str) -> LateRows | None:
-    """Read the number of late rows of a source; None if none were counted.
+    """Read the count of late rows of a source.
 
-    Returns:
-        The count; None if no query with a watermark has read the source yet.
+    None if no query with a watermark has read the source yet.
 
     Raises:
         StateError: The file is damaged, or of an unknown version.

@@ -58,7 +58,9 @@ class LeaseRecord(Record):
 
 
 class Lease:
-    """Lease that this process holds; a thread renews it until it is released.
+    """Lease that this process holds; a thread renews it until it is released or handed over.
+
+    Made by :func:`take`.
 
     Args:
         folder: Folder of the state.
@@ -83,19 +85,23 @@ class Lease:
         self._thread.start()
 
     def is_held(self) -> bool:
-        """Return whether the lease can't have expired, by this process's own clock."""
+        """Return whether the lease is certainly this process's: not lost, and not near its expiry.
+
+        By this process's own clock; nothing is read.
+        """
         return not self._is_lost and time.monotonic() < self._deadline
 
     def renew(self) -> None:
-        """Renew the lease in the store.
+        """Renew the lease in the store; after that :meth:`is_held` tells whether it is still held.
 
-        After that :meth:`is_held` tells whether it is still this process's own.
+        Raises:
+            HybridError: The store does not answer, or refuses.
         """
         with self._lock:
             self._write(self.record)
 
     def release(self) -> None:
-        """Release the lease at once; its epoch is kept. Raises nothing."""
+        """Free the lease for others at once, and stop renewing it; raises nothing."""
         self._stop()
         with self._lock:
             try:
@@ -107,7 +113,7 @@ class Lease:
                 self._is_lost = True
 
     def hand_over(self, pid: int) -> None:
-        """Stop renewing: a process that was started as the same holder does so from now on.
+        """Stop renewing: a process that was started with the same holder id renews from now on.
 
         Args:
             pid: That process, by which others on this machine see whether it lives.
@@ -156,15 +162,18 @@ def take(
 ) -> Lease | None:
     """Take a lease if it is free, expired, or already this holder's; None if another holds it.
 
+    An expired lease is first watched for some seconds, so that the call may wait.
+
     Args:
         folder: Folder of the state.
         name: Path of the lease's document in it.
         holder: Identifier of the holder; processes that hand the lease over have the same.
         is_driven: Whether this process is a driver.
-        ttl_s: Time to live in seconds; :data:`TTL_S` by default.
+        ttl_s: Time to live in seconds; :data:`TTL_S` if None.
 
-    Returns:
-        The lease; None if another holder has it.
+    Raises:
+        StateError: The lease's document is damaged.
+        UnavailableError: The store does not answer.
     """
     for _ in range(_TRIES):
         since = time.monotonic()
@@ -205,10 +214,10 @@ def _made(known: LeaseRecord | None, holder: str, *, is_driven: bool, ttl_s: int
 
 
 class SeenLease(LeaseRecord):
-    """Lease as seen by other processes.
+    """Lease as other processes see it.
 
     Attributes:
-        age_s: Seconds since it was renewed last, by the store's clock.
+        age_s: Seconds since it was last renewed, by the store's clock.
     """
 
     age_s: float
@@ -220,7 +229,12 @@ class SeenLease(LeaseRecord):
 
 
 def look(folder: Folder, name: str) -> SeenLease | None:
-    """Return the present state of a lease; None if there never was one."""
+    """Read the present state of a lease; None if there never was one.
+
+    Raises:
+        StateError: Its document is damaged.
+        UnavailableError: The store does not answer.
+    """
     known = folder.read(name, LeaseRecord)
     age_ms = None if known is None else folder.documents.age_ms(folder.location(name))
     if known is None or age_ms is None:

@@ -46,23 +46,28 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Lock(Protocol):
-    """A lock that this process holds.
+    """A lock that this process holds: one of the kernel, or a lease in a store.
 
     Attributes:
-        descriptors: File descriptors that a process has to inherit in order to hold it, too.
+        descriptors: File descriptors that a process has to inherit in order to hold it, too; empty
+            for a lease.
     """
 
     descriptors: tuple[int, ...]
 
     def hand_over(self, pid: int) -> None:
-        """Leave the lock to a process that was started to hold it."""
+        """Leave the lock to a process that was started to hold it; this process no longer does.
+
+        Args:
+            pid: That process.
+        """
 
     def release(self) -> None:
         """Free the lock, unless it was handed over to another process."""
 
 
 class FileLock:
-    """A lock that the kernel frees once every process that inherited it has ended."""
+    """Lock on a file, which the kernel frees once every process that inherited it has ended."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptors: tuple[int, ...] = (descriptor,)
@@ -99,13 +104,15 @@ class _LeaseLock:
 
 
 class QueryLock:
-    """Lock that a driver holds while it lives: never two drivers on one checkpoint.
+    """Lock that a driver holds while it lives, so that no two drivers use one checkpoint.
 
-    A context manager. The lock is free if the driver is killed; a lease only after a while.
+    A context manager; entering it raises StateError if another driver holds the lock. If the driver
+    is killed, a kernel lock is free at once, a lease after
+    :data:`~spark_jobs.run_state.lease.TTL_S`.
 
     Args:
         generation: State folder of the generation (one computation of the whole table).
-        launch_id: The launch that the driver belongs to, whose lease it takes on.
+        launch_id: The launch of the driver, whose lease it takes over; None for one without.
     """
 
     def __init__(self, generation: Generation, launch_id: str | None = None) -> None:
@@ -138,8 +145,10 @@ class QueryLock:
     def require_held(self) -> None:
         """Refuse to continue with an expired lease, which another driver may have taken.
 
+        Does nothing for a kernel lock, which can't expire.
+
         Raises:
-            StateError: The lease is lost.
+            StateError: The lease is lost (transient).
         """
         if self._lease is None or self._lease.is_held():
             return
@@ -165,12 +174,11 @@ class QueryLock:
 def take_launch_lock(generation: Generation, launch_id: str) -> Lock | None:
     """Take the launch lock of a generation, so that no other process launches a driver.
 
+    None if another launch, or its driver, holds it.
+
     Args:
         generation: State folder of the generation.
         launch_id: The launch; its driver may hold the lock, too.
-
-    Returns:
-        The lock; None if another launch holds it.
 
     Raises:
         StateError: The state folder can't be written; transient if its disk is full.
@@ -180,12 +188,12 @@ def take_launch_lock(generation: Generation, launch_id: str) -> Lock | None:
 
 
 def launch_lock_path(generation: Generation) -> str:
-    """Return where the file of a generation's launch lock is; it may not exist yet."""
+    """Return path or URL of the file of a generation's launch lock; it need not exist."""
     return generation.location(_LAUNCH if generation.is_local else LEASE)
 
 
 def is_launched(generation: Generation) -> bool:
-    """Return whether a process holds the launch lock: one that is launching, or its driver.
+    """Return whether a process holds the launch lock: one that launches, or the driver itself.
 
     Raises:
         StateError: Its lease is damaged.
@@ -211,7 +219,7 @@ def is_held(generation: Generation) -> bool:
 
 
 def seen_lease(generation: Generation) -> SeenLease | None:
-    """Return the lease of a generation's driver as others see it; None for kernel locks.
+    """Read the lease of a generation's driver; None if the state has kernel locks, or no lease.
 
     Raises:
         StateError: Its document is damaged.
@@ -221,13 +229,12 @@ def seen_lease(generation: Generation) -> SeenLease | None:
 
 
 def take_switch_lock(home: Folder) -> Lock | None:
-    """Take the lock for changes to the table by anything but a run; None if it is taken.
+    """Take the lock under which anything but a run changes the table; None if it is taken.
+
+    Such as a promotion, or the replacement of a range.
 
     Args:
         home: The pipeline's folder in the state folder.
-
-    Returns:
-        The lock; None if another process holds it.
 
     Raises:
         StateError: The state folder can't be written; transient if its disk is full.
@@ -237,13 +244,10 @@ def take_switch_lock(home: Folder) -> Lock | None:
 
 
 def take_range_lock(home: Folder) -> Lock | None:
-    """Take the lock that lets replacements of ranges take turns; None if it is taken.
+    """Take the lock by which replacements of ranges exclude each other; None if it is taken.
 
     Args:
         home: The pipeline's folder in the state folder.
-
-    Returns:
-        The lock; None if another process holds it.
 
     Raises:
         StateError: The state folder can't be written; transient if its disk is full.
@@ -253,14 +257,11 @@ def take_range_lock(home: Folder) -> Lock | None:
 
 
 def take_lock(folder: Folder, name: str) -> Lock | None:
-    """Take an extension's lock, which one process at a time can hold; None if it is taken.
+    """Take a lock of an extension's own, which one process at a time can hold; None if taken.
 
     Args:
         folder: A folder of the extension's own in the state folder.
-        name: What the lock stands for, by which its file or its lease is named.
-
-    Returns:
-        The lock; None if another process holds it.
+        name: Name of the lock, by which its file or lease is named.
 
     Raises:
         StateError: The state folder can't be written; transient if its disk is full.
@@ -270,10 +271,14 @@ def take_lock(folder: Folder, name: str) -> Lock | None:
 
 
 def is_switching(home: Folder) -> bool:
-    """Return whether a process holds the switch lock, so that not only a run changes the table.
+    """Return whether a process holds the switch lock, as during a promotion.
 
     Args:
         home: The pipeline's folder in the state folder.
+
+    Raises:
+        StateError: Its lease is damaged.
+        UnavailableError: The state's store does not answer.
     """
     if home.is_local:
         return _is_held(home.path(_SWITCH))
@@ -283,9 +288,10 @@ def is_switching(home: Folder) -> bool:
 
 @contextmanager
 def table_turn(generation: Generation) -> Iterator[None]:
-    """Wait for the lock on merges into a generation's table, and hold it within ``with``.
+    """Wait for the lock on merges into a generation's table, and hold it in the body of ``with``.
 
-    Where the state is in a store it does nothing: a lease for each merge would cost more than it.
+    Merges and other commits then don't make each other fail. Waits without a limit. Does nothing
+    where the state is in a store, as a lease would cost more than a failed merge.
 
     Args:
         generation: State folder of the generation.
@@ -306,13 +312,10 @@ def table_turn(generation: Generation) -> Iterator[None]:
 
 
 def take_driver_lock(home: Folder) -> Lock | None:
-    """Take the lock that a shared driver holds while it lives; None if it is taken.
+    """Take the lock that a shared driver holds while it lives; None if another one has it.
 
     Args:
         home: The driver's folder on this machine.
-
-    Returns:
-        The lock; None if another process holds it.
 
     Raises:
         StateError: The folder can't be written; transient if its disk is full.
@@ -347,17 +350,19 @@ def _take(path: Path) -> int | None:
 
 
 def open_lock(path: Path) -> int:
-    """Open a lock file; create it and its folder if missing.
+    """Open a lock file, created with its folder if missing, and return its file descriptor.
 
-    Returns:
-        The file's descriptor.
+    Nothing is locked yet.
+
+    Raises:
+        OSError: It can't be created.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def take_opened(descriptor: int) -> bool:
-    """Take the kernel's lock on an open file within a second; return whether it was free.
+    """Try for a second to lock an open file; return whether that succeeded.
 
     Args:
         descriptor: Descriptor of the file. The lock is held by every process that inherited it.

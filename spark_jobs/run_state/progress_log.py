@@ -65,7 +65,8 @@ class ProgressLog(Record):
     def with_sample(self, sample: Sample) -> ProgressLog:
         """Return a copy of the log with one more sample; nothing is written.
 
-        Beyond ``MOST`` samples, every other one of the older half is dropped.
+        Beyond ``MOST`` samples, every other one of the older half is dropped; the peaks of the last
+        day are kept apart.
         """
         kept = [*self.samples, sample]
         if len(kept) > MOST:
@@ -78,14 +79,13 @@ class ProgressLog(Record):
 
 
 def last_minute(earlier: Sequence[Sample], last: Sample) -> float | None:
-    """Return the units per second that a launch committed in the minute before a sample; or None.
+    """Return the units per second that a launch committed in the minute before a sample.
+
+    None if the launch is younger than a minute.
 
     Args:
         earlier: The samples before it, oldest first.
         last: The sample.
-
-    Returns:
-        None if the launch is younger than a minute.
     """
     for before in reversed(earlier):
         if before.launch_id != last.launch_id:
@@ -96,15 +96,14 @@ def last_minute(earlier: Sequence[Sample], last: Sample) -> float | None:
 
 
 def sample_of(beat: Heartbeat, lag: int | None) -> tuple[Unit, Sample] | None:
-    """Return the progress in a heartbeat as a sample for the progress log.
+    """Return the unit and the numbers of a heartbeat's progress, as a sample of the progress log.
+
+    None if the heartbeat reports no progress yet.
 
     Args:
         beat: The heartbeat.
         lag: Records of an unbounded topic that are not read yet, as its driver last saw it; None if
             unknown.
-
-    Returns:
-        What is counted, and the sample; None if the heartbeat does not report progress.
     """
     unit: Unit
     if beat.offsets is not None:
@@ -127,15 +126,12 @@ def sample_of(beat: Heartbeat, lag: int | None) -> tuple[Unit, Sample] | None:
 
 
 def progress_log_name(source: str) -> str:
-    """Return the name of a source's progress log file in the generation's state folder."""
+    """Return the path of a source's progress log, relative to the generation's folder."""
     return f"run/{source}-progress.json"
 
 
 def read_progress_log(generation: Folder, source: str) -> ProgressLog | None:
-    """Read the progress log of a source from the generation's state folder.
-
-    Returns:
-        The log; None if no run of the source has reported progress yet.
+    """Read the progress log of a source; None if no run of it has reported progress yet.
 
     Raises:
         StateError: The log's file is damaged, or of an unknown version.

@@ -15,16 +15,16 @@ from sources.storage.folder import Folder
 
 
 class Repair(Part):
-    """One repair of the target.
+    """One repair of the target: rows that were read from the captured database once more.
 
     Attributes:
         id: Random id, which the commit to the target carries.
-        begun_ms: When it was begun, in ms since 1970.
-        version: Position of the rows that it writes: higher than those of all changes that they are
+        begun_ms: When it was begun, in Unix milliseconds.
+        version: Log position that its rows get: higher than those of all changes that they are
             compared with, and lower than those of all others.
         log_end: End of the database's log when the target was read, as a position.
-        missing, different, extra: Rows that it inserts, replaces and removes.
-        table_version: Version of the target that has it; None as long as it may not be written.
+        missing, different, extra: Number of rows that it inserts, replaces and removes.
+        table_version: Version of the target with the repair; None until it is known to be written.
     """
 
     id: str
@@ -38,10 +38,10 @@ class Repair(Part):
 
 
 class Righted(Part):
-    """Up to where changes that could not be read are made good by a repair of the whole table.
+    """Up to where a repair of the whole table has corrected unreadable changes of a source.
 
     Attributes:
-        batch: Number of the last micro-batch with such changes when it was begun.
+        batch: Number of the last micro-batch with such changes when the repair was begun.
         unknown: Number of such changes without a known key by then.
     """
 
@@ -54,7 +54,7 @@ class Repairs(Record):
 
     Attributes:
         repairs: All of them, the oldest first.
-        righted: By name of the source: what repairs of the whole table have made good.
+        righted: What repairs of the whole table have corrected, by name of the source.
     """
 
     NAME: ClassVar = "repairs.json"

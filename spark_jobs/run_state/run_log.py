@@ -30,14 +30,13 @@ def trim(log: Path) -> None:
 
 
 def last_lines(log: Path, count: int) -> str:
-    """Return the last lines in the run's log file, and in the older one if there are too few.
+    """Return the last lines of a run's log file as one text, with the rotated file if needed.
+
+    Empty before the file exists.
 
     Args:
         log: The log file.
         count: Most lines.
-
-    Returns:
-        The lines as one text; empty before the file exists.
     """
     found: list[str] = []
     for path in (log, _older(log)):
@@ -47,7 +46,9 @@ def last_lines(log: Path, count: int) -> str:
 
 
 def keep(folder: Folder, name: str, log: Path) -> None:
-    """Copy the end of a log, up to 64 KiB, to the state, if that is not on this machine.
+    """Copy the last 64 KiB of a local log to the state, if the state is in a store.
+
+    Does nothing if the state is on this machine, or the log is empty.
 
     Args:
         folder: Folder of the state.
@@ -66,15 +67,24 @@ def keep(folder: Folder, name: str, log: Path) -> None:
 
 
 def kept_lines(folder: Folder, name: str, count: int) -> str:
-    """Return the last lines of a log as copied by :func:`keep`; empty without a copy."""
+    """Return the last lines of the copy of a log that :func:`keep` made; empty without a copy.
+
+    Args:
+        folder: Folder of the state.
+        name: Path of the log in it.
+        count: Most lines.
+    """
     data = None if folder.is_local else folder.read_bytes(name)
     return "" if data is None else "\n".join(data.decode(errors="replace").splitlines()[-count:])
 
 
 def begin(log: Path) -> None:
-    """Begin a new log file for a launch; that of the previous launch is kept.
+    """Begin an empty log file for a launch; the file of the previous launch is kept aside.
 
-    Its folder is made if it is missing; one in the cache folder is for its owner alone.
+    Creates its folder if it is missing; one in the cache folder only its owner can access.
+
+    Raises:
+        OSError: The folder or file can't be written.
     """
     if log.is_relative_to(cache_folder()):
         make_private(log.parent)
@@ -87,7 +97,7 @@ def begin(log: Path) -> None:
 
 
 def previous(log: Path) -> Path:
-    """Return the log file of the previous launch; it may not exist."""
+    """Return the path of the previous launch's log file; it need not exist."""
     return log.with_name(f"{log.name}.previous")
 
 
@@ -109,13 +119,10 @@ class Tail:
         self._position = size(log) if position is None else position
 
     def new_lines(self) -> Iterator[str]:
-        """Yield the complete lines that were appended to the log since the last call.
+        """Yield the complete lines that were appended since the last call, without their line ends.
 
-        Does not wait for lines. After the log was rotated, reading resumes at its beginning; lines
+        Does not wait for lines. After a rotation reading resumes at the file's beginning; lines
         that were not read before that are missing.
-
-        Yields:
-            Each line without its line end.
         """
         length = size(self._log)
         if length < self._position:

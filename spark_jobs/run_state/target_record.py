@@ -19,7 +19,7 @@ _REQUESTED = "run/requested.json"
 
 
 class AcceptedChange(Part):
-    """Change of the target by others that a person has accepted.
+    """Change of the target by others than the pipeline that a person has accepted.
 
     Attributes:
         by: Who accepted it.
@@ -35,16 +35,17 @@ class AcceptedChange(Part):
 
 
 class TargetRecord(Record):
-    """State document of a generation about its target.
+    """State document of a generation about its target, compared with it at every launch.
 
     Attributes:
-        epoch: Number of query starts on this target; it only grows. The target has the same one.
-        is_announced: Whether the target may still have the epoch before: a start was recorded
+        epoch: Number of query starts on this target; it only grows. The target has the same number.
+        is_announced: Whether the target may still have the previous epoch: a start was recorded
             here, and perhaps not in the target.
         table_id: Delta's id of the table; None before it was created.
         verified: Newest version of the table up to which every commit was looked at, and is the
             pipeline's own, changes no row, or was accepted; None before the table was created.
-        writer: Delta's application id of the micro-batches; None before the first one.
+        writer: Delta's application id (``txn.appId``) of the micro-batches; None before the first
+            one.
         written: Last micro-batch that the table held at that version; None if it held none.
         documents: Paths of the documents that the generation had then, relative to its folder.
         accepted: Changes by others that people have accepted, the oldest first.
@@ -73,9 +74,9 @@ def read_target_record(generation: Generation) -> TargetRecord | None:
 
 
 def documents_of(generation: Generation) -> list[str]:
-    """Return the documents of decisions in a generation's state, as relative paths.
+    """Return the paths of a generation's documents that never change, relative to its folder.
 
-    Logs, heartbeats and whatever a run replaces or tidies away are not among them.
+    They record decisions; logs, heartbeats and whatever a run replaces or deletes are left out.
     """
     single = [name for name in (*_ALWAYS, _REQUESTED) if generation.exists(name)]
     return sorted([*single, *_grouped(generation)])
@@ -87,7 +88,10 @@ def _grouped(generation: Generation) -> list[str]:
 
 
 def missing_documents(generation: Generation, record: TargetRecord) -> list[str]:
-    """Return the recorded documents that no longer exist."""
+    """Return the paths of documents that a record lists and that no longer exist.
+
+    Some may have been lost when a state folder was copied or restored.
+    """
     grouped = set(_grouped(generation))
     return [
         name for name in record.documents if name not in grouped and not generation.exists(name)
@@ -95,6 +99,9 @@ def missing_documents(generation: Generation, record: TargetRecord) -> list[str]
 
 
 def was_requested(generation: Generation) -> bool:
-    """Return whether the live run had been requested when the record was last written."""
+    """Return whether a live run had been requested when the target's record was last written.
+
+    False without a record.
+    """
     record = read_target_record(generation)
     return record is not None and _REQUESTED in record.documents

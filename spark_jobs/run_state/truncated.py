@@ -9,10 +9,10 @@ from sources.storage.folder import Folder
 
 
 class Truncated(Record):
-    """State document of a generation: the last TRUNCATE that was merged.
+    """State document of a generation: the last TRUNCATE of the captured table that was merged.
 
     Attributes:
-        position: Its value of the column ``sink.sequence``; only later changes count.
+        position: Its value of the column ``sink.sequence``; changes up to it are ignored.
     """
 
     NAME: ClassVar = "truncated.json"
@@ -21,12 +21,13 @@ class Truncated(Record):
 
 
 def read_truncated(generation: Folder) -> Truncated | None:
-    """Return the last TRUNCATE of a generation; None if there was none.
+    """Read the last TRUNCATE that a generation has merged; None if there was none.
 
     Args:
         generation: State folder of the generation.
 
     Raises:
-        StateError: The state can't be read.
+        StateError: The document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(Truncated.NAME, Truncated)

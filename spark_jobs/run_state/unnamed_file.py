@@ -9,17 +9,17 @@ _OPEN = Path("/proc/self/fd")
 
 
 class UnnamedFile:
-    """Empty file that is named later, or vanishes when the last process closes it.
+    """Empty file that is named later, or vanishes when the last process closes it (O_TMPFILE).
 
     Args:
-        place: Folder that the file will lie in, or one above it; it may not exist yet.
+        place: Folder that the file will lie in, or one above it; it need not exist.
 
     Attributes:
         descriptor: Descriptor of the file, open for reading and appending; to be closed by the
             caller. A process that inherits it shares its locks.
 
     Raises:
-        OSError: The file system knows no such files, as NFS does not, or can't be written.
+        OSError: The file system has no such files, as NFS, or can't be written.
     """
 
     def __init__(self, place: Path) -> None:
@@ -33,7 +33,7 @@ class UnnamedFile:
         return _OPEN / str(self.descriptor)
 
     def name(self, path: Path) -> None:
-        """Give the file its name; if several processes use the same name, one wins.
+        """Give the file a name, creating its folder; if several processes use one name, one wins.
 
         Raises:
             FileExistsError: There is a file of that name.

@@ -22,7 +22,7 @@ MOST_KEYS = 1000
 
 
 class WrongRow(Part):
-    """Position of a row's last change that could not be read.
+    """Where the last unreadable change of a row is.
 
     Attributes:
         partition: Partition of the topic.
@@ -36,12 +36,14 @@ class WrongRow(Part):
 
 
 class WrongRows(Record):
-    """State document of a generation: the rows of one source that are wrong in the target.
+    """State document of a generation: rows of one source that are stale or missing in the target.
+
+    A change of them could not be read, and was left out.
 
     Attributes:
-        keys: By key of the changes' records, in base64.
-        unknown: Number of changes that could not be read and have no key, or are too many.
-        last_batch: Number of the last micro-batch that is in it; -1 if none is.
+        keys: Last unreadable change by key of the row's records, in base64.
+        unknown: Number of unreadable changes that have no key, or came after the first 1,000 keys.
+        last_batch: Number of the last micro-batch that is counted; -1 if none is.
     """
 
     keys: dict[str, WrongRow] = Field(default_factory=dict)
@@ -60,12 +62,12 @@ class WrongRows(Record):
 
 
 class Change(NamedTuple):
-    """Change that a micro-batch has staged.
+    """Change of a row that matters for :class:`WrongRows`, as a micro-batch has reported it.
 
     Attributes:
         partition, offset: Its place in the topic.
         key: Key of its record; None if it has none, or it is not known.
-        is_wrong: Whether it could not be read; else it is a good change of a row that was wrong.
+        is_wrong: Whether it could not be read; False for a good change of a row that was wrong.
     """
 
     partition: int
@@ -80,10 +82,13 @@ def document_name(source: str) -> str:
 
 
 def read_wrong_rows(generation: Folder, source: str) -> WrongRows:
-    """Return the wrong rows of a source, without those that a repair of the table has made good.
+    """Read which rows of a source are wrong in the target, without those repaired since.
+
+    Empty if there are none.
 
     Raises:
-        StateError: The state can't be read.
+        StateError: A document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     kept = kept_wrong_rows(generation, source)
     if (righted := read_repairs(generation).righted.get(source)) is None:
@@ -93,10 +98,10 @@ def read_wrong_rows(generation: Folder, source: str) -> WrongRows:
 
 
 def kept_wrong_rows(generation: Folder, source: str) -> WrongRows:
-    """Return the wrong rows of a source as they are recorded, whatever was repaired since.
+    """Read which rows of a source were recorded as wrong, whatever was repaired since.
 
     Raises:
-        StateError: The state can't be read.
+        StateError: The document is damaged.
         UnavailableError: The state's store does not answer.
     """
     return generation.read(document_name(source), WrongRows) or WrongRows()
@@ -105,13 +110,19 @@ def kept_wrong_rows(generation: Folder, source: str) -> WrongRows:
 def keep_wrong_rows(
     generation: Folder, source: str, batch: int, changes: Iterable[Change]
 ) -> WrongRows:
-    """Apply a micro-batch's staged changes to the wrong rows, and record them; idempotent.
+    """Add a micro-batch's unreadable changes to the wrong rows, and remove rows that got better.
+
+    Writes the state if anything changes; repeating it for a micro-batch changes nothing.
 
     Args:
         generation: State folder of the generation.
         source: Name of the source.
         batch: Number of the micro-batch.
-        changes: What it staged, in any order, also several times.
+        changes: Its unreadable changes, and good ones of wrong rows, in any order, also several
+            times.
+
+    Returns:
+        The wrong rows afterwards, as recorded.
 
     Raises:
         StateError: The state can't be read or written.

@@ -62,7 +62,7 @@ class Placeholder:
         }
 
     def stands_for(self, raw: Any) -> bool:
-        """Return whether a value is the placeholder, that is, missing in the log."""
+        """Return whether a value is the placeholder, so that the log lacks the true value."""
         is_one = self._forms.get(type(raw))
         return is_one is not None and is_one(raw)
 

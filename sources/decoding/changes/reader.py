@@ -175,7 +175,11 @@ class DebeziumReader(BaseReader):
         return fields
 
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
-        """Decode many JSON envelopes at once; None for Avro, which is decoded one by one."""
+        """Decode many JSON envelopes at once into structs of the columns.
+
+        A value that only :meth:`fields` can decode or refuse becomes null. None for Avro, whose
+        values have to be decoded one by one.
+        """
         if not isinstance(self._envelopes, JsonEnvelopes):
             return None
         return read_envelopes(values, columns, self._model)

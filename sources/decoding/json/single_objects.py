@@ -38,11 +38,10 @@ class JsonReader(BaseReader):
         return members
 
     def misfit(self, value: Any, kind: pa.DataType) -> str | None:
-        """Describe a JSON member's value that does not fit a column type.
+        """Describe a JSON member's value that does not fit a column type; else None.
 
-        Returns:
-            Its JSON type and the first 40 characters, such as ``number, as in 1.5``; None if the
-            value is null or fits.
+        Such as ``number, as in 1.5``: its JSON type and the first 40 characters. None for null,
+        too.
         """
         if value is None or _fits_json(value, kind):
             return None

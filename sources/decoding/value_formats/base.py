@@ -77,10 +77,10 @@ class ValueFormat(Declared):
         raise NotImplementedError
 
     def contract(self) -> dict[str, object]:
-        """Return the fields that must not change under a checkpoint, as JSON has them.
+        """Return the declared fields that decide what a value means, as JSON; by default none.
 
-        They decide what a value means. A field that is added to a format later belongs here only
-        where it is declared, so that the digests of older states stay as they are.
+        They must not change under a checkpoint. Return a field that a later version adds only where
+        it is declared, so that the digests of older states stay valid.
         """
         return {}
 

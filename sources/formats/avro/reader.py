@@ -58,7 +58,7 @@ class Avro:
     Implements :class:`sources.formats.base.Format`. The columns are those of the file's own schema.
 
     Attributes:
-        wanted: Columns that are looked at; None for all of a file's.
+        wanted: Names of the columns to consider; None for all columns of a file.
     """
 
     wanted: Collection[str] | None = None
@@ -70,17 +70,17 @@ class Avro:
     def columns(self, file: pa.NativeFile) -> pa.Schema:
         """Return the columns of an Avro file's own schema, in the types that Spark has.
 
-        A column that is null throughout, or a decimal of more digits than Spark has, stays as it
-        is. A column that this project does not read is left out if ``wanted`` leaves it out.
+        Types that are still open stay as they are (null throughout, or a decimal of too many
+        digits).
 
         Raises:
-            InputError: Spark has no type for a column; names the column.
+            InputError: Spark has no type for a column among ``wanted``; names the column.
             pyarrow.ArrowInvalid: The file is damaged, or its schema is not of type record.
         """
         return normalize_schema(_stored(_header(file), self.wanted), may_be_open=True)
 
     def rows(self, _: pa.NativeFile) -> None:
-        """Return None: only the blocks of an Avro file contain their numbers of rows."""
+        """Return None: an Avro file does not record its number of rows as a whole."""
 
     def read(
         self,
@@ -90,14 +90,11 @@ class Avro:
         _: OnBad = refuse,
         __: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of the Avro blocks that begin in a region of a file.
+        """Yield the rows of the Avro blocks that begin in a byte region of a file.
 
-        Blocks end with a 16-byte sync marker, which each file has of its own. Bad rows are not
-        handed to a handler: a block is readable as a whole or not at all.
-
-        Yields:
-            Batches of at most 20,000 rows with exactly ``columns``; a column that the file lacks is
-            null.
+        In batches of at most 20,000 rows with exactly ``columns``; a column that the file lacks is
+        null. Bad rows are not passed to a handler, as a block is readable as a whole or not at all;
+        the check is ignored.
 
         Raises:
             pyarrow.ArrowInvalid: The file is damaged, its schema is not of type record, or a value

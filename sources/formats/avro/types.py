@@ -98,9 +98,9 @@ def _decimal(schema: dict[str, Any]) -> pa.DataType:
 
 
 def is_decimal(schema: Any) -> bool:
-    """Return whether values of an Avro schema are decimals; invalid ones are plain bytes.
+    """Return whether values of an Avro schema are decimals: the logical type, and a valid one.
 
-    https://avro.apache.org/docs/1.12.0/specification/#decimal
+    Invalid ones are plain bytes: https://avro.apache.org/docs/1.12.0/specification/#decimal
     """
     if not isinstance(schema, dict) or schema.get("logicalType") != "decimal":
         return False

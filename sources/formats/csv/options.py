@@ -80,10 +80,10 @@ class CsvOptions(Declared):
         return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig")
 
     def contract(self) -> dict[str, object]:
-        """Return the options that must not change under a checkpoint, as JSON has them.
+        """Return the options that decide what a row means, as JSON has them.
 
-        They decide what a row means. The digests that states hold have the first five; an option
-        that came later is here only where it is declared.
+        They must not change under a checkpoint. An option of a later version is in it only where it
+        is declared, so that the digests of older states stay valid.
         """
         first = {"delimiter", "header", "quote", "null", "multiline"}
         later = self.model_dump(mode="json", exclude=first, exclude_defaults=True)

@@ -64,10 +64,10 @@ class Csv:
         self.checks = not options.multiline
 
     def columns(self, _: pa.NativeFile) -> None:
-        """Return None: CSV files declare no types, so the source has to."""
+        """Return None: CSV files declare no types, so that the source has to declare columns."""
 
     def rows(self, _: pa.NativeFile) -> None:
-        """Return None: the file does not contain its number of lines."""
+        """Return None: a CSV file does not record its number of rows."""
 
     def read(
         self,
@@ -77,19 +77,16 @@ class Csv:
         bad: OnBad = refuse,
         check: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the CSV rows that begin in a region of a file; with ``multiline``, the whole file.
+        """Yield the CSV rows that begin in a byte region; with ``multiline``, of the whole file.
 
         Columns of the file that are not read are ignored. Timestamps without a zone are in UTC.
 
         Args:
             file: The file, decompressed.
-            region: The region.
+            region: The byte range.
             columns: Exactly the columns to return.
             bad: Called with each bad row; not with ``multiline``, where any bad row raises.
             check: Check that each row has to pass; not used with ``multiline``.
-
-        Yields:
-            Batches in the order of the file.
 
         Raises:
             InputError: The header lacks a column, has it twice, or is not text; or ``bad`` refuses

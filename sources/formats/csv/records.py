@@ -47,19 +47,19 @@ class CsvRecords:
         self._pair = re.compile(before + b"([" + before + mark + b"])")
 
     def ends(self, text: bytes) -> list[int]:
-        """Return the end of each complete record of a text, line end included."""
+        """Return the offset after each complete record of a text, line end included."""
         ends = [0]
         while found := self._record.match(text, ends[-1]):
             ends.append(found.end())
         return ends[1:]
 
     def first_end(self, text: bytes) -> int:
-        """Return the end of the first record of a text, line end included; 0 if incomplete."""
+        """Return the offset after the first record of a text; 0 if it is incomplete."""
         found = self._record.match(text)
         return found.end() if found else 0
 
     def whole(self, text: bytes) -> int:
-        """Return the end of the last complete record of a text; 0 if there is none."""
+        """Return the offset after the last complete record of a text; 0 if there is none."""
         end = self._certain_end(text)
         return end or max(self.ends(text), default=0)
 
@@ -75,7 +75,7 @@ class CsvRecords:
         return values
 
     def for_arrow(self, text: bytes) -> bytes:
-        """Return complete records with quotes doubled inside quoted values, as Arrow expects.
+        """Return complete records in the form that Arrow expects: with quotes in values doubled.
 
         Args:
             text: The records; each is a line unless values may contain line ends.

@@ -12,22 +12,30 @@ _INFINITY = r"(?i)^\s*[+-]?inf(inity)?\s*$"
 
 
 def parsed_as(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which Arrow's CSV reader parses a column of a type."""
+    """Return the type as which Arrow's CSV reader parses a column: string if we convert it.
+
+    That is, for timestamps and decimals (:func:`convert_values`); else the column's own type.
+    """
     # It refuses timestamps without a zone, which mean UTC here, and can't parse all decimals.
     is_text = pa.types.is_timestamp(kind) or pa.types.is_decimal(kind)
     return pa.string() if is_text else kind
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a type is text or bytes, where an empty value need not be null."""
+    """Return whether a type is string or binary, of which an empty value need not be null."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def convert_values(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Convert values parsed as :func:`parsed_as` to the type of their column.
+    """Convert CSV values that were parsed as :func:`parsed_as` to the type of their column.
+
+    Args:
+        values: The values.
+        field: The column, with its name and type.
 
     Raises:
-        ArrowInvalid: A text is not a timestamp or a decimal, or a decimal loses digits.
+        ArrowInvalid: A text is not a timestamp or a decimal, or a decimal loses digits; names the
+            column.
     """
     try:
         if pa.types.is_timestamp(field.type):
@@ -42,12 +50,17 @@ def convert_values(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def has_infinity(values: pa.ChunkedArray) -> bool:
-    """Return whether there is an infinite number among the values of a column."""
+    """Return whether a floating-point column has an infinite value; False for other types."""
     return pa.types.is_floating(values.type) and bool(pc.any(pc.is_inf(values)).as_py())
 
 
 def check_infinity(name: str, values: pa.ChunkedArray, texts: pa.ChunkedArray) -> None:
-    """Refuse numbers of a column that are infinite although their texts are not.
+    """Refuse numbers that became infinite although their text does not say so: too large ones.
+
+    Args:
+        name: Name of the column.
+        values: Its parsed values.
+        texts: The same values as text.
 
     Raises:
         ArrowInvalid: A number is too large for its type.

@@ -48,10 +48,10 @@ class JsonLines:
     checks = True
 
     def columns(self, _: pa.NativeFile) -> None:
-        """Return None: JSON lines files declare no types, so the source has to."""
+        """Return None: JSON lines declare no types, so that the source has to declare columns."""
 
     def rows(self, _: pa.NativeFile) -> None:
-        """Return None: the file does not contain its number of lines."""
+        """Return None: a file of JSON lines does not record its number of lines."""
 
     def read(
         self,
@@ -61,19 +61,16 @@ class JsonLines:
         bad: OnBad = refuse,
         check: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the JSON objects of the lines that begin in a region of a file.
+        """Yield the JSON objects of the lines that begin in a byte region of a file, as batches.
 
-        Members that are not columns are ignored; a missing one is null.
+        In the order of the file. Members that are not columns are ignored; a missing one is null.
 
         Args:
             file: The file, decompressed.
-            region: The region.
+            region: The byte range.
             columns: Exactly the columns to return.
             bad: Called with each line that is not one JSON object, or does not fit the columns.
             check: Check that each row has to pass.
-
-        Returns:
-            Batches in the order of the file.
 
         Raises:
             InputError: The file is compressed or in another encoding; or, while the batches are

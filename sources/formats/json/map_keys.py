@@ -13,7 +13,7 @@ from sources.errors import InputError
 def require_text_keys(columns: Mapping[str, str]) -> None:
     """Refuse map columns whose keys are not texts: JSON has no others.
 
-    Spark refuses them, too, but for some of its readers, which return broken maps.
+    Some of Spark's readers would return broken maps for them.
 
     Args:
         columns: Columns of JSON values and their Spark SQL types.

@@ -24,7 +24,10 @@ _WORD = re.compile(rb"-NaN|Inf(?!inity)")
 def check_words(block: bytes) -> None:
     """Refuse lines with words for numbers that only Arrow accepts, such as ``Inf``.
 
-    ``NaN``, ``Infinity`` and ``-Infinity`` are numbers, as in Spark.
+    ``NaN``, ``Infinity`` and ``-Infinity`` pass, as they are numbers for Spark, too.
+
+    Args:
+        block: Lines of JSON.
 
     Raises:
         ArrowInvalid: There is such a word outside of texts.
@@ -39,6 +42,10 @@ def check_words(block: bytes) -> None:
 
 def check_decimals(block: bytes, columns: pa.Schema) -> None:
     """Refuse lines with decimals that Arrow would misread; call it before Arrow parses them.
+
+    Args:
+        block: Lines of JSON.
+        columns: Columns that are read; without a decimal among them nothing is checked.
 
     Raises:
         ArrowInvalid: There is one, or a line that may have one is not JSON.
@@ -65,11 +72,11 @@ def check_decimals(block: bytes, columns: pa.Schema) -> None:
 
 
 def check_floats(rows: pa.Table, doubles: pa.Table) -> None:
-    """Refuse rows in which a ``float`` is infinite although the number in the text is not.
+    """Refuse rows in which a ``float`` became infinite although the number in the text is not.
 
     Args:
         rows: The parsed rows.
-        doubles: The same with :func:`with_doubles`.
+        doubles: The same rows, parsed with the types of :func:`with_doubles`.
 
     Raises:
         ArrowInvalid: A number is too large.
@@ -81,7 +88,7 @@ def check_floats(rows: pa.Table, doubles: pa.Table) -> None:
 
 
 def has_infinite_float(rows: pa.Table) -> bool:
-    """Return whether a ``float`` of the rows is infinite, nested ones included."""
+    """Return whether a ``float`` in the rows is infinite, also in nested columns."""
     return any(np.isinf(each).any() for each in _floats(rows) if each.dtype == np.float32)
 
 
@@ -99,7 +106,7 @@ def has_integer_zero(rows: pa.Table, block: bytes) -> bool:
 
 
 def with_doubles(kind: pa.DataType) -> pa.DataType:
-    """Return a type with ``double`` in place of ``float``, nested ones included."""
+    """Return a type with ``double`` in place of ``float``, also in nested types."""
     return with_leaves(kind, lambda leaf: pa.float64() if pa.types.is_float32(leaf) else leaf)
 
 

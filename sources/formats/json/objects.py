@@ -48,7 +48,13 @@ _TIME = re.compile(
 
 
 def parse_objects(block: bytes, columns: pa.Schema) -> pa.Table:
-    """Parse lines into one row per line (:data:`sources.formats.lines.Parse`).
+    """Parse a block of JSON lines by Python into one row per line, where Arrow's reader can't.
+
+    Blank lines are left out.
+
+    Args:
+        block: Whole lines.
+        columns: Columns of the rows; other members are ignored, a missing one is null.
 
     Raises:
         ArrowInvalid: A line is not exactly one object, or does not fit the columns.
@@ -75,7 +81,7 @@ def parse_objects(block: bytes, columns: pa.Schema) -> pa.Table:
 
 
 def check_depth(line: bytes) -> None:
-    """Refuse a line that is nested more deeply than Spark's parser allows.
+    """Refuse a JSON line that is nested more deeply than Spark's parser allows (1,000 levels).
 
     Raises:
         ArrowInvalid: It is.

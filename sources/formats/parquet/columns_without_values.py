@@ -18,7 +18,7 @@ from sources.storage.stores import Stores
 def columns_without_values(
     paths: Sequence[str], names: Collection[str], stores: Stores
 ) -> list[frozenset[str]]:
-    """Return which columns have no value, by the statistics of each file.
+    """Return, for each Parquet file, which columns are null in every row, by its statistics.
 
     Args:
         paths: The files.

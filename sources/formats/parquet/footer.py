@@ -20,10 +20,11 @@ _NOT_READ = (
 
 
 def read_footer(path: str, stores: Stores) -> pq.FileMetaData:
-    """Return the footer of a Parquet file.
+    """Read the footer of a Parquet file: its schema, row groups and statistics.
 
     Raises:
-        InputError: The file can't be read.
+        InputError: The file can't be read, or is no Parquet.
+        UnavailableError: The storage does not answer.
     """
     try:
         return footer_of(path, stores, parse_safely)
@@ -34,10 +35,17 @@ def read_footer(path: str, stores: Stores) -> pq.FileMetaData:
 def footer_of(
     path: str, stores: Stores, parse: Callable[[pa.Buffer], pq.FileMetaData]
 ) -> pq.FileMetaData:
-    """Read the footer of a Parquet file, from its last bytes if it is not larger than these.
+    """Read the footer of a Parquet file with a given parser, by one request for the file's end.
 
-    The last 8 bytes of a file are the footer's length and a magic number
-    (https://parquet.apache.org/docs/file-format/).
+    A footer of more than 64 KiB needs another request, and Arrow's parser.
+
+    Args:
+        path: The file.
+        stores: Storages that the file may be in.
+        parse: :func:`parse_safely`, or a faster parser that a damaged footer may crash.
+
+    Raises:
+        OSError, pyarrow.ArrowException: The file can't be read, or is damaged.
     """
     storage = stores.of(path)
     tail = storage.tail(path, _TAIL_BYTES)
@@ -49,7 +57,11 @@ def footer_of(
 
 
 def parse_safely(footer: pa.Buffer) -> pq.FileMetaData:
-    """Parse the footer of a Parquet file; a damaged one is an error."""
+    """Parse the bytes of a Parquet footer by Arrow's public reader.
+
+    Raises:
+        pyarrow.ArrowException: The footer is damaged.
+    """
     end = footer.size.to_bytes(4, "little") + b"PAR1"
     return pq.read_metadata(pa.BufferReader(b"PAR1" + footer.to_pybytes() + end))
 
@@ -64,12 +76,12 @@ else:
 
 
 def unreadable(path: str, error: Exception, hint: str = _NOT_READ) -> InputError:
-    """Return the error to raise for a Parquet file that Arrow can't read.
+    """Return the InputError, for the caller to raise, that a file can't be read as Parquet.
 
     Args:
         path: The file.
-        error: What Arrow says.
-        hint: What to do; by default about a file that is not planned yet.
+        error: What Arrow or the storage raised.
+        hint: What to do; by default for a file that is not planned yet.
     """
     reason = str(error).strip().removesuffix(".")
     return InputError(f"{path} can't be read as Parquet: {reason}.", hint, file=path)

@@ -48,14 +48,14 @@ _WRITERS_OF_NO_TYPE = ("parquet-cpp", "Polars")
 
 
 class Footers(NamedTuple):
-    """Event-time ranges and schemas of many Parquet files, from their footers.
+    """Event-time ranges and schemas of some Parquet files, from their footers.
 
     Attributes:
         ranges: One row per file, in their order; columns are the fields of :class:`EventTimeRange`.
         schemas: Distinct schemas, each with the path of the first file that has it; one may be in
             it twice.
         schema_of: Index in ``schemas`` of each file's schema, in the order of the files.
-        parsed: Path of the first file that Spark's own reader does not take as what it is, for a
+        parsed: Path of the first file that Spark's own reader does not read correctly, because of a
             column of nanoseconds, one that is null throughout, its codec or an encoding; in a
             folder that keeps growing, also of one whose writer gives a column without any value no
             type, as the next file may have such a column. None without any.
@@ -279,9 +279,9 @@ def _inside(metadata: pq.FileMetaData, declared: Sequence[str] | None) -> pa.Sch
 
 
 def needs_parsing(kind: pa.DataType) -> bool:
-    """Return whether Spark's reader would misread a Parquet column of this type.
+    """Return whether Spark's reader would misread a Parquet column of a type.
 
-    So it is of nanoseconds, and of what is null throughout.
+    True for nanoseconds, and for a column that is null throughout, also within nested types.
 
     Args:
         kind: Type in which Arrow reads the column.

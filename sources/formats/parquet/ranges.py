@@ -30,15 +30,14 @@ _FACTORS = {"milliseconds": 1000, "microseconds": 1}
 def range_by_footer(
     metadata: pq.FileMetaData, column: int, factor: int | None
 ) -> EventTimeRange | None:
-    """Return the range of event times from the statistics of a Parquet file's row groups.
+    """Return the range of event times by the statistics in a Parquet file's footer.
+
+    None if the statistics are missing or can't be used, so that the column has to be read.
 
     Args:
         metadata: The footer.
         column: Index of the event-time column.
         factor: Microseconds in the unit of the statistics; None if they can't be used.
-
-    Returns:
-        The range; None if the statistics are missing or can't be used.
     """
     lows: list[int] = []
     highs: list[int] = []
@@ -68,7 +67,18 @@ def read_range(
     limits: TimeLimits = EVERY_TIME,
     deleted: bytes | None = None,
 ) -> EventTimeRange:
-    """Return the range of event times of a Parquet file by reading the column."""
+    """Read the event-time column of a Parquet file, and return the range of its values.
+
+    Args:
+        path: The file.
+        stores: Storages that the file may be in.
+        event: Column of the event time.
+        limits: Limits within which times count and are read.
+        deleted: Deletion vector of the file, whose rows are left out; None without deleted rows.
+
+    Raises:
+        OSError, pyarrow.ArrowException: The file can't be read.
+    """
     with stores.of(path).open(path) as stream, parquet_file(stream) as file:
         found = event.within(file.schema_arrow)
         if found is None:
@@ -92,14 +102,14 @@ def read_event_times(
     stores: Stores,
     deleted: Sequence[bytes | None] | None = None,
 ) -> list[EventTimeRange]:
-    """Read the event-time column of Parquet files, and return the range within the limits of each.
+    """Read the event-time column of many Parquet files, and return the range of each.
 
     Args:
         paths: The files.
         event: Column of the event time.
         limits: Limits within which times count and are read.
         stores: Storages that the files may be in.
-        deleted: Deletion vector of each file, whose rows are left out; None without any.
+        deleted: Deletion vector of each file, whose rows are left out; None if no file has any.
 
     Raises:
         InputError: A file can't be read.
@@ -121,11 +131,11 @@ def with_unknown_ranges(
     event: EventColumn,
     stores: Stores,
 ) -> list[EventTimeRange]:
-    """Return the event-time ranges of a table's files; those missing in its log are read.
+    """Return the event-time ranges of a table's files; read those that the log does not have.
 
     Args:
         known: Range of each file by the log; None where it has none.
-        files: Path and deletion vector of each file.
+        files: Path and deletion vector of each file, in the same order.
         event: Column of the event time inside the files.
         stores: Storages that the files may be in.
 
@@ -161,7 +171,14 @@ def _range_in(metadata: pq.FileMetaData, event: EventColumn) -> EventTimeRange |
 
 
 def factor_of(column: pq.ColumnSchema, event: EventColumn) -> int | None:
-    """Return the microseconds in the unit of a Parquet column's statistics; None if unusable."""
+    """Return how many microseconds the unit of a Parquet column's statistics has.
+
+    None if the statistics can't be used, such as of INT96 or nanoseconds.
+
+    Args:
+        column: The column in the footer.
+        event: The event-time column, with its unit if it holds integers.
+    """
     if event.unit_us is not None:
         return event.unit_us
     kind = column.logical_type

@@ -19,10 +19,10 @@ from sources.formats.row_check import RowCheck
 
 
 class ParquetRows:
-    """Reader of Parquet files, each as a whole.
+    """Reader of Parquet files by Arrow, each as a whole.
 
     Implements :class:`sources.formats.base.Format`. For files that Spark's own reader does not
-    take: with times of nanoseconds, or columns that are null throughout.
+    accept: with times of nanoseconds, or columns that are null throughout.
     """
 
     title = "Parquet"
@@ -57,10 +57,10 @@ class ParquetRows:
         __: OnBad = refuse,
         ___: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a file; timestamps of nanoseconds are cut off to microseconds.
+        """Yield all rows of a file; timestamps of nanoseconds are cut off to microseconds.
 
-        Yields:
-            Batches with exactly ``columns``, in the order of the file.
+        In batches with exactly ``columns``, in the order of the file. Region, handler of bad rows
+        and check are ignored.
 
         Raises:
             pyarrow.ArrowException: The file is damaged, or a column can't be cast to its type.
@@ -94,10 +94,10 @@ class ArrivedRows(ParquetRows):
         __: OnBad = refuse,
         ___: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of the interval; timestamps of nanoseconds are cut off to microseconds.
+        """Yield the rows of a file that arrived within the interval, in the order of the file.
 
-        Yields:
-            Batches with exactly ``columns``, in the order of the file; none without such a row.
+        In batches with exactly ``columns``; nothing without such a row. Timestamps of nanoseconds
+        are cut off to microseconds. Region, handler of bad rows and check are ignored.
 
         Raises:
             pyarrow.ArrowException: The file is damaged, or a column can't be cast to its type.
@@ -125,5 +125,5 @@ class ArrivedRows(ParquetRows):
 
 
 def arrival_numbers(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return times of arrival in microseconds since 1970, or offsets, as int64."""
+    """Convert a column of arrival to int64: microseconds since 1970 of times, or offsets."""
     return microseconds(values, 1 if pa.types.is_integer(values.type) else None)

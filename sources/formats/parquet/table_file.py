@@ -61,9 +61,11 @@ class ColumnRange(NamedTuple):
 def why_rewritten(file: pq.FileMetaData, columns: pa.Schema) -> str | None:
     """Return why a file can't be part of a Delta table without rewriting; None if it can.
 
+    A clause without a full stop.
+
     Args:
         file: The file's footer.
-        columns: Columns of the table that its files hold: without partition columns.
+        columns: Columns that the table's files hold: without partition columns.
     """
     found = {file.schema.column(at).path: at for at in range(len(file.schema))}
     for field in columns:
@@ -128,15 +130,15 @@ def column_range(file: pq.FileMetaData, name: str) -> ColumnRange | None:
 
 
 def statistics(file: pq.FileMetaData, columns: pa.Schema, names: Collection[str]) -> str:
-    """Return Delta's statistics of a file as JSON.
+    """Return a file's statistics as the JSON text that the ``add`` action of a Delta log has.
 
-    Lowest and highest values are those of integers, dates and timestamps: what a footer says of
-    texts may be cut short, and of numbers with a fraction it may leave out NaN.
+    Lowest and highest values only of integers, dates and timestamps: what a footer says of texts
+    may be cut short, and of fractions it may leave out NaN.
 
     Args:
         file: The file's footer.
         columns: Columns of the table.
-        names: Columns that get statistics.
+        names: Names of the columns that get statistics.
     """
     low, high, nulls = {}, {}, {}
     for field in columns:
@@ -164,12 +166,12 @@ def _plain(value: int, kind: pa.DataType) -> int | str:
 
 
 def moment_in_log(micros: int) -> str:
-    """Return a time as the statistics of Delta's log write it.
+    """Return a time as the statistics of Delta's log write it, cut off to milliseconds.
 
-    Delta keeps milliseconds, and allows for the truncated rest when it skips files.
+    Delta allows for the truncated rest when it skips files.
 
     Args:
-        micros: Microseconds since 1970, in UTC.
+        micros: Unix microseconds.
 
     Raises:
         OverflowError: The year is before 1, or after 9999.

@@ -38,8 +38,8 @@ class DriverStatus(NamedTuple):
         state: ``waiting`` for the cluster's resources, ``running``, ``ended``; or ``unknown`` if
             the cluster does not answer: then the driver may be in any state.
         is_good: Once ended: whether it succeeded; None if that is not known.
-        reason: Why it ended, or why its state is unknown; empty if there is nothing to say. After
-            ``ended`` it continues the sentence "The run ended …".
+        reason: Why it ended, or why its state is unknown; may be empty. After ``ended`` it
+            continues the sentence "The run ended …".
     """
 
     state: State
@@ -48,20 +48,27 @@ class DriverStatus(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Launcher of one place (this machine, a cluster, a service): asks about drivers, ends them.
+    """Interface of one place where drivers run (this machine, a cluster, a service).
 
-    Works by the record of a launch, so also in processes that did not start the driver.
+    It asks about drivers, and ends them, by the record of their launch; so it works also in
+    processes that did not start the driver.
     """
 
     def status(self, launch: Launch) -> DriverStatus:
-        """Return the state of a launch's driver at this moment.
+        """Return the state of a launch's driver at this moment; raises nothing.
 
-        On a cluster, a ``spark-submit`` that still hands the driver over is not looked at. A
-        cluster that does not answer is no error: the state is ``unknown``.
+        ``unknown`` if a cluster does not answer. A ``spark-submit`` that still hands a driver over
+        to its cluster is not considered.
+
+        Args:
+            launch: The record of the launch.
         """
 
     def stop(self, launch: Launch) -> None:
         """End all processes of a launch; no error if they have ended already.
+
+        Args:
+            launch: The record of the launch.
 
         Raises:
             RunError: The cluster refused to end the driver, or another machine launched it.
@@ -79,13 +86,13 @@ class Launcher(Protocol):
 
 
 def start(order: Order) -> subprocess.Popen[bytes]:
-    """Start ``spark-submit`` in its own process group, which outlives this process.
+    """Start ``spark-submit`` as a process that outlives this one; return without waiting for it.
 
-    With a local driver this process is the run itself; on a cluster it hands the driver over and
-    ends. The log file of the run before is kept aside.
+    In a process group of its own. With a local driver it is the run itself; on a cluster it hands
+    the driver over and ends. The log file of the run before is kept aside.
 
-    Returns:
-        The process, without waiting for it.
+    Args:
+        order: The command, with its environment and log file.
 
     Raises:
         OSError: The program can't be started, or the log can't be written.

@@ -17,7 +17,7 @@ from spark_jobs.launch.shared_socket import folder_of
 
 
 def place_of(settings: SparkSettings) -> Place:
-    """Return where a pipeline's drivers run, by ``driver``, ``master`` and ``deploy_mode``.
+    """Return where a pipeline's drivers run, by its declared Spark settings.
 
     With ``deploy_mode: client`` that is the launching machine, whatever the master is.
 
@@ -39,15 +39,18 @@ def launcher_at(
     log: Path,
     process: subprocess.Popen[bytes] | None = None,
 ) -> Launcher:
-    """Return the launcher for drivers at a place.
+    """Return the launcher for drivers at a place: it asks about them and ends them.
 
     Args:
-        place: Local, shared, a cluster or a managed service.
-        generation: State folder of the generation (one computation of the whole table) whose
-            drivers they are.
-        log: File that ``spark-submit`` prints to; the id of the driver's application or run may be
-            found in it.
-        process: ``spark-submit``, if this process started it.
+        place: Where they run, by the settings or by the record of a launch.
+        generation: State folder of the generation (one computation of the whole table) that they
+            compute.
+        log: Output of ``spark-submit``, in which the id of the driver's application or run may be
+            found.
+        process: ``spark-submit``, if this process started it; else None.
+
+    Raises:
+        InputError: No installed extension knows the place.
     """
     if place.is_managed:
         return drivers_at(place).launcher(place, log)

@@ -14,12 +14,14 @@ from spark_jobs.launch.record import Place
 
 
 class Cluster(Protocol):
-    """A kind of clusters.
+    """Interface of a kind of clusters to which ``spark-submit`` hands drivers over.
+
+    Extensions implement it.
 
     Attributes:
         kind: Its name in the record of a launch.
-        variables: Prefixes of the properties that give a driver an environment variable; a hint
-            names the first.
+        variables: Prefixes of the Spark properties that give a driver an environment variable;
+            hints name the first.
         has_image: Whether drivers find the project in a container image, and get no files from the
             machine that launches them.
     """
@@ -29,13 +31,13 @@ class Cluster(Protocol):
     has_image: bool
 
     def place(self, settings: SparkSettings) -> Place | None:
-        """Return where drivers with these settings run; None if the master is of another kind."""
+        """Return where drivers with these settings run; None if ``master`` is not of this kind."""
 
     def conf(self, application: str) -> dict[str, str]:
-        """Return the Spark properties by which a driver is found on the cluster.
+        """Return the Spark properties that mark a driver, so that it is found on the cluster later.
 
         Args:
-            application: The launch's name there.
+            application: Name of the launch on the cluster.
         """
 
     def require_tool(self) -> None:
@@ -56,12 +58,12 @@ class Cluster(Protocol):
 
 @cache
 def clusters() -> dict[str, Cluster]:
-    """Return the clusters that extensions know, by kind."""
+    """Return the kinds of clusters that extensions add, by ``kind``; looked up once per process."""
     return {each.kind: each for each in items_added("clusters")}
 
 
 def place_on_cluster(settings: SparkSettings) -> Place:
-    """Return where drivers with these settings run on a cluster.
+    """Return the place of drivers with these settings, as the first cluster that knows ``master``.
 
     Raises:
         InputError: No installed extension knows the master.
@@ -73,10 +75,10 @@ def place_on_cluster(settings: SparkSettings) -> Place:
 
 
 def cluster_at(place: Place) -> Cluster:
-    """Return the cluster that a driver runs on.
+    """Return the kind of cluster on which the driver of a recorded place runs.
 
     Raises:
-        InputError: No installed extension knows it.
+        InputError: No installed extension adds this kind.
     """
     found = clusters().get(place.kind)
     if found is None:

@@ -30,9 +30,9 @@ class LocalLauncher:
     """Launcher of drivers that are processes of the launching machine.
 
     Args:
-        generation: State folder of the generation whose drivers they are.
+        generation: State folder of the generation that the drivers compute.
         log: The run's log file, which the driver prints to.
-        process: ``spark-submit``, if this process started it.
+        process: ``spark-submit``, if this process started it; else None.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class LocalLauncher:
         self._process = process
 
     def status(self, _: Launch) -> DriverStatus:
-        """Return the state of the launch's process.
+        """Return whether the launch's process runs, or has ended and how.
 
-        In the process that started it, with its exit status; elsewhere by the launch lock, which is
-        held as long as the process lives, so that an end has no exit status.
+        Other processes than the one that started it see the launch lock only, so that they don't
+        know whether it succeeded.
         """
         if self._process is None:
             return DriverStatus("running" if is_launched(self._generation) else "ended")
@@ -56,11 +56,9 @@ class LocalLauncher:
         return DriverStatus("ended", is_good=status == 0, reason=f"with status {status}")
 
     def stop(self, launch: Launch) -> None:
-        """End the launch's processes: SIGTERM, then SIGKILL after at most 25 s.
+        """End the launch's processes: SIGTERM, then SIGKILL after at most 25 s; wait for their end.
 
         No error if they have ended already.
-
-        Returns when they have ended.
 
         Raises:
             RunError: The run is active, and another machine launched it.
@@ -89,7 +87,10 @@ class LocalLauncher:
 
 
 def launched_elsewhere(launch: Launch) -> RunError:
-    """Return the error to raise for ending a process of another machine."""
+    """Return the error, for the caller to raise, that another machine launched the run.
+
+    A process can be ended on its own machine only; the hint names it.
+    """
     message = (
         f"The run of `{launch.source}` was launched on {launch.host}, where it may still be "
         "running and writing; a local process can be ended only on its own machine."
@@ -119,7 +120,7 @@ def kill_group(group: int) -> None:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait until a condition holds, at most a number of seconds; it is checked every 0.1 s.
+    """Wait until a condition holds, or some seconds are over; it is checked every 0.1 s.
 
     Returns in either case: a caller that has to know checks the condition again.
     """

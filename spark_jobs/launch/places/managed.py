@@ -15,10 +15,10 @@ from spark_jobs.launch.record import Place
 
 
 class HandOver(NamedTuple):
-    """Command that submits a driver to a service, in place of ``spark-submit``.
+    """Command that submits a driver to a managed service, in place of ``spark-submit``.
 
     Attributes:
-        prepare: Makes the folder of the launch, with what the command needs.
+        prepare: Creates the folder of the launch, with what the command needs; called first.
         command: The program and its arguments.
     """
 
@@ -27,14 +27,14 @@ class HandOver(NamedTuple):
 
 
 class ManagedDrivers(Protocol):
-    """Drivers on one managed service."""
+    """Interface for the drivers on one managed service; extensions implement it."""
 
     def launcher(self, place: Place, log: Path) -> Launcher:
-        """Return the launcher for drivers on the service.
+        """Return the launcher for a driver on the service, which asks about it and ends it.
 
         Args:
-            place: Where it runs.
-            log: What the command of its launch printed.
+            place: Where it runs, by the record of its launch.
+            log: Output of the command that submitted it, which has the driver's id.
         """
 
     def hand_over(
@@ -45,7 +45,7 @@ class ManagedDrivers(Protocol):
         sources: Sequence[str],
         launch_id: str,
     ) -> HandOver:
-        """Prepare a launch; nothing is sent or written.
+        """Make the command that submits a driver to the service; nothing is sent or written yet.
 
         Args:
             loaded: The pipeline.
@@ -60,10 +60,10 @@ class ManagedDrivers(Protocol):
 
 
 def drivers_at(place: Place) -> ManagedDrivers:
-    """Return the service that a place names.
+    """Return the implementation for the managed service that a launch's place names.
 
     Raises:
-        InputError: No installed extension knows the service.
+        InputError: No installed extension adds the service.
     """
     service = managed_services().get(place.kind)
     if service is None:

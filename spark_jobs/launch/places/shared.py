@@ -23,7 +23,7 @@ STOP_S = 60.0
 
 
 class SharedLauncher:
-    """Launcher of one generation's runs in a shared driver.
+    """Launcher of one generation's runs in a driver that several pipelines share.
 
     Args:
         generation: State folder of the generation.
@@ -41,13 +41,13 @@ class SharedLauncher:
         return DriverStatus("running" if is_launched(self._generation) else "ended")
 
     def stop(self, launch: Launch) -> None:
-        """End the run, leaving the driver's other runs alone; no error if it has ended already.
+        """End the run and wait for its end, leaving the driver's other runs alone.
 
-        A driver that is frozen, so that none of its runs works, is killed. Returns when the run has
-        ended.
+        No error if it has ended already. A driver that is frozen, so that none of its runs works,
+        is killed.
 
         Raises:
-            RunError: The run does not end, or another machine launched it.
+            RunError: The run does not end within 60 s, or another machine launched it.
         """
         if not self._is_running():
             return
@@ -58,12 +58,14 @@ class SharedLauncher:
     def end_run(self, launch_id: str, source: str) -> None:
         """End the run of a launch on this machine, leaving the driver's other runs alone.
 
+        A frozen driver is killed.
+
         Args:
             launch_id: Id of the launch.
-            source: Name of the source that it reads.
+            source: Name of the source that it reads, for the message.
 
         Raises:
-            RunError: The run does not end.
+            RunError: The run does not end within 60 s.
         """
         try:
             ask(self._folder, Request(stop=launch_id))

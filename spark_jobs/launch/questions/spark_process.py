@@ -36,12 +36,13 @@ class Channel(NamedTuple):
 
 
 class SparkProcess:
-    """Short-lived Spark process; use it as a context manager, which ends it.
+    """Short-lived local Spark process that answers questions; a context manager, which ends it.
 
-    It is started by :meth:`start`, so that Spark comes up meanwhile, or else by the first question.
+    Questions are about the transform and the catalog, while a plan is made. It is started by
+    :meth:`start`, so that Spark comes up meanwhile, or else by the first question.
 
     Args:
-        loaded: The pipeline, whose settings of Spark it has.
+        loaded: The pipeline, whose Spark settings the process gets.
 
     Attributes:
         reason: Why there was no answer: a phrase; None if there was one, or no question.
@@ -71,7 +72,10 @@ class SparkProcess:
         self._process = self._scratch = None
 
     def start(self) -> None:
-        """Start the process, which then waits for questions; a failed start raises no error."""
+        """Start the process, and return without waiting for Spark.
+
+        A failed start raises nothing; the next question gets no answer, and ``reason`` says why.
+        """
         try:
             self._process = self._start()
         # The caller decides what a missing answer means.
@@ -94,14 +98,13 @@ class SparkProcess:
             )
 
     def ask(self, question: str) -> str:
-        """Send a question to the process, and return its answer.
+        """Send a question to the process, starting it if needed, and wait for its answer.
+
+        The answer is a line. It is empty, and ``reason`` is set, if the process can't be started,
+        ends without an answer, or takes longer than 300 s.
 
         Args:
             question: A line, without its end.
-
-        Returns:
-            The answer, a line; empty, with a ``reason``, if the process can't be started, ends
-            without one, or takes longer than 300 s.
         """
         if self._process is None and self.reason is None:
             self.start()

@@ -16,13 +16,14 @@ from spark_jobs.launch.questions.spark_process import SparkProcess
 
 
 def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline:
-    """Return a pipeline with the paths of its catalog tables, as Spark's catalog has them.
+    """Look up the paths of tables that are declared by name, and return the pipeline with them.
 
     Delta tables are looked up in the catalog of Spark's session, Iceberg tables in their own.
+    Called while planning.
 
     Args:
         loaded: The pipeline; one without tables by name is returned as it is.
-        process: The process to ask.
+        process: The Spark process to ask.
 
     Raises:
         InputError: A table does not exist, is a view or of another format; or Spark can't run on

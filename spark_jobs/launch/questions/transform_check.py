@@ -20,17 +20,17 @@ from spark_jobs.launch.questions.spark_process import SparkProcess
 
 
 class TransformCheck:
-    """Check of a pipeline's transform against its plan; use it as a context manager.
+    """Check of a pipeline's transform against its plan, by Spark; a context manager.
 
-    The process is started by :meth:`start`, so that Spark comes up while files are listed, or else
-    by the first analysis; it has ended when the context is left.
+    The Spark process is started by :meth:`start`, so that it comes up while files are listed, or
+    else by the first analysis; it is ended when the context is left.
 
     Args:
         loaded: The pipeline.
-        process: The process; by default a new one.
+        process: The Spark process; a new one if None.
 
     Attributes:
-        process: The process, which answers other questions, too.
+        process: The Spark process, which answers other questions, too.
     """
 
     def __init__(self, loaded: LoadedPipeline, process: SparkProcess | None = None) -> None:
@@ -45,11 +45,13 @@ class TransformCheck:
         self.process.end()
 
     def start(self) -> None:
-        """Start the process, which then waits for a request; a failed start raises no error."""
+        """Start the Spark process without waiting for it; a failed start raises nothing."""
         self.process.start()
 
     def require(self, plan: Plan) -> None:
         """Refuse a plan whose transform can't run on the planned columns.
+
+        If Spark can't run on this machine, nothing is refused.
 
         Raises:
             InputError: The transform fails, or does not fit a stream or the sink; names file and
@@ -59,18 +61,17 @@ class TransformCheck:
         self._made = self.analyze(request_by_plan(self._loaded, plan))
 
     def settle(self, plan: Plan, generation: Generation) -> TransformAnalysis:
-        """Return the analysis of the present transform, and record it with the generation.
+        """Return the analysis of the present transform, and record it in the state if it is new.
 
-        What is kept already is returned, unless the transform was changed since, or could not be
-        analyzed.
+        A recorded one is reused, unless the transform was changed since, or could not be analyzed.
 
         Args:
             plan: The plan of the generation.
             generation: State of the generation; the analysis is written to it.
 
         Raises:
-            InputError: As :meth:`require`.
-            SeamError: As :meth:`require`.
+            InputError: The transform fails, or does not fit a stream or the sink.
+            SeamError: The transform would count rows of a seam twice.
             StateError: The state is damaged, or can't be written.
         """
         request = request_by_plan(self._loaded, plan)
@@ -81,14 +82,16 @@ class TransformCheck:
         return made
 
     def current(self, plan: Plan, generation: Generation) -> TransformAnalysis:
-        """Return the analysis of the present transform without writing it.
+        """Return the analysis of the present transform, recorded or made now; writes nothing.
 
         Args:
             plan: The plan of the generation.
             generation: State of the generation.
 
         Raises:
-            InputError, SeamError, StateError: As :meth:`settle`.
+            InputError: The transform fails, or does not fit a stream or the sink.
+            SeamError: The transform would count rows of a seam twice.
+            StateError: The state is damaged.
         """
         return self._of(request_by_plan(self._loaded, plan), read_analysis(generation))
 
@@ -101,14 +104,17 @@ class TransformCheck:
         return self.analyze(request)
 
     def analyze(self, request: AnalysisRequest) -> TransformAnalysis:
-        """Analyze the transform; call it once.
+        """Analyze the transform by the Spark process; call it once.
 
-        Returns:
-            The analysis; with a warning if the transform, or Spark, can't run on this machine.
+        If Spark can't run on this machine, the result has a ``warning`` and no columns.
+
+        Args:
+            request: What to analyze.
 
         Raises:
-            InputError: As :meth:`require`.
-            SeamError: As :meth:`require`.
+            InputError: The transform fails, or does not fit a stream or the sink; names file and
+                line of the user's code.
+            SeamError: The transform would count rows of a seam twice.
         """
         text = self.process.ask(request.model_dump_json())
         answer = AnalysisAnswer.model_validate_json(text) if text else AnalysisAnswer()

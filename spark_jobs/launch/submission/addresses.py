@@ -12,7 +12,7 @@ _UI_VARIABLE = "SPARK_LOCAL_IP"
 
 
 def local_conf() -> dict[str, str]:
-    """Return the Spark properties that close a local driver's ports to other machines."""
+    """Return Spark properties by which a local driver listens on this machine's loopback only."""
     return {
         # No look-up of this machine's name either.
         _BIND: HERE,
@@ -25,12 +25,11 @@ def local_conf() -> dict[str, str]:
 def ui_environment(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variable that makes Spark's UI listen at the driver's address.
 
-    Args:
-        master: Master URL; only a driver of a local one is told.
-        conf: Spark properties that the pipeline declares.
+    Empty for a cluster, and where the variable is set already, which then decides.
 
-    Returns:
-        Empty for a cluster, and where the variable is set already, which then decides.
+    Args:
+        master: Master URL.
+        conf: Spark properties that the pipeline declares.
     """
     if not master.startswith("local") or os.environ.get(_UI_VARIABLE):
         return {}

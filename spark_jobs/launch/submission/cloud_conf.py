@@ -20,10 +20,10 @@ _KEY_FILES = ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH")
 
 
 def cloud_conf(urls: Iterable[str]) -> dict[str, str]:
-    """Return the Spark properties by which Hadoop logs in to the stores of these URLs.
+    """Return the Spark properties by which Hadoop logs in to the Azure and Google stores of URLs.
 
-    The login is the one that obstore takes from the same variables. Without one of them, nothing is
-    returned for a store: ``spark.conf`` of the pipeline may declare another way.
+    They name environment variables, never their values: those from which obstore takes its login. A
+    store without such variables gets none, as ``spark.conf`` may declare another way.
     """
     named = list(urls)
     accounts = {

@@ -14,19 +14,17 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 def write_code_archive(folders: Sequence[Path], archive: Path) -> Path:
-    """Write a ZIP file of all Python modules of folders and of the packages in them.
+    """Write a ZIP file of all Python modules of folders and of the packages in them; return it.
 
-    Hidden folders, virtual environments and other folders that no import can name are left out.
+    For ``spark-submit --py-files``. Hidden folders, virtual environments and other folders that no
+    import can name are left out.
 
     Args:
-        folders: The folders; of two modules of one name that of the earlier folder is taken.
+        folders: The folders; of two modules of one name the one in the earlier folder is taken.
         archive: The file to write.
 
-    Returns:
-        The file, for ``spark-submit --py-files``.
-
     Raises:
-        InputError: The modules are too large to be sent to executors.
+        InputError: The modules have more than 64 MiB.
     """
     taken: set[str] = set()
     size = 0

@@ -63,15 +63,16 @@ nanoseconds can't hold, such as 9999-12-31."""
 
 
 def scratch_folder(launch_id: str) -> Path:
-    """Return the folder for the temporary files of one launch, in this machine's temp folder.
+    """Return the path of a launch's folder for temporary files on this machine; not created.
 
-    It is not created here. Its name contains the launch's id.
+    Args:
+        launch_id: Identifier of the launch, which is part of the name.
     """
     return Path(tempfile.gettempdir()) / f"hybrid-{launch_id}"
 
 
 def claim_scratch(scratch: Path, generation: Generation) -> None:
-    """Assign a scratch folder to a generation's launch, and remove those of earlier launches.
+    """Mark a scratch folder as that of a generation's launch, and delete those of earlier ones.
 
     Raises:
         OSError: The folder can't be written.
@@ -82,9 +83,9 @@ def claim_scratch(scratch: Path, generation: Generation) -> None:
 
 
 def scratch_folders(generation: Generation) -> list[Path]:
-    """Return the scratch folders of a generation that exist on this machine.
+    """Return the folders for temporary files of a generation's launches on this machine.
 
-    A launch that was killed leaves its folder, which the next launch removes.
+    A launch that was killed leaves its folder; the next launch removes it.
     """
     marks = f"{scratch_folder('*').name}/{generation.info.transaction_id}"
     return [mark.parent for mark in Path(tempfile.gettempdir()).glob(marks)]
@@ -175,7 +176,9 @@ def command(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> l
 
 
 def waiting_command(loaded: LoadedPipeline, launch_id: str) -> list[str]:
-    """Return the ``spark-submit`` command of a driver on this machine that is given its run later.
+    """Return the ``spark-submit`` command of a driver that waits on this machine for its run.
+
+    Jars that are not in the cache are downloaded first.
 
     Args:
         loaded: The pipeline.
@@ -189,7 +192,7 @@ def waiting_command(loaded: LoadedPipeline, launch_id: str) -> list[str]:
 
 
 def job_arguments(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> list[str]:
-    """Return the arguments of the job that reads sources of a pipeline, one after the other.
+    """Return the command line arguments of ``job.py``, which reads sources one after the other.
 
     Args:
         loaded: The pipeline.
@@ -207,10 +210,12 @@ def job_arguments(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str
 
 
 def shared_command(loaded: LoadedPipeline, scratch: Path, arguments: Sequence[str]) -> list[str]:
-    """Return the ``spark-submit`` command of a driver that pipelines share.
+    """Return the ``spark-submit`` command of a driver that several pipelines share.
+
+    Jars that are not in the cache are downloaded first.
 
     Args:
-        loaded: One of the pipelines.
+        loaded: One of the pipelines, whose settings the driver gets.
         scratch: Folder for temporary files of the driver.
         arguments: Arguments of its job.
 
@@ -267,9 +272,10 @@ def _command(
 def image_parts(
     loaded: LoadedPipeline, place: Place, scratch: Path
 ) -> tuple[dict[str, str], str, list[str]]:
-    """Return properties, job and own jars of a driver that gets no files from this machine.
+    """Return Spark properties, job file and own jars of a driver in a container image.
 
-    It finds the project in its container image, and fetches the JVM parts itself.
+    Such a driver gets no files from this machine: it finds the project in its image, and downloads
+    jars itself.
 
     Args:
         loaded: The pipeline.
@@ -277,7 +283,8 @@ def image_parts(
         scratch: Folder for temporary files of the launch.
 
     Returns:
-        The Spark properties; the job's file; this project's own jars, if the pipeline needs any.
+        The Spark properties; the URL of the job's file; URLs of this project's own jars, if the
+        pipeline needs any.
 
     Raises:
         InputError: The driver would lack an environment variable that the pipeline's file refers
@@ -325,7 +332,7 @@ def analysis_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str
 
 
 def prepare_scratch(loaded: LoadedPipeline, scratch: Path) -> None:
-    """Make the folder of a launch, with what its command passes on.
+    """Create the scratch folder of a launch, with the archive of modules that executors need.
 
     Args:
         loaded: The pipeline.
@@ -333,6 +340,7 @@ def prepare_scratch(loaded: LoadedPipeline, scratch: Path) -> None:
 
     Raises:
         InputError: The pipeline's modules are too large to be sent to executors.
+        OSError: The folder can't be written.
     """
     scratch.mkdir(mode=0o700, parents=True)
     if _shares_no_folder(loaded):

@@ -135,7 +135,7 @@ def read_lines(
 
 
 def reason_of(error: pa.ArrowInvalid) -> str:
-    """Return why a row can't be parsed, without the number of a row, as at most 500 characters."""
+    """Return Arrow's reason why a row can't be parsed; without row number, ≤ 500 characters."""
     return _ROW_NUMBER.sub("", str(error)).rstrip(".")[:_REASON_CHARACTERS]
 
 

@@ -138,7 +138,7 @@ class DriverState:
         return self.launch.source not in (recorded.source, *recorded.then)
 
     def is_switching_to(self, source: str) -> bool:
-        """Return whether the driver has finished its source and will read `source` next."""
+        """Return whether the living driver has finished its source and reads ``source`` next."""
         beat = self.beat()
         is_done = beat is not None and beat.state == "finished" and is_held(self.generation)
         return is_done and self.launch.then[:1] == [source]

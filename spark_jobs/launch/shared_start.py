@@ -65,7 +65,9 @@ class SharedDriver:
         self._process: subprocess.Popen[bytes] | None = None
 
     def require(self) -> None:
-        """Make sure that the driver runs and that the pipeline fits it, before a launch.
+        """Start the shared driver unless it runs; refuse a pipeline whose settings don't fit it.
+
+        Called before a launch; no pipeline is run yet. Waits up to 300 s for the driver to come up.
 
         Raises:
             InputError: The driver runs other pipelines with other settings; or Java, Spark or a jar

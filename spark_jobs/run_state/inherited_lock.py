@@ -29,11 +29,10 @@ class InheritedLock:
             self.descriptor = open_lock(Path(launch_lock_path(generation)))
 
     def take(self, generation: Generation) -> Lock | None:
-        """Take the launch lock of a generation.
+        """Take the launch lock of a generation, which the driver's inherited file then holds, too.
 
-        Returns:
-            The lock, which closes the descriptor; None if another process launches, or has launched
-            a generation that did not exist before, or if the file is not that of the lock any more.
+        None if another process launches, or has created a generation that did not exist before, or
+        if the file is not that of the lock any more.
         """
         path = Path(launch_lock_path(generation))
         if not take_opened(self.descriptor):

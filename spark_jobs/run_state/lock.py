@@ -73,7 +73,7 @@ class FileLock:
         self.descriptors: tuple[int, ...] = (descriptor,)
 
     def hand_over(self, _: int) -> None:
-        """Close this process's descriptor; the other process has inherited the lock."""
+        """Close this process's descriptor; the child process that inherited it keeps the lock."""
         self.release()
 
     def release(self) -> None:

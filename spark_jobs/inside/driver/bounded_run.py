@@ -40,7 +40,7 @@ def run_bounded(
 ) -> int:
     """Read a bounded source to its end, with all rounds, and record its end position.
 
-    The query is built again for each round (a further listing of the source's files), and
+    Blocks. The query is built again for each round (a further listing of the source's files), and
     whenever another rate limit is in force. What an earlier run committed is not read again.
 
     Args:
@@ -49,8 +49,8 @@ def run_bounded(
         source: Name of the source.
         reporter: Writer of the run's heartbeat.
         stop: Event that is set to stop the run before its end.
-        ahead: The topic that is followed next, which is prepared meanwhile; None if the next
-            source is something else.
+        ahead: The topic that is followed next, which is prepared meanwhile; None if the next source
+            is something else.
 
     Returns:
         The job's exit status: 0 if the source was read to its end, 3 if the run was stopped.

@@ -10,9 +10,10 @@ from sources.planning.files.file_plan import FoundFiles
 
 
 class Discoverer:
-    """Thread that lists a growing folder at the source's interval, as a context manager.
+    """Context manager with a thread that lists a growing folder at the source's interval.
 
-    The stream and its heartbeat do not wait for a listing, however long it takes.
+    The stream and its heartbeat do not wait for a listing, however long it takes. Leaving the
+    ``with`` block ends the thread after its present listing, without waiting for it.
 
     Args:
         folder: The folder that keeps filling; it writes new files to the state before they are
@@ -34,12 +35,12 @@ class Discoverer:
         self._stop.set()
 
     def take(self) -> FoundFiles | None:
-        """Return the files of the oldest discovery not yet returned; None if there is none.
+        """Return the files of the oldest discovery not taken yet; None at once without one.
 
         Raises:
             InputError: A file can't be read, or has other columns; or the storage refuses.
             UnavailableError: The storage does not answer.
-            Exception: Whatever else the listing raised; it ends the thread.
+            Exception: Whatever else the listing raised; it has ended the thread.
         """
         try:
             found = self._found.get_nowait()

@@ -15,7 +15,9 @@ Stream = TextIO | TextIOBase
 
 
 class OwnOutput(TextIOBase):
-    """Stream that writes to the current thread's stream, or to a default one.
+    """Stream in place of standard output or error that writes to the calling thread's own stream.
+
+    So each run of a shared driver, which has a thread of its own, has a log of its own.
 
     Args:
         default: Stream for threads that belong to no run.
@@ -29,7 +31,7 @@ class OwnOutput(TextIOBase):
     @classmethod
     @contextmanager
     def installed(cls) -> Iterator[None]:
-        """Replace standard output and standard error within the ``with`` block."""
+        """Replace the process's standard output and error by such streams within ``with``."""
         out, err = cls(sys.stdout, "stdout"), cls(sys.stderr, "stderr")
         with redirect_stdout(out), redirect_stderr(err):
             yield
@@ -37,7 +39,9 @@ class OwnOutput(TextIOBase):
     @staticmethod
     @contextmanager
     def into(out: Stream, err: Stream | None = None) -> Iterator[None]:
-        """Redirect the output of this thread to streams within the ``with`` block.
+        """Send what the calling thread prints to given streams within the ``with`` block.
+
+        It has an effect only while :meth:`installed` is in force; other threads are not affected.
 
         Args:
             out: Stream for standard output.
@@ -50,11 +54,11 @@ class OwnOutput(TextIOBase):
             del _own.stdout, _own.stderr
 
     def write(self, text: str) -> int:
-        """Write a text to the thread's stream."""
+        """Write a text to the calling thread's stream; return the number of characters."""
         return self._stream().write(text)
 
     def flush(self) -> None:
-        """Flush the thread's stream."""
+        """Flush the calling thread's stream, or the default one."""
         self._stream().flush()
 
     def _stream(self) -> Stream:

@@ -31,7 +31,7 @@ from spark_jobs.table.ownership.belonging import require_belonging
 
 
 def only_session() -> SparkSession:
-    """Return the Spark session of this process; the first call starts it."""
+    """Return the Spark session of this process; the first call starts Spark."""
     # State and target are paths of the machines, whatever file system HADOOP_CONF_DIR makes the
     # default. `spark-submit` may need that default on a cluster, so it is changed only here.
     builder = SparkSession.builder.config("spark.hadoop.fs.defaultFS", "file:///")
@@ -42,12 +42,12 @@ def only_session() -> SparkSession:
 
 @dataclass(frozen=True)
 class PipelineRun:
-    """One launch of a pipeline, run by a thread of a driver.
+    """One launch of a pipeline, run by a thread of a driver: :meth:`run` does it.
 
     Attributes:
-        sources: Names of the sources to be read in turn.
+        sources: Names of the sources to be read, one after the other.
         launch_id: Id of the launch.
-        stop: Event that is set to stop the run.
+        stop: Event that another thread or a signal sets to stop the run.
         session: Returns the Spark session for the run's queries.
         environment: Environment variables of the launch, by which a Dagster step is found.
         beats: How often it looks at a query, and writes a heartbeat.
@@ -61,17 +61,22 @@ class PipelineRun:
     beats: Beats = USUAL_BEATS
 
     def run(self, loaded: LoadedPipeline) -> int:
-        """Read the sources in order until one fails, one may not start yet, or the run is stopped.
+        """Take the query lock and read the sources in order, until all are read or it must end.
+
+        It ends when a source fails, one may not start yet, or ``stop`` is set. What an earlier
+        launch has committed is not read again.
 
         Args:
             loaded: The pipeline.
 
         Returns:
-            0 finished or stopped, 3 a bounded run was stopped before its end.
+            0 if finished, or stopped while following; 3 if a bounded source was stopped before its
+            end.
 
         Raises:
-            HybridError: Invalid input or state, or another driver of the generation runs.
-            Exception: Whatever made a query fail that is no error of this project.
+            HybridError: Invalid input or state, the plan is not approved, or another driver of the
+                generation runs.
+            Exception: Any other failure of a query, such as Spark's.
         """
         context = PipelineContext.require(loaded)
         # A job may be started by hand, too.
@@ -81,7 +86,20 @@ class PipelineRun:
             return self.read(context, lock)
 
     def read(self, context: PipelineContext, lock: QueryLock) -> int:
-        """Read the sources as :meth:`run` does; the caller holds the lock."""
+        """Read the sources in order, as ``run``, under a query lock that the caller holds.
+
+        Args:
+            context: The pipeline and its state.
+            lock: The query lock of the generation, which is held.
+
+        Returns:
+            Exit status: 0 if finished, or stopped while following; 3 if a bounded source was
+            stopped before its end.
+
+        Raises:
+            HybridError: Invalid input or state.
+            Exception: Any other failure of a query, such as Spark's.
+        """
         status = 0
         ahead: Ahead | None = None
         for source, following in zip(self.sources, [*self.sources[1:], None], strict=True):

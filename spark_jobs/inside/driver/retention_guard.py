@@ -23,11 +23,12 @@ _WARN_AT = 3
 
 
 class RetentionGuard:
-    """Guard that stops history before Kafka deletes the records that follow it.
+    """Guard that stops history before Kafka deletes the records that are read after it.
 
     Args:
         context: The pipeline and its state.
-        source: Name of the bounded source that is read; the topic is the first one after it.
+        source: Name of the bounded source that is read; the guarded topic is the first one after
+            it.
         reporter: Gets the warnings, and knows how far the run is.
     """
 
@@ -40,10 +41,11 @@ class RetentionGuard:
         self._warned = False
 
     def look(self) -> None:
-        """Compare the topic's retention with the declared headroom, at most every 5 seconds.
+        """Compare what Kafka's retention leaves with the topic's declared ``headroom``.
 
-        Warns once while there is still time to act. A broker that does not answer is a warning,
-        too: reading history does not need it. Without a topic after the source nothing is done.
+        Called at each look at the query; it asks the broker at most every 5 seconds. Warns once
+        while there is still time to act. A broker that does not answer is only a warning: reading
+        history does not need it. Without a topic after the source nothing is done.
 
         Raises:
             SeamError: Kafka will delete records that are read after history in less time than the

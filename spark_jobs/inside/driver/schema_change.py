@@ -40,11 +40,18 @@ _PLAIN = {"boolean", "smallint", "int", "bigint", "float", "double"}
 def follow_columns_of(
     context: PipelineContext, error: Exception, reporter: Reporter
 ) -> PipelineContext | None:
-    """Adopt the column changes that a query failed at; None if it failed for another reason.
+    """Adopt the columns, added or widened in a captured table, that a query has failed at.
+
+    Asks the database for types and defaults, and keeps them in the generation's state; the target
+    gets the columns when the query is built again. Called with the failure of a query.
 
     Returns:
         The pipeline with these columns, with which the query has to be built again; None if the
-        query failed for another reason, or columns are not followed.
+        query failed for another reason, or columns are not followed (``on_schema_change``).
+
+    Raises:
+        HybridError: The change can't be followed: the error of the query with the reason.
+        UnavailableError: The database does not answer.
     """
     report, source = report_of(error), context.pipeline.sources[-1]
     is_followed = report.kind in (NewColumnsError.kind, WidenedColumnError.kind)

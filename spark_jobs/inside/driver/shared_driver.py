@@ -54,10 +54,11 @@ class _Member:
 
 
 class SharedDriver:
-    """Driver that runs pipelines on request, and ends when it has had none for a while.
+    """Process that runs several pipelines in one Spark application, on request through a socket.
 
-    Each run has a thread, a Spark session, a pool of Spark's fair scheduler, its locks, a heartbeat
-    and a log of its own. One that fails or is stopped does not touch the others.
+    It ends when it has had no pipeline for 60 s. Each run has a thread, a Spark session, a pool of
+    Spark's fair scheduler, its locks, a heartbeat and a log of its own. One that fails or is
+    stopped does not touch the others.
 
     Args:
         folder: The driver's folder on this machine; no other driver of the folder runs.
@@ -76,13 +77,16 @@ class SharedDriver:
         self._starting = threading.Lock()
 
     def serve(self, end: threading.Event) -> int:
-        """Answer requests until the driver ends.
+        """Answer requests until the driver is idle for 60 s, is told to end, or loses its JVM.
+
+        Blocks. At the end all runs are stopped, for which it waits 60 s at most; if some still run
+        then, or the JVM has ended, the process exits at once with status 1.
 
         Args:
-            end: Event that ends the driver, once all runs have stopped.
+            end: Event that ends the driver.
 
         Returns:
-            0; 1 if the JVM has ended, which no run survives.
+            0.
         """
         with listen(self._folder) as server, OwnOutput.installed():
             server.settimeout(_LOOK_S)
@@ -185,12 +189,14 @@ class SharedDriver:
 def run_pipeline(
     request: RunRequest, stop: threading.Event, application: Callable[[], SparkSession]
 ) -> None:
-    """Run a pipeline in the calling thread; print its failure, if any.
+    """Run one pipeline of a shared driver in the calling thread, until it ends or is stopped.
+
+    A failure, also one to load the pipeline, is printed to standard error and never raised.
 
     Args:
         request: The launch.
         stop: Event that stops the run.
-        application: Returns the application's session, which the run does not use itself.
+        application: Returns the application's session; the run gets a new session of it.
     """
 
     def session() -> SparkSession:

@@ -18,12 +18,19 @@ from spark_jobs.launch.record import record_switch
 
 
 def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
-    """Make the hand-over to a source, and record that this launch reads it from now on.
+    """Make the hand-over to the next source, and record that this launch reads it from now on.
+
+    Called by a driver that has read the source before it to its end.
+
+    Args:
+        context: The pipeline and its state.
+        launch_id: Id of this launch.
+        name: Name of the next source.
 
     Returns:
         True if this driver may read the source. False if the hand-over or the record is refused:
-        the reason is written to standard error, and the step that launches the source on its own
-        is refused for the same reason.
+        the reason is written to standard error, and the step that launches the source on its own is
+        refused for the same reason.
     """
     topic = next((source for source in context.pipeline.topics if source.name == name), None)
     try:

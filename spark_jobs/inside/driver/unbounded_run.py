@@ -36,11 +36,11 @@ def run_unbounded(
     stop: threading.Event,
     prepared: Prepared | None = None,
 ) -> int:
-    """Follow a topic or a folder until the run is stopped.
+    """Follow a topic or a growing folder, the last source of the chain, until the run is stopped.
 
-    The query is built again when its place would be built differently: the seam filter is passed,
-    another rate limit is in force, larger files have arrived, or columns are followed that the
-    captured table got.
+    Blocks. The query is built again, on the same checkpoint, when it would now be built
+    differently: the seam filter is passed, another rate limit is in force, larger files have
+    arrived, or columns are followed that the captured table got.
 
     Args:
         spark: The Spark session.
@@ -53,6 +53,14 @@ def run_unbounded(
 
     Returns:
         The job's exit status, 0.
+
+    Raises:
+        InputError: The transform does not fit, planned or new files can't be read, or a quarantine
+            table can't be written.
+        SeamError: Records to be read are no longer in Kafka.
+        StateError: It is not this source's turn, or a later launch has replaced this one.
+        UnavailableError: A broker, a store or the catalog does not answer.
+        StreamingQueryException: The query failed in Spark.
     """
     while not stop.is_set():
         query = declare_query(context, source, prepared)

@@ -30,7 +30,7 @@ _log = logging.getLogger("hybrid.rehearsal")
 
 @dataclass
 class Ahead:
-    """The topic after the last bounded source, and the parts of its query prepared in advance.
+    """The topic that is read after the last bounded source, and what is prepared for it meanwhile.
 
     Attributes:
         live: The topic's source.
@@ -46,7 +46,7 @@ class Ahead:
 
 @contextmanager
 def rehearsal(spark: SparkSession, query: QueryDeclaration, ahead: Ahead | None) -> Iterator[None]:
-    """Prepare the live query in a thread while the query over history runs.
+    """Warm up the live query in a thread, as a trial run, while the query over history runs.
 
     If this driver will read the topic, too, one micro-batch of it goes through the live query's
     steps into a sink that discards it, and ``ahead.prepared`` is set. If another driver will, only
@@ -73,11 +73,14 @@ def rehearsal(spark: SparkSession, query: QueryDeclaration, ahead: Ahead | None)
 
 
 def expected_topic(query: QueryDeclaration, live: KafkaSource) -> ExpectedTopic | None:
-    """Return the topic after a bounded source at its expected start; None without a known end.
+    """Return the topic after a bounded source, with the start that the plan expects for it.
 
     Args:
         query: Declaration of the query that reads the bounded source.
         live: The topic's source.
+
+    Returns:
+        None if the end of the bounded source is not known yet.
     """
     end = query.place.end
     return None if end is None else ExpectedTopic(query.context, live, end, query.history)

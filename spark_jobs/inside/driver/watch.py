@@ -32,7 +32,24 @@ _SOON_S = 0.1
 def start(
     spark: SparkSession, query: QueryDeclaration, reporter: Reporter, report: QueryReporter
 ) -> RunningQuery:
-    """Build a query and start it; warnings go to the reporter."""
+    """Build a query and start it in Spark; returns at once, while the query runs on.
+
+    Warnings about the query go to the reporter, which also gets its late rows if it has a
+    watermark.
+
+    Args:
+        spark: The Spark session.
+        query: Declaration of the query.
+        reporter: Reporter of the launch.
+        report: Reporter of this query.
+
+    Raises:
+        InputError: The transform does not fit, or planned files changed.
+        SeamError: Records to be read are no longer in Kafka, or rows of the seam would be counted
+            twice.
+        StateError: Checkpoint, state and target do not belong together.
+        UnavailableError: A broker, a store or the catalog does not answer.
+    """
     built = build_query(spark, query)
     report.started(built.stream)
     for warning in built.warnings:
@@ -45,10 +62,15 @@ def start(
 
 
 def collect_bad_records(context: PipelineContext, reporter: Reporter) -> Collectors:
-    """Collect bad records that an earlier run has staged, and report their number.
+    """Collect bad records that an earlier run has staged, before a query is started.
+
+    Their number is reported in the heartbeat.
 
     Returns:
         The collectors of all sources, for use while the query runs.
+
+    Raises:
+        InputError: A quarantine table can't be written.
     """
     collectors = Collectors(context.pipeline, context.generation)
     reporter.bad_records(collectors.collect())
@@ -63,9 +85,11 @@ def watch(
     stop: threading.Event,
     is_over: Callable[[], bool],
 ) -> None:
-    """Report on a query regularly until it ends; stop it when the run is stopped.
+    """Watch a running query until it ends, report its progress, and stop it when it has to end.
 
-    If its state is in a store where each look is a request, each 10 s, and after each commit.
+    Blocks. It looks at the query about once a second; if the state is in a store where each look is
+    a request, every 10 s and after each commit. Whatever happens, the query has stopped when it
+    returns or raises.
 
     Args:
         running: The query.
@@ -74,6 +98,12 @@ def watch(
         bad_records: Collectors of the bad records that tasks stage.
         stop: Event that stops the query.
         is_over: Called before each look; True stops the query.
+
+    Raises:
+        StateError: A later launch has replaced this one, or the driver's lease is lost.
+        SeamError: Kafka will soon delete records that are read after history.
+        InputError: The captured table was altered, or a quarantine table can't be written.
+        StreamingQueryException: The query failed in Spark.
     """
     query = running.spark_query
     captures = any(
@@ -139,17 +169,21 @@ def _progress_at(query: StreamingQuery) -> str | None:
 def look_up_older(
     spark: SparkSession, seam: Seam | None, reporter: Reporter, error: StreamingQueryException
 ) -> None:
-    """Search all of history for the rows of the seam that are older than its kept keys.
+    """Search all of history for rows of the seam that are older than the keys kept of history.
 
-    Called when a query failed. The caller starts the query again after that; it can't fail for
-    this reason a second time, as the filter then knows all such rows.
+    Call it with a query's failure; any other failure is raised again. Otherwise the caller builds
+    the query again, which then knows all such rows and can't fail for this reason a second time.
 
     Args:
         spark: The Spark session.
-        seam: The seam (the offsets in which live rows may repeat history) of the source; None if
-            it has none.
+        seam: The seam (the offsets in which live rows may repeat history) of the source; None if it
+            has none.
         reporter: Gets a line with the number of rows that history holds.
         error: Failure of the query.
+
+    Raises:
+        StreamingQueryException: The failure as given, if it has another reason.
+        InputError, SeamError: History can't be read any more.
     """
     if seam is None or report_of(error).kind != OlderThanKeysError.kind:
         raise error
@@ -161,10 +195,10 @@ def look_up_older(
 
 
 def count_seam(spark: SparkSession, seam: Seam, reporter: Reporter) -> None:
-    """Count the rows of a seam and the removed ones, and record both in the state folder.
+    """Count the rows of a passed seam and those that were removed, and record both for the ledger.
 
-    The ledger (the proof that the hand-over lost and duplicated nothing) is complete with them. A
-    failure is reported as a warning, never raised: the run continues.
+    Called in a thread once the seam is passed. The ledger (the proof that the hand-over lost and
+    duplicated nothing) is complete with them. A failure is reported as a warning and never raised.
     """
     try:
         seen = seam.count(spark, reporter.seam_metrics)

@@ -77,11 +77,13 @@ class Launcher(Protocol):
         """
 
     def logs(self, launch: Launch, lines: int) -> str:
-        """Return the last lines that the driver printed, for messages and `hybrid logs`.
+        """Return the last lines that the driver printed, as one text, for `hybrid logs`.
 
-        Returns:
-            At most so many lines; empty if they are not available, also if the cluster does not
-            answer.
+        Empty if they are not available, also if the cluster does not answer.
+
+        Args:
+            launch: The record of the launch.
+            lines: Most lines.
         """
 
 

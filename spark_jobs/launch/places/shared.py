@@ -37,7 +37,7 @@ class SharedLauncher:
         self._folder = folder
 
     def status(self, _: Launch) -> DriverStatus:
-        """Return whether the run is active, by its launch lock."""
+        """Return ``running`` or ``ended`` by the launch lock; never whether the run succeeded."""
         return DriverStatus("running" if is_launched(self._generation) else "ended")
 
     def stop(self, launch: Launch) -> None:

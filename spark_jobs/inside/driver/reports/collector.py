@@ -39,9 +39,9 @@ _READ_ROWS = 10_000
 
 
 class Collector:
-    """Collector of the bad records that tasks have staged for one source.
+    """Collector of the bad records of one source: counts what tasks have staged, and keeps it.
 
-    One driver at a time may use it.
+    Only one driver at a time may use it.
 
     Args:
         generation: State of the generation, which keeps staged records and their count.
@@ -68,9 +68,11 @@ class Collector:
         self._folder = staging_folder(generation, source)
 
     def collect(self) -> BadRecordCount:
-        """Count the staged bad records of all committed micro-batches, and remove their folders.
+        """Count the staged bad records of committed micro-batches, then delete the staged files.
 
-        Those that a policy keeps are appended to the quarantine table first.
+        Quarantined ones are appended to the quarantine table first. Records of micro-batches that
+        are not committed stay staged. It can be called at any time, also again after a crash:
+        nothing is counted or appended twice.
 
         Returns:
             The numbers of the source's bad records since the generation began.
@@ -193,12 +195,13 @@ class Collectors:
         }
 
     def collect(self) -> dict[str, BadRecordCount]:
-        """Collect the bad records of committed micro-batches, source by source.
+        """Count the staged bad records of committed micro-batches of all sources, and keep them.
 
-        Called before, during and after a run.
+        Called before, during and after a run; nothing is counted or quarantined twice.
 
         Returns:
-            Numbers of bad records since the generation began, by name of the source.
+            Numbers of bad records since the generation began, by name of the source; only sources
+            that drop or quarantine some kind of record are in it.
 
         Raises:
             InputError: A quarantine table can't be written.

@@ -56,29 +56,35 @@ class HeartbeatWriter:
         return self._latest
 
     def age_s(self) -> float:
-        """Return the seconds since this writer last wrote a heartbeat."""
+        """Return the seconds since this writer last wrote a heartbeat, by the monotonic clock."""
         return time.monotonic() - self._beat_at
 
     def update(self, **changes: Any) -> None:
         """Change fields of the heartbeat, set its time to now, and write it to the state folder.
 
-        It is not written once another launch has replaced this one (:meth:`is_replaced`), which is
-        looked at as often as the state's store allows.
+        Nothing is written any more once a later launch has replaced this one, which is looked at as
+        often as the state's store allows.
 
         Args:
             **changes: New values by name of the field.
+
+        Raises:
+            UnavailableError: The state's store does not answer.
         """
         with self._lock:
             self._latest = self._latest.model_copy(update={"at_ms": now_ms(), **changes})
             self._write()
 
     def worked(self) -> None:
-        """Set ``worked_at_ms`` to now in memory, after a task has ended; ``update`` writes it."""
+        """Set ``worked_at_ms`` to now in memory, after a Spark task ended; ``update`` writes it."""
         with self._lock:
             self._latest = self._latest.model_copy(update={"worked_at_ms": now_ms()})
 
     def is_replaced(self) -> bool:
-        """Return whether the state folder records a later launch, which replaces this one."""
+        """Return whether a later launch is recorded in the state folder, so that this one must end.
+
+        Read from the state at each call. False if no launch is recorded.
+        """
         last = last_launch(self._generation)
         is_own = last is None or last.launch_id == self._latest.launch_id
         is_later = last is not None and not is_own and last.at_ms > self.started_ms

@@ -47,7 +47,9 @@ class LateRowCounter:
         return self._counted
 
     def take(self, running: StreamingQuery) -> LateRows:
-        """Count the micro-batches that were reported since the last call; write a changed count.
+        """Count late rows of micro-batches reported since the last call, and return the total.
+
+        A changed count is written to the state folder.
 
         Args:
             running: The query, or one that has ended.
@@ -66,6 +68,9 @@ class LateRowCounter:
 
 def require_no_late_rows(context: PipelineContext) -> None:
     """Refuse to continue if bounded sources have lost more late rows than is declared.
+
+    The limit is ``supervision.late_rows.history``; without one nothing is refused. Called before
+    and after a bounded source is read.
 
     Args:
         context: The pipeline and its state.

@@ -22,10 +22,10 @@ _WAITING = ("Waiting for next trigger", "Waiting for data to arrive")
 
 
 class TaskWatch:
-    """Observer of a launch's Spark tasks, to recognize a query that hangs.
+    """Observer of a launch's Spark tasks, to tell a slow query from one that hangs.
 
     Jobs of other launches in the same driver do not count. Creating it puts the jobs that this
-    thread starts into the launch's group.
+    thread starts into the launch's job group.
 
     Args:
         spark: The session.
@@ -45,13 +45,18 @@ class TaskWatch:
         self._ended: dict[int, int] = {}
 
     def follow(self, run_id: str) -> None:
-        """Observe the jobs of a query's run, in place of those of an earlier run."""
+        """Observe the jobs of a query's run from now on, in place of those of an earlier run.
+
+        Args:
+            run_id: ``runId`` of the streaming query.
+        """
         self._run_id = str(run_id)
 
     def has_progressed(self) -> bool:
-        """Return whether active jobs or the number of completed tasks have changed.
+        """Return whether tasks were completed, or jobs began or ended, since the previous call.
 
-        Compared with the previous call; the first one returns True if a job is active.
+        The first call returns True if a job is active. Only jobs of this launch and its query
+        count.
         """
         jobs = [self._jobs.job(number) for number in self._tracker.getActiveJobsIds()]
         groups = [job.jobGroup() for job in jobs]
@@ -69,7 +74,7 @@ class TaskWatch:
 
 
 class Pace:
-    """Speed of a launch in splits per second, since its first measurement."""
+    """Speed of a launch in splits per second, since its first measurement: for the time left."""
 
     def __init__(self) -> None:
         self._measured: list[tuple[float, int]] = []
@@ -79,7 +84,7 @@ class Pace:
         self._measured = [*self._measured[:1], (time.monotonic(), splits_done)]
 
     def eta_s(self, splits_total: int | None) -> float | None:
-        """Return the seconds until all splits are read at this pace.
+        """Return the seconds until all splits are read, at the speed measured so far.
 
         Args:
             splits_total: Number of splits of the plan; None if there is none.
@@ -112,10 +117,10 @@ class Measurement:
         self._commit = (-1, 0)
 
     def first_fields(self) -> dict[str, Any]:
-        """Return the fields of the heartbeat that are known before the query is started.
+        """Return the heartbeat's fields that are known before the query is started.
 
-        These are the totals of the plan, and what earlier launches have read by the checkpoint:
-        splits, rows and event time of a planned source, or offsets of a topic.
+        Totals of the plan, and what earlier launches have read by the checkpoint: splits, rows and
+        event time (ms) of a planned source; offsets by partition of a followed topic.
         """
         place = self._declared.place
         fields: dict[str, Any] = {}
@@ -136,7 +141,7 @@ class Measurement:
     def is_idle(self, running: StreamingQuery) -> bool:
         """Return whether the query waits for data: its last trigger has ended and found none.
 
-        Judged by Spark's status of the query. False before the first trigger, and between two
+        By Spark's status of the query, at once. False before the first trigger, and between two
         triggers if the last one read data.
         """
         status = running.status
@@ -145,14 +150,17 @@ class Measurement:
         return is_waiting and not status["isDataAvailable"]
 
     def committed(self) -> int | None:
-        """Return the number of the last micro-batch in the checkpoint's ``commits``, or None."""
+        """Return the number of the last micro-batch that is committed in the checkpoint.
+
+        Read from the checkpoint's ``commits`` at each call; None if nothing was committed.
+        """
         return offset_log.last_committed(self._declared.generation.checkpoint)
 
     def is_news(self, latest: Any, committed: int | None) -> bool:
-        """Return whether a progress report is Spark's first one since a commit.
+        """Return whether a progress report is the first one since a micro-batch was committed.
 
-        A report of an idle trigger carries the number of the batch that will come: what was
-        committed decides whether there is news, not the number of the report.
+        A report of an idle trigger carries the number of the batch that will come: so what was
+        committed decides, not the number of the report.
 
         Args:
             latest: Spark's last progress report; None before the first.
@@ -168,7 +176,7 @@ class Measurement:
     def take(self, latest: Any, committed: int, beat: Heartbeat, *, idle: bool) -> dict[str, Any]:
         """Return the heartbeat's fields after a committed micro-batch, and mark it as reported.
 
-        Call it once :meth:`is_news` returned True.
+        Call it once for each commit, after :meth:`is_news` returned True.
 
         Args:
             latest: Spark's last progress report.
@@ -177,8 +185,9 @@ class Measurement:
             idle: Whether the query waits for data.
 
         Returns:
-            Values by name of a :class:`~spark_jobs.run_state.heartbeat.Heartbeat` field: number
-            and time of the micro-batch, rates, watermark, state, and how far the source was read.
+            Values by name of a :class:`~spark_jobs.run_state.heartbeat.Heartbeat` field: number and
+            time of the micro-batch, rates, watermark, operators' state, and how far the source was
+            read.
         """
         declared = self._declared
         self._seen = (str(latest.runId), committed)
@@ -209,13 +218,13 @@ class Measurement:
         return fields
 
     def rates(self, latest: Any) -> dict[str, float | None]:
-        """Return processing rate and input rate of a micro-batch, in rows per second.
+        """Return a micro-batch's rates, ``rows_per_s`` and ``input_rows_per_s``, from its report.
+
+        For a followed topic whose rows Spark does not see, the first one counts offsets and the
+        other is None; so is a rate that is not finite.
 
         Args:
             latest: Spark's last progress report.
-
-        Returns:
-            Rows a second by the heartbeat's fields; None where Spark knows nothing of the rows.
         """
         if not latest.numInputRows and (offsets := self._offsets(latest)):
             # Tasks have read the records, of which Spark knows nothing.
@@ -277,7 +286,13 @@ class Measurement:
 
 
 def reported_offset(text: str | None) -> Any:
-    """Return the offset of a progress report, which PySpark 4.1 writes as Python would print it."""
+    """Parse the text of an offset in a progress report, be it JSON or a Python literal.
+
+    PySpark 4.1 prints offsets as Python does. None for None, before the first offset.
+
+    Raises:
+        ValueError, SyntaxError: The text is neither.
+    """
     try:
         return json.loads(text or "null")
     except ValueError:

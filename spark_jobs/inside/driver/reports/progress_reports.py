@@ -13,17 +13,17 @@ Use = Callable[[Sequence[dict[str, Any]]], None]
 
 
 class ProgressReports:
-    """Reader of one query's progress reports, of which Spark keeps the last hundred."""
+    """Reader of one query's progress reports, each once; Spark keeps the last hundred."""
 
     def __init__(self) -> None:
         # Time and micro-batch of the newest report that was used.
         self._seen: tuple[str, int] | None = None
 
     def pass_on(self, running: StreamingQuery, after: int, use: Use) -> None:
-        """Call a function with all reports since its last success, if there are any.
+        """Call a function with all progress reports since its last success, if there are any.
 
-        Reports of triggers that ran no micro-batch are left out: they carry the number of the one
-        that will come.
+        If the function raises, the same reports are passed again at the next call. Reports of
+        triggers that ran no micro-batch are left out.
 
         Args:
             running: The query, or one that has ended.

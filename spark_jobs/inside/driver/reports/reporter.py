@@ -38,11 +38,12 @@ from spark_jobs.run_state.lock import QueryLock
 
 @dataclass(frozen=True)
 class Beats:
-    """Intervals at which a driver checks its query and writes a heartbeat.
+    """How often a driver looks at its query, and writes a heartbeat.
 
     Attributes:
-        every_s: Seconds between two looks, and between two heartbeats where the state is on a disk.
-        idle_s: Seconds between two heartbeats while the query waits for data, if more than usual.
+        every_s: Seconds between two looks; also between two heartbeats, unless the state's store
+            needs longer intervals.
+        idle_s: Seconds between two heartbeats while the query waits for data, if that is more.
     """
 
     every_s: float = 1.0
@@ -85,13 +86,13 @@ class Listeners:
             self._pipes.log.warning(text)
 
     def log(self, text: str) -> None:
-        """Write a line to the log of Dagster's run; without one, nothing is written."""
+        """Write a line to the log of Dagster's run, if a Dagster step launched the job."""
         if self._pipes is not None:
             self._pipes.log.info(text)
 
 
 class Reporter:
-    """Reporter of one launch while it reads one source: heartbeat, and Dagster's log.
+    """Reporter of one launch while it reads one source: writes its heartbeat, and Dagster's log.
 
     Creating it writes the first heartbeat, with the state ``starting``.
 
@@ -100,8 +101,8 @@ class Reporter:
         source: Name of the source.
         launch_id: Id of the launch.
         pipes: The channel to Dagster's run; None if no Dagster step launched the job.
-        lock: The driver's lock.
-        beats: How often it looks and writes.
+        lock: The driver's lock; None for none, so that it never counts as lost.
+        beats: How often the driver looks at the query and writes a heartbeat.
 
     Attributes:
         beats: As given.
@@ -146,7 +147,9 @@ class Reporter:
         return max(self.every_s, self.beats.idle_s) if self._beat.latest.idle else self.every_s
 
     def follow(self, spark: SparkSession, declared: QueryDeclaration) -> QueryReporter:
-        """Report ``running`` and the source that is read; call it before the query is built.
+        """Write a heartbeat ``running`` with the totals of the source, and follow a new query.
+
+        Call it after the query is declared, before it is built.
 
         Returns:
             The reporter of this query.
@@ -160,20 +163,21 @@ class Reporter:
         return QueryReporter(self, self._beat, measurement, self._pace)
 
     def late_rows(self, count: int) -> None:
-        """Write a heartbeat if the number of late rows has changed.
+        """Write a heartbeat if the source's number of late rows has changed; else do nothing.
 
         Args:
-            count: Rows of this source dropped so far, by this launch and those before it.
+            count: Rows of this source dropped behind the watermark so far, by this launch and those
+                before it.
         """
         if count != self._beat.latest.late_rows:
             self.update(late_rows=count)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Write a heartbeat each second during a long step that makes no reports itself.
+        """Write heartbeats from a thread during a long step, such as building a query.
 
-        So the supervision does not take the driver for dead. The heartbeats of a frozen process
-        stop all the same.
+        One every ``every_s`` seconds, so that the supervision does not take the driver for dead;
+        those of a frozen process stop all the same. A store that does not answer is passed over.
 
         Yields:
             Nothing; the heartbeats end with the ``with`` block.
@@ -196,23 +200,29 @@ class Reporter:
             thread.join()
 
     def follow_tasks(self, running: RunningQuery) -> None:
-        """Count completed tasks of a query as work of this launch."""
+        """Count the completed Spark tasks of this query as the launch's work from now on."""
         if self._tasks is not None:
             self._tasks.follow(running.spark_query.runId)
 
     def look_at_tasks(self) -> None:
-        """Set ``worked_at_ms`` in memory if Spark tasks have ended since the last call.
+        """Set ``worked_at_ms`` to now if Spark tasks have ended since the last call.
 
-        So a long micro-batch is not taken for stuck. The next :meth:`update` writes it.
+        Only in memory: the next :meth:`update` writes it. So a long micro-batch does not count as
+        stuck.
         """
         if self._tasks is not None and self._tasks.has_progressed():
             self._beat.worked()
 
     def update(self, **fields: Any) -> None:
-        """Write a heartbeat with changed fields, and with the state of a growing folder if any.
+        """Change fields of the heartbeat and write it to the state folder, with the present time.
+
+        A folder that keeps growing adds its number of splits, and when its next listing is due.
 
         Args:
             **fields: New values by name of a field of the heartbeat.
+
+        Raises:
+            UnavailableError: The state's store does not answer.
         """
         if self._growing is not None:
             folder = self._growing.folder
@@ -220,15 +230,20 @@ class Reporter:
         self._beat.update(**fields)
 
     def is_replaced(self) -> bool:
-        """Return whether the state folder records a later launch, which replaces this one."""
+        """Return whether the state folder records a later launch, so that this one must end."""
         return self._beat.is_replaced()
 
     def has_lease(self) -> bool:
-        """Return whether the driver's lock is a lease, which another driver can take over."""
+        """Return whether the driver's lock is a lease, which expires and can be taken over.
+
+        False for a lock on a local file, and without a lock.
+        """
         return self._lock is not None and self._lock.is_lease
 
     def require_lock(self) -> None:
-        """Refuse to continue if the lock was lost, so that another driver may be running.
+        """Refuse to continue if the driver's lock was lost, as another driver may be running.
+
+        Call it regularly while the query runs; it does nothing without a lock.
 
         Raises:
             StateError: The driver's lease is lost.
@@ -237,35 +252,42 @@ class Reporter:
             self._lock.require_held()
 
     def ended(self, state: Literal["finished", "stopped"]) -> None:
-        """Report the end of a run without a failure, in the heartbeat and in Dagster's log."""
+        """Write the state of a run that ended without a failure; Dagster's log gets a line, too."""
         self.update(state=state)
         self.listeners.log(f"{self._beat.latest.source}: {state}.")
 
     def failed(self, report: ErrorReport) -> None:
-        """Report the failure of the run in the heartbeat, with its error."""
+        """Write the heartbeat of a failed run: state ``failed``, with the error's report."""
         self.update(state="failed", failure=report)
 
     def position(self) -> str:
-        """Return the heartbeat in one line: micro-batch, splits, rows, event time."""
+        """Describe how far the run is, in one line: micro-batch, splits, rows, event time.
+
+        From the latest heartbeat in memory; for Dagster's log and for warnings.
+        """
         return describe(self._beat.latest)
 
     def eta_s(self) -> float | None:
-        """Return the remaining seconds of a bounded run at its present speed; None if unknown."""
+        """Return the seconds until all planned splits are read, at this launch's speed so far.
+
+        None if the source has no plan, or this launch has not measured any split as read yet.
+        """
         return self._pace.eta_s(self._beat.latest.splits_total)
 
     def retention(self, text: str | None) -> None:
-        """Report how long Kafka keeps the records that follow history.
+        """Write how long Kafka still keeps the records after history into the heartbeat.
 
         Args:
-            text: The topic's headroom in words; None if Kafka deletes nothing.
+            text: The time that remains, in words; None if Kafka deletes nothing.
         """
         self.update(retention=text)
 
     def bad_records(self, counts: Mapping[str, BadRecordCount]) -> None:
-        """Write a heartbeat if a number of this source's bad records has changed.
+        """Write a heartbeat if the number of this source's bad records has changed.
 
         Args:
-            counts: Records dropped or quarantined so far, by name of the source.
+            counts: Records dropped or quarantined since the generation began, by name of the
+                source.
         """
         count, beat = counts.get(self._beat.latest.source), self._beat.latest
         if count is None:
@@ -300,11 +322,15 @@ class QueryReporter:
         self._seam = ProgressReports()
 
     def started(self, stream: PlaceStream) -> None:
-        """Report whether the query filters the seam, and its interval; call it once it is built."""
+        """Report that the query is built: whether it filters the seam, and its trigger interval."""
         self._reporter.update(filtering=stream.filtering, pace_ms=stream.interval_ms)
 
     def count_late_rows(self, declared: QueryDeclaration) -> None:
-        """Begin to count the query's late rows; call it before the query is started."""
+        """Begin to count the rows that this query drops behind its watermark.
+
+        Call it before a query with a watermark is started. Reports the count of earlier runs, and
+        warns if they left micro-batches whose count is unknown.
+        """
         self._late = LateRowCounter(declared.context, declared.source.name)
         self._reporter.late_rows(self._late.counted.dropped)
         if unknown := self._late.counted.unknown_batches:
@@ -315,20 +341,26 @@ class QueryReporter:
             )
 
     def late_rows(self, running: RunningQuery) -> None:
-        """Count the late rows that the query has dropped since the last call."""
+        """Count the rows dropped behind the watermark since the last call, and report the total.
+
+        Does nothing unless :meth:`count_late_rows` was called.
+        """
         if self._late is not None:
             self._reporter.late_rows(self._late.take(running.spark_query).dropped)
 
     def seam(self, running: RunningQuery) -> None:
-        """Add the query's new reports about the seam, if it filters one."""
+        """Add what the query's micro-batches have reported of the seam since the last call.
+
+        Does nothing for a query that filters no seam.
+        """
         if running.stream.filtering:
             metrics = self._reporter.seam_metrics
             self._seam.pass_on(running.spark_query, metrics.last_batch, metrics.add)
 
     def progress(self, running: RunningQuery) -> int | None:
-        """Write a heartbeat if a micro-batch was committed, idleness changed, or a second passed.
+        """Write a heartbeat if a micro-batch was committed, idleness changed, or one is due.
 
-        A committed micro-batch is also reported to Dagster's log.
+        Called at each look at the query. A committed micro-batch is also reported to Dagster's log.
 
         Returns:
             Number of the last committed micro-batch; None if none was committed.

@@ -12,11 +12,11 @@ Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def map_in_arrow(rows: DataFrame, step: Step, returned: str) -> DataFrame:
-    """Return what a function makes of the batches of rows.
+    """Apply a ``mapInArrow`` function to rows, whatever the names of their columns are.
 
     PySpark's own ``mapInArrow`` looks up each column as an expression, in which a dot means a field
     of a struct and a backtick a quoted name. So columns travel under numbers where one has such a
-    name; the function sees the names that they have.
+    name; the function sees the names that they have. Evaluated when the result is.
 
     Args:
         rows: The rows.

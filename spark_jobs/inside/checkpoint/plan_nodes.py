@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame
 
 
 def analyzed_plan(rows: DataFrame) -> Any:
-    """Return the analyzed plan of a DataFrame, with views and WITH clauses in their places.
+    """Return the analyzed plan of a DataFrame, a Scala object, with views and CTEs inlined.
 
-    Spark puts a WITH clause beside the plan, and its columns under new numbers; what they are
-    computed from could not be followed.
+    Nothing is computed. Spark keeps a WITH clause beside the plan, with its columns under new
+    numbers, so what they are computed from could not be followed.
     """
     jvm: Any = rows.sparkSession._jvm
     catalyst = jvm.org.apache.spark.sql.catalyst
@@ -22,12 +22,12 @@ def analyzed_plan(rows: DataFrame) -> Any:
 
 
 def kind_of(thing: Any) -> str:
-    """Return the class name of a node or an expression, such as ``EventTimeWatermark``."""
+    """Return the simple class name of a plan's node or expression, as ``EventTimeWatermark``."""
     return str(thing.getClass().getSimpleName())
 
 
 def number_of(column: Any) -> int:
-    """Return Spark's expression id of a column, by which its plan refers to the column."""
+    """Return Spark's expression id of a named expression, by which plans refer to the column."""
     return int(column.exprId().id())
 
 

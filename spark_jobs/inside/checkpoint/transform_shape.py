@@ -163,7 +163,8 @@ _KEPT: dict[str, Callable[[Shape, Any], str | None]] = {
 def digest_of_code(function: Callable[..., Any]) -> str:
     """Return a digest of the code of a function's module, without comments and layout.
 
-    Without source code (only a compiled file exists) it is the digest of an empty text.
+    It tells whether the code has changed. Without source code (only a compiled file exists) it is
+    the digest of an empty text.
     """
     try:
         text = ast.dump(ast.parse(_source_of(inspect.unwrap(function))))
@@ -183,7 +184,7 @@ def _source_of(function: Callable[..., Any]) -> str:
 
 
 def digest(text: str) -> str:
-    """Return the first 16 hexadecimal digits of a text's SHA-256."""
+    """Return a short digest of a text: the first 16 hexadecimal digits of its SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

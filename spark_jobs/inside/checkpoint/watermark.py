@@ -22,12 +22,13 @@ _PASSING = ("SubqueryAlias", "ResolvedHint", "Repartition", "EventTimeWatermark"
 
 @dataclass(frozen=True)
 class QueryWatermark:
-    """Watermark of a query.
+    """Watermark that a transform sets.
 
     Attributes:
         delay_ms: How far rows may lie behind the highest event time read before stateful operators
             drop them, in ms.
-        reads: What reaches it.
+        reads: Whose event times move it: those of ``all rows`` of the sources, of ``some rows`` (a
+            filter comes first), or ``unknown`` if the transform computes the time.
     """
 
     delay_ms: int
@@ -35,10 +36,10 @@ class QueryWatermark:
 
 
 def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> QueryWatermark | None:
-    """Return the watermark of a transform; None if it sets none.
+    """Return the watermark of a transform, read from its plan; None if it sets none.
 
-    Of several watermarks Spark follows the one that is furthest behind
-    (``spark.sql.streaming.multipleWatermarkPolicy``).
+    Of several, it has the longest delay, as Spark follows the one that is furthest behind
+    (``spark.sql.streaming.multipleWatermarkPolicy``), and what is known of the least known one.
 
     Args:
         rows: DataFrame that the transform returned.
@@ -70,6 +71,8 @@ def judge_order(
 ) -> str | None:
     """Refuse a reading order of history in which stateful operators would drop late rows.
 
+    Called before a query over history is started.
+
     Args:
         source: Name of the source, for messages.
         out_of_orderness_ms: How far a micro-batch reaches back in event time behind those before
@@ -78,8 +81,8 @@ def judge_order(
         is_exact: Whether all rows are known; False if files were only sampled.
 
     Returns:
-        A warning if the order is unknown, so that only the count of late rows shows whether any
-        are dropped; None if nothing is dropped.
+        A warning if the order is unknown, so that only the count of late rows shows whether any are
+        dropped; None if nothing is dropped.
 
     Raises:
         InputError: All rows reach the watermark, and the known out-of-orderness is its delay or

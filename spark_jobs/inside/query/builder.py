@@ -208,13 +208,13 @@ def _union(query: QueryDeclaration, streams: list[PlaceStream]) -> DataFrame:
 
 
 def require_replayable(pipeline: Pipeline, replayed: Sequence[str], rows: DataFrame) -> None:
-    """Refuse a transform that counts rows if rows of a seam are read again.
+    """Refuse a stateful transform if rows of a seam are read again, which it would count twice.
 
-    Merging a change twice in its order does no harm, counting it twice does.
+    Merging a change twice in its order does no harm.
 
     Args:
         pipeline: The pipeline.
-        replayed: Names of the sources whose rows in the seam are read again.
+        replayed: Names of the sources whose rows in the seam are read again; empty for none.
         rows: DataFrame that the transform returns.
 
     Raises:

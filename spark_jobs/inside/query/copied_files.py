@@ -17,7 +17,7 @@ from spark_jobs.inside.readers.files.planned_files import PlannedSource
 
 
 class CopiedHistory:
-    """History of one bounded run, whose files may be copied into the target.
+    """History of one bounded run, whose files may be copied into the target as they are.
 
     Args:
         query: Declaration of the query.
@@ -33,7 +33,12 @@ class CopiedHistory:
         self.columns: pa.Schema = planned.columns_inside
 
     def files(self, batch_id: int) -> Sequence[JudgedFile] | None:
-        """Return the files of a micro-batch if all can be copied; None if one has to be rewritten.
+        """Return the files of a micro-batch if all can be copied into the target.
+
+        None if one has to be rewritten, or the micro-batch reads another source, too.
+
+        Args:
+            batch_id: Number of the micro-batch, which the checkpoint has to contain.
 
         Raises:
             InputError: A file can't be read.
@@ -47,10 +52,14 @@ class CopiedHistory:
         return None if any(file.why is not None for file in judged) else judged
 
     def require_unchanged(self, batch_id: int) -> None:
-        """Refuse files of a micro-batch that differ from what was planned.
+        """Refuse files of a micro-batch that differ from what was planned; before they are copied.
+
+        Args:
+            batch_id: Number of the micro-batch, which the checkpoint has to contain.
 
         Raises:
             InputError: A planned file is missing or was rewritten.
+            StateError: The checkpoint's file of the micro-batch is missing.
         """
         self._planned.require_unchanged(*self._entries(batch_id))
 
@@ -69,7 +78,10 @@ class CopiedHistory:
 
 
 def copied_history(query: QueryDeclaration) -> CopiedHistory | None:
-    """Return the history of a query if its files may be copied; else None."""
+    """Return the history of a bounded run if its files may be copied into the target.
+
+    None without ``sink.copy_files``, for a topic, or if rows of its files have to be changed.
+    """
     loaded, place, source = query.context.loaded, query.place, query.source
     if not (
         loaded.pipeline.sink.copy_files

@@ -82,9 +82,7 @@ class QueryDeclaration:
         return self.source.boundedness is Boundedness.BOUNDED
 
     def committed(self) -> Any:
-        """Return the source's end offset in the last committed micro-batch.
-
-        Read from the checkpoint at each call.
+        """Return the offset up to which the source is committed, from the checkpoint as it is now.
 
         Returns:
             Spark's offset, decoded from JSON; None if the source was never read.
@@ -99,16 +97,20 @@ class QueryDeclaration:
         return self.place.is_drained(self.committed())
 
     def seam_to_count(self) -> Seam | None:
-        """Return the source's seam if it is passed but not counted yet; else None.
+        """Return the source's seam if it was read past and its rows are not counted yet.
 
         By the checkpoint as it is now; call it for a source with an end once it is drained.
+
+        Returns:
+            The seam, whose :meth:`Seam.count` is then due; None if nothing is to be counted.
         """
         return self.place.seam if self.place.has_uncounted_seam(self.committed()) else None
 
     def has_new_rate(self) -> bool:
-        """Return whether the source's rate limit has changed since the query was declared.
+        """Return whether the source's rate limit was changed since the query was declared.
 
-        Read from the state folder at each call. The query has to be built again to apply it.
+        Read from the state folder at each call. The query has to be declared and built again to
+        apply it.
         """
         return rate_of(self.generation, self.source.name, self.source.rate) != self.rate
 
@@ -152,7 +154,7 @@ def declare_query(
 
 @dataclass(frozen=True)
 class Turn:
-    """A source's place in the union, and whether it may be read yet.
+    """Place of a source in the query's union, and whether this run reads it, or an earlier one did.
 
     Attributes:
         index: Number of the source's place in the union, from 0.
@@ -168,9 +170,9 @@ class Turn:
 def place_of(
     context: PipelineContext, turn: Turn, earlier: EarlierSources, prepared: Prepared | None
 ) -> tuple[SourcePlace, Planned | None]:
-    """Return the place of a source, by its kind and by whether it may be read yet.
+    """Make the place of a source, by its kind and by whether it is read now, before or later.
 
-    This is the only function that asks which kind of source it is.
+    This is the only function that asks which kind of source it is. Nothing is read yet.
 
     Args:
         context: The pipeline and its state.

@@ -37,7 +37,9 @@ def direct_query(
     target: Folder,
     guard: TargetGuard,
 ) -> tuple[DirectSink, DataFrame] | None:
-    """Return sink and stream of a query whose tasks write rows; None if Spark has to write them.
+    """Return sink and stream of a query whose tasks write the rows that they read.
+
+    Called while a query is built.
 
     Args:
         query: Declaration of the query.
@@ -45,6 +47,11 @@ def direct_query(
         columns: The columns that the transform passes on, if it does nothing else; None otherwise.
         target: Folder of the table, which exists.
         guard: Guard of the target.
+
+    Returns:
+        None if Spark has to process and write the rows: the source can't be parsed in whole
+        batches, the transform computes something, or the table is not a plain one that is appended
+        to.
     """
     direct, pipeline = streams[query.index].direct, query.context.pipeline
     if direct is None or columns is None or pipeline.sink.mode != "append":

@@ -39,18 +39,17 @@ class RunningQuery:
         return self.declared.is_drained()
 
     def is_over(self) -> bool:
-        """Return whether a bounded run's query must be stopped: new rate limit, or all is read.
+        """Return whether a bounded run's query must be stopped, as it does not end by itself then.
 
-        It is if the rate limit was changed, or if a paced query has nothing more to read: it does
-        not end by itself.
+        It must if the rate limit was changed, or if a query with a rate limit has read all.
         """
         return self.declared.has_new_rate() or (self.is_paced and self.is_drained())
 
     def is_outdated(self) -> bool:
         """Return whether a live query would now be built differently, so that it must restart.
 
-        So it is if its seam filter has nothing left to do, its rate limit was changed, or larger
-        files have arrived.
+        It must if its seam filter has nothing left to do, its rate limit was changed, or larger
+        files have arrived. Asked at each look at the query.
         """
         declared = self.declared
         is_outdated = declared.place.is_outdated(self.stream, declared.committed())

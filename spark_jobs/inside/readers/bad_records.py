@@ -52,9 +52,9 @@ _BATCH_ID = "streaming.sql.batchId"
 
 
 def staging_folder(generation: Generation, source: str) -> Folder:
-    """Return the folder in which tasks stage a source's bad records.
+    """Return the folder in which tasks stage a source's bad records for the driver to collect.
 
-    It has one subfolder for each micro-batch.
+    It has one subfolder for each micro-batch, named by its number; it may not exist yet.
     """
     return generation.folder(f"bad/{source}-staged")
 
@@ -63,10 +63,18 @@ class Repairs(Protocol):
     """Detection of good changes that repair rows of a mirror which a bad change left wrong."""
 
     def wrong_keys(self) -> set[bytes]:
-        """Return the record keys of the rows that are wrong."""
+        """Return the record keys of the rows of the mirror that a bad change left wrong."""
 
     def staged(self, good: pa.RecordBatch, wrong: Collection[bytes]) -> pa.RecordBatch:
-        """Return the good changes with these keys, with the columns of :data:`STAGED`."""
+        """Return those of some good changes that have given keys, as rows to be staged.
+
+        Args:
+            good: Changes that were read.
+            wrong: Record keys of rows that are wrong.
+
+        Returns:
+            Rows with the columns of :data:`STAGED`; empty if no change has such a key.
+        """
 
 
 class Stager:
@@ -98,14 +106,20 @@ class Stager:
         self._bytes = 0
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Add bad records with the columns of :data:`STAGED`; written from 16 MiB on."""
+        """Add bad records with the columns of :data:`STAGED`; from 16 MiB on they are written.
+
+        Call :meth:`flush` at the end.
+
+        Raises:
+            StateError: The state folder can't be written.
+        """
         self._held.append(records)
         self._bytes += records.nbytes
         if self._bytes >= _HELD_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Write the records added since the last call as one Parquet file, atomically.
+        """Write the records that are not written yet as one Parquet file, atomically.
 
         Call it at the end of the task; without records nothing is written.
 
@@ -139,13 +153,21 @@ class RowStager:
         self._rows: list[BadRow] = []
 
     def __call__(self, row: BadRow) -> None:
-        """Add a bad row; every 10,000 rows are passed on for writing."""
+        """Add a bad row of a file; rows are written in larger groups, the last by :meth:`flush`.
+
+        Raises:
+            StateError: The state folder can't be written.
+        """
         self._rows.append(row)
         if len(self._rows) == _STAGED_ROWS:
             self._stage()
 
     def flush(self) -> None:
-        """Write all rows that are not written yet; call it at the end of the task."""
+        """Write all rows that are not written yet; call it at the end of the task.
+
+        Raises:
+            StateError: The state folder can't be written.
+        """
         self._stage()
         self._stager.flush()
 
@@ -155,7 +177,7 @@ class RowStager:
 
 
 def staged_rows(rows: Sequence[BadRow], kind: BadKind, *, keeps: bool) -> pa.RecordBatch:
-    """Return bad rows of files with the columns of :data:`STAGED`.
+    """Return bad rows of files in the columns in which they are staged (:data:`STAGED`).
 
     Args:
         rows: The rows.
@@ -181,14 +203,15 @@ def removing(
     bad: Callable[[pa.RecordBatch], pa.RecordBatch],
     repairs: Repairs | None = None,
 ) -> Step:
-    """Return a function for ``mapInArrow`` that stages bad rows of a stream and drops them.
+    """Return a ``mapInArrow`` function that stages the bad rows of a stream and drops them.
 
     Args:
         folder: The source's :func:`staging_folder`.
         mark: Name of the column with the reason why a row is bad; null for a good row.
         kept: Names of the columns of a good row that are passed on.
         bad: Turns bad rows into rows with the columns of :data:`STAGED`.
-        repairs: Where rows of a mirror are watched that are wrong: stages good changes of them.
+        repairs: Where rows of a mirror are watched that are wrong: stages good changes of them;
+            None where they are not.
     """
 
     def remove(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -215,9 +238,9 @@ def removing(
 def unmovable() -> Column:
     """Return a condition that is always true, but that Spark's optimizer can't evaluate.
 
-    Without it in a filter, Spark would move this filter, and those of the transform, below the
-    parsing, which each of them would do once more; and rows that the transform filters away would
-    not be looked at.
+    Add it to a filter on parsed rows. Without it Spark would move this filter, and those of the
+    transform, below the parsing, which each of them would do once more; and rows that the transform
+    filters away would not be looked at.
     """
     return F.spark_partition_id() >= 0
 

@@ -13,23 +13,26 @@ from spark_jobs.inside.readers.spark_errors import reporting
 
 
 class RowWriter(Protocol):
-    """Writer of one task's rows, which reports what it has written."""
+    """Writer of the rows of one Spark task into files of the table, with a report of each."""
 
     def add(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Write rows, which may have further columns; yield reports of completed files."""
+        """Write rows, which may have further columns; yield the reports of files completed by that.
+
+        It is a generator: nothing is written unless it is consumed.
+        """
 
     def close(self) -> Iterator[pa.RecordBatch]:
-        """Write the remaining rows; yield the reports that are left."""
+        """Write the rows that are left and yield the remaining reports; call it at the end."""
 
 
 @dataclass(frozen=True)
 class RowWriters:
-    """Factory of the row writers of a stream's tasks.
+    """Factory of the row writers of a stream's tasks, which is sent to the tasks.
 
     Attributes:
         writer: Returns the writer of a task; called inside it.
-        told: Columns of what a writer tells.
-        left: That of them in which the number of records is told that a task did not write.
+        told: Columns of a writer's reports.
+        left: That of them with the number of records that a task did not write.
     """
 
     writer: Callable[[], RowWriter]
@@ -37,7 +40,10 @@ class RowWriters:
     left: str
 
     def after(self, read: Step) -> Step:
-        """Return a function for ``mapInArrow`` that writes the rows of another such function."""
+        """Return a ``mapInArrow`` function that writes the rows which another one returns.
+
+        It returns the writer's reports, with the columns ``told``.
+        """
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             writer = self.writer()

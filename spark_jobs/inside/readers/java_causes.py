@@ -9,12 +9,10 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 
 def java_causes(error: BaseException) -> Iterator[Any]:
-    """Yield the JVM's exception and those that caused it, outermost first.
-
-    PySpark keeps class and condition of the outermost one only.
+    """Yield the exceptions of the JVM behind an error of PySpark or Py4J, outermost first.
 
     Args:
-        error: An exception of PySpark or Py4J; any other one has no such causes.
+        error: An exception of PySpark or Py4J; for any other one nothing is yielded.
 
     Raises:
         Py4JError: The JVM is gone.

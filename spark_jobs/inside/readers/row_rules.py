@@ -41,7 +41,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class RowPlace:
-    """Columns that locate a row in its source.
+    """Columns that tell where a row comes from: its record in a topic, or its file.
 
     Attributes:
         staged: Columns of :data:`STAGED` that say where the row is, and what it holds.
@@ -55,7 +55,7 @@ class RowPlace:
 
 
 def place_in_log(rules: RowRules, *, is_streaming: bool) -> RowPlace:
-    """Return the location of a topic's record, whose columns are :data:`LOG_COLUMNS`.
+    """Return the columns that locate a topic's row, which has :data:`LOG_COLUMNS`.
 
     Args:
         rules: The rules.
@@ -72,7 +72,7 @@ def place_in_log(rules: RowRules, *, is_streaming: bool) -> RowPlace:
 
 
 def place_in_file(columns: Sequence[str]) -> RowPlace:
-    """Return the location of a file's row, which has :data:`FILE_COLUMNS`.
+    """Return the columns that locate a file's row, which has :data:`FILE_COLUMNS`.
 
     Args:
         columns: The row's own columns: its content, as JSON.
@@ -84,18 +84,25 @@ def place_in_file(columns: Sequence[str]) -> RowPlace:
 
 
 def row_as_json(columns: Sequence[str]) -> Column:
-    """Return a column with the row as a JSON object, in bytes."""
+    """Return a column with the row as a JSON object in UTF-8, of type binary; nulls included.
+
+    Args:
+        columns: Names of the columns that are in it.
+    """
     fields = F.struct(*(F.col(in_backticks(name)) for name in columns))
     return F.to_json(fields, {"ignoreNullFields": "false"}).cast("binary")
 
 
 def needed_of_record(rules: RowRules, *, is_streaming: bool) -> list[str]:
-    """Return the columns of a topic's record that :func:`leave_out` needs besides its location."""
+    """Return the columns of a topic's record that :func:`leave_out` needs besides its position.
+
+    Timestamp, key and value if a stream quarantines rows that break a rule; else none.
+    """
     return [*RECORD] if is_streaming and "quarantine" in rules.left_out.values() else []
 
 
 def within_sample(rows: DataFrame, rules: RowRules) -> DataFrame:
-    """Return the rows of the declared sample; all rows without one."""
+    """Return the rows that are in the sample declared under ``rules``; all rows without one."""
     return rows if rules.sample is None else rows.where(rules.sample)
 
 
@@ -134,7 +141,11 @@ def leave_out(
 
 
 def with_broken(rows: DataFrame, rules: RowRules) -> DataFrame:
-    """Return rows with an added column: name of the first rule that each breaks, or null."""
+    """Add a column with the name of the first rule that each row breaks; null if it breaks none.
+
+    Raises:
+        InputError: Spark can't evaluate a rule; names it.
+    """
     try:
         return rows.select("*", F.expr(rules.spark_sql).alias(_BROKEN))
     except AnalysisException:
@@ -143,10 +154,10 @@ def with_broken(rows: DataFrame, rules: RowRules) -> DataFrame:
 
 
 def require_evaluable(rows: DataFrame, rules: RowRules) -> None:
-    """Refuse a rule that Spark can't evaluate on rows.
+    """Refuse rules with a condition that Spark can't evaluate on rows; no row is read.
 
     Raises:
-        InputError: Names the rule.
+        InputError: Names the rule, and the columns that it may use.
     """
     for name, rule in rules.rules.items():
         try:
@@ -158,10 +169,12 @@ def require_evaluable(rows: DataFrame, rules: RowRules) -> None:
 
 
 def broken_rows(rows: DataFrame, rules: RowRules) -> DataFrame:
-    """Return the rows that break a rule under ``drop`` or ``quarantine``, for :func:`staged_row`.
+    """Return the rows that break a rule under ``drop`` or ``quarantine``, to be staged.
+
+    They have the column of :func:`with_broken`, for :func:`staged_row`.
 
     Raises:
-        InputError: Spark can't evaluate a rule.
+        InputError: Spark can't evaluate a rule; names it.
     """
     require_evaluable(rows, rules)
     # Each condition alone is compared with the statistics of Parquet files.
@@ -171,7 +184,10 @@ def broken_rows(rows: DataFrame, rules: RowRules) -> DataFrame:
 
 
 def staged_row(rules: RowRules, place: RowPlace) -> Column:
-    """Return a row that breaks a rule, with :func:`with_broken`, as the columns of `STAGED`."""
+    """Return a struct with the columns of ``STAGED`` for a row that breaks a rule.
+
+    Its content is null if the rule says ``drop``. The row has the column of :func:`with_broken`.
+    """
     kept = [name for name, policy in rules.left_out.items() if policy == "quarantine"]
     columns = {
         **place.staged,

@@ -75,7 +75,10 @@ _MOST_LINES = 12
 
 
 class ReportedError(Exception):
-    """Exception that carries an error report through the JVM; its text is marker and JSON."""
+    """Exception that carries an error's report through the JVM as text: a marker and JSON.
+
+    Raised in Spark's workers and callbacks; :func:`report_of` reads it back in the driver.
+    """
 
     def __init__(self, report: ErrorReport) -> None:
         super().__init__(f"{_MARKER}{report.model_dump_json()}")
@@ -101,8 +104,8 @@ def reporting_batch(
 ) -> Callable[[DataFrame, int], None]:
     """Wrap a ``foreachBatch`` function so that its errors reach the driver with all fields.
 
-    The result raises :class:`ReportedError` for any exception, but InterruptedError for a batch
-    that a stop has interrupted, which Spark then does not take for a failure.
+    The result raises :class:`ReportedError` for any exception. For a batch that stopping the query
+    has interrupted it raises InterruptedError, which Spark does not take for a failure.
     """
 
     def run(batch: DataFrame, batch_id: int) -> None:
@@ -125,14 +128,15 @@ def raise_reported(
     hint: str,
     fields: Mapping[str, Column] | None = None,
 ) -> Column:
-    """Return a column whose evaluation fails the query with an error of this project.
+    """Return a column that fails the query with an error of this project where it is evaluated.
+
+    Use it inside ``F.when``; the driver gets the error back by :func:`report_of`.
 
     Args:
         kind: The error's type.
         message: What is wrong with the row at hand: a sentence, never null.
         hint: What to do now: a sentence.
-        fields: What the error is about, by name of a field of
-            :class:`~sources.errors.ErrorFields`.
+        fields: What the error is about, by name of a field of :class:`~sources.errors.ErrorFields`.
     """
     about = [column.alias(name) for name, column in (fields or {}).items()]
     report = F.struct(
@@ -146,12 +150,14 @@ def raise_reported(
 
 
 def raise_at_record(kind: type[HybridError], reason: Column, hint: str) -> Column:
-    """Return a column whose evaluation fails the query with an error about a Kafka record.
+    """Return a column that, where it is evaluated, fails the query with an error about a record.
+
+    The message is "Topic `t`, partition p, offset o: " and the reason. Use it inside ``F.when``, on
+    rows with ``LOG_COLUMNS``.
 
     Args:
         kind: The error's type.
-        reason: What is wrong with the record: the rest of a sentence, never null. The message
-            begins with topic, partition and offset.
+        reason: What is wrong with the record: the rest of the sentence, never null.
         hint: What to do now: a sentence.
     """
     topic, partition, offset = (F.col(name) for name in LOG_COLUMNS)
@@ -163,12 +169,12 @@ def raise_at_record(kind: type[HybridError], reason: Column, hint: str) -> Colum
 
 
 def report_of(error: BaseException) -> ErrorReport:
-    """Return any exception of a run as an error report.
+    """Turn any exception of a run into an error report, for messages and for the heartbeat.
 
-    An error of this project is reported as it is, wherever it was raised; a file that can't be read
-    with its path; a state that Spark refuses as a changed transform; and what a store answered as
-    its answer. Everything else has the kind ``spark`` and counts as transient, as nothing is known
-    of it; only a query that Spark cannot analyze never runs, however often it is tried.
+    An error of this project is reported as it is, wherever it was raised: in the driver, in a
+    worker or by SQL; a file that can't be read with its path; a state that Spark refuses as a
+    changed transform; and a store's refusal with its status. Everything else has the kind ``spark``
+    and counts as transient, unless Spark cannot analyze the query.
     """
     if isinstance(error, HybridError):
         return error.report()
@@ -263,9 +269,9 @@ def _text(causes: list[BaseException]) -> str:
 
 
 def without_traces(text: str) -> str:
-    """Return an error's text without stack traces; the last line, with the reason, stays.
+    """Return an error's text without stack traces, in at most 12 lines; the last one stays.
 
-    The driver's log has all of it. At most 12 lines: of more, the first and the last ones.
+    Of more lines, the first and the last ones. The driver's log has all of it.
     """
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line for line in lines if line and not _OF_TRACE.match(line)]

@@ -30,7 +30,10 @@ _RESUMES = (
 
 
 def is_of_store(error: BaseException) -> bool:
-    """Return whether Hadoop's S3 client caused an exception of PySpark or Py4J."""
+    """Return whether Hadoop's S3 client caused an exception of PySpark or Py4J.
+
+    False if the JVM is gone.
+    """
     try:
         kinds = [cause.getClass().getName() for cause in java_causes(error)]
     except Py4JError:
@@ -39,7 +42,7 @@ def is_of_store(error: BaseException) -> bool:
 
 
 def store_answer(error: BaseException, told: str) -> HybridError | None:
-    """Return the error of an S3 store whose refusal or silence made Spark fail; else None.
+    """Turn a failure of Spark into the error of the S3 store that refused or did not answer.
 
     Args:
         error: An exception of PySpark or Py4J.

@@ -23,7 +23,7 @@ _COLUMNS = ["partition", "offset", "key", "kind"]
 
 @dataclass(frozen=True)
 class RepairWatch:
-    """State that a task needs to recognize good changes of rows that are wrong.
+    """Recognizes, in a task, good changes of rows of the mirror that a bad change left wrong.
 
     Attributes:
         generation: State folder of the generation.
@@ -37,15 +37,20 @@ class RepairWatch:
     unchanged: str | None
 
     def wrong_keys(self) -> set[bytes]:
-        """Return the keys of the rows that are wrong; read once by each task."""
+        """Return the record keys of the rows that are wrong, from the generation's state."""
         return read_wrong_rows(self.generation, self.source).record_keys
 
     def staged(self, good: pa.RecordBatch, wrong: Collection[bytes]) -> pa.RecordBatch:
-        """Return the good changes of rows that are wrong, or may be, to be staged.
+        """Return those of some good changes that repair rows with given keys, to be staged.
+
+        A change that lacks values repairs nothing.
 
         Args:
             good: Changes that were read.
-            wrong: Keys of such rows.
+            wrong: Record keys of rows that are wrong, or may be.
+
+        Returns:
+            Rows with the columns of ``STAGED``; empty if there are none.
         """
         keys = good.column(KEY).cast(pa.binary())
         found = pc.is_in(keys, value_set=pa.array(list(wrong), pa.binary()))
@@ -57,9 +62,10 @@ class RepairWatch:
 def keeping_wrong_rows(
     write: BatchFunction, pipeline: Pipeline, generation: Generation
 ) -> BatchFunction:
-    """Wrap a ``foreachBatch`` function to also record the rows that a batch left wrong.
+    """Wrap a ``foreachBatch`` function so that it also records the rows that a batch left wrong.
 
-    That is done before the batch is committed and the next one begins: its tasks need it.
+    They are recorded after the batch is written, before Spark commits it: the tasks of the next one
+    need them. Without mirrored topics the function is returned as it is.
 
     Args:
         write: Writes a micro-batch.

@@ -56,7 +56,7 @@ class ColumnsLog(Record):
 
 
 def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
-    """Return rows with all added columns; missing ones get the declared default.
+    """Add the columns that the source got later where rows lack them, with the declared default.
 
     Args:
         rows: Rows of a source.
@@ -91,6 +91,10 @@ def follow_columns(
         generation: State of the generation that owns the target; it keeps the record.
         added: Type and default of each column that the source got later, by name.
         ignored: Columns of the source that are left out by declaration.
+
+    Raises:
+        StateError: Rows may hold other values already: of a change that the table has left out, of
+            the transform, or with another type or default.
     """
     log = generation.read(_NAME, ColumnsLog) or ColumnsLog(followed={}, left_out={})
     begun, there = table.version(), {field.name for field in table.schema().fields}

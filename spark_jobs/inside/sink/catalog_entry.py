@@ -17,7 +17,7 @@ _NO_TABLE = "DELTA_PATH_DOES_NOT_EXIST"
 
 
 class CatalogEntry:
-    """Name under which readers find the target; it refers to the target's folder.
+    """Entry of the target in the catalog of Spark's session (``sink.table``), for readers.
 
     The pipeline itself goes by the folder. The entry is an external table: dropping it drops no
     data, and a promotion or rollback needs no change of it.
@@ -47,6 +47,8 @@ class CatalogEntry:
 
     def require_free(self, spark: SparkSession) -> None:
         """Refuse a catalog name that is taken or can't be created; nothing is changed.
+
+        Called before the target is created; an entry of this target is fine.
 
         Raises:
             InputError: Another table or a view has the name, or there is no such schema.

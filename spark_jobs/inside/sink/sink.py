@@ -65,7 +65,8 @@ def prepare_table(
 ) -> TargetGuard:
     """Create the target if it does not exist, and refuse one that does not belong to the state.
 
-    The start of a query is recorded on both sides, as the next epoch.
+    Called before a query is started. The start is recorded on both sides, as the next epoch, and
+    the table gets the columns, wider types and properties that it lacks.
 
     Args:
         sink: The declaration of the sink.
@@ -113,16 +114,16 @@ def prepare_table(
 
 
 def require_columns(sink: Sink, rows: DataFrame) -> None:
-    """Refuse rows that lack a column which the sink names.
+    """Refuse rows that lack a column which the sink names, or have it with an unfit type.
 
     Args:
         sink: The declaration of the sink.
         rows: DataFrame that the transform returns; only its columns are looked at.
 
     Raises:
-        InputError: Such a column is missing, ``sink.deleted`` is not a boolean,
-            ``sink.unchanged`` is no map of texts or its ``sequence`` no text, ``sink.history`` is
-            no timestamp, or the rows have the columns of their validity themselves.
+        InputError: Such a column is missing, ``sink.deleted`` is not a boolean, ``sink.unchanged``
+            is no map of texts or its ``sequence`` no text, ``sink.history`` is no timestamp, or the
+            rows have the columns of their validity themselves.
     """
     named = {
         "key": sink.key,

@@ -54,9 +54,14 @@ def table_properties(sink: Sink, columns: StructType) -> dict[str, str]:
 
 
 def missing_properties(sink: Sink, columns: StructType, found: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that an existing target lacks.
+    """Return the properties that an existing target still has to get, by name.
 
-    Those are declared ones, and the statistics that a MERGE without Spark needs.
+    Those are declared ones with another value, and the statistics that a MERGE without Spark needs.
+
+    Args:
+        sink: The declaration of the sink.
+        columns: The columns of the table.
+        found: The properties that the table has.
     """
     wanted = dict(sink.properties)
     if sink.mode == "merge" and STATISTICS not in found:
@@ -65,7 +70,10 @@ def missing_properties(sink: Sink, columns: StructType, found: Mapping[str, str]
 
 
 def with_same_statistics(columns: StructType) -> list[str]:
-    """Return the columns of :data:`SAME_STATISTICS`, in backticks."""
+    """Return the columns whose statistics are the same whether Spark or delta-rs wrote them.
+
+    Their names are in backticks.
+    """
     return [
         in_backticks(each.name) for each in columns if isinstance(each.dataType, SAME_STATISTICS)
     ]

@@ -29,10 +29,10 @@ def widen_columns(
     generation: Generation,
     types: Mapping[str, str],
 ) -> None:
-    """Change columns of the target to wider types; rows keep their values.
+    """Rewrite the target with wider types of some columns, in one commit; rows keep their values.
 
-    Call it before a query is started. The commit has all columns at once: if it is interrupted,
-    nothing has changed, and the next start repeats it.
+    Call it before a query is started. If it is interrupted, nothing has changed, and the next start
+    repeats it; without a column to widen nothing is done.
 
     Args:
         spark: Session that rewrites the table.

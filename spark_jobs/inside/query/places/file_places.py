@@ -23,7 +23,7 @@ _LOOK_MS = 500
 
 
 def planned_interval_ms(rate: RateLimit, planned: Planned) -> int:
-    """Return the interval between starts of micro-batches, in ms, that keeps a rate limit.
+    """Return the ms between the starts of two micro-batches by which a plan keeps a rate limit.
 
     0 without a limit. Computed for the largest micro-batch, so that no other one exceeds it.
     """
@@ -31,7 +31,7 @@ def planned_interval_ms(rate: RateLimit, planned: Planned) -> int:
 
 
 def reached_in_plan(planned: Planned, committed: Any) -> Reached:
-    """Return the progress of a planned source: splits, rows and highest event time.
+    """Return how far a planned source was read: splits, rows and highest event time.
 
     Args:
         planned: The source.
@@ -43,7 +43,10 @@ def reached_in_plan(planned: Planned, committed: Any) -> Reached:
 
 
 def direct_files(spark: SparkSession, planned: PlannedSource) -> DirectStream | None:
-    """Return the stream of planned files for tasks to write; None if Spark has to see the rows."""
+    """Return the stream of planned files whose reading tasks write the rows themselves.
+
+    None if Spark has to see the rows.
+    """
     return DirectStream(partial(planned.written, spark)) if planned.can_be_written else None
 
 
@@ -89,6 +92,7 @@ class PlannedFilesPlace(SourcePlace):
         Raises:
             InputError: A planned file that is still to be read is missing or was rewritten, or
                 ``select`` does not fit.
+            UnavailableError: The storage does not answer.
         """
         interval = 0
         if self._rate is not None:
@@ -107,18 +111,27 @@ class PlannedFilesPlace(SourcePlace):
         return PlaceStream(self.planned.stream(spark), interval, direct=direct)
 
     def is_drained(self, committed: Any) -> bool:
-        """Return whether every planned split was read and committed."""
+        """Return whether every planned split of the source was read and committed.
+
+        Args:
+            committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
         return offset_log.is_drained(committed, len(self.planned.entries))
 
     def reached(self, committed: Any) -> Reached:
-        """Return the splits, rows and highest event time of the plan up to a committed offset."""
+        """Return how far the source was read: splits, rows and highest event time.
+
+        Args:
+            committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
         return reached_in_plan(self.planned, committed)
 
     def next_round(self) -> Round | None:
-        """Plan another round, that is a further listing; None if none is due.
+        """Plan another round, a further listing of the folder, once all planned files are read.
 
         Returns:
-            None if the topic does not, or if no files with rows have arrived.
+            What the round found, to be read next; None if the following topic needs none, or if no
+            files with rows have arrived.
 
         Raises:
             InputError: A new file can't be read, or has other columns.
@@ -158,9 +171,12 @@ class GrowingFolderPlace(SourcePlace):
     def stream(self, spark: SparkSession) -> PlaceStream:
         """Return the files' rows as an endless stream, in the order of their discovery.
 
+        Files that arrive later are added by :meth:`take_in`.
+
         Raises:
             InputError: A file found that is still to be read is missing or was rewritten, or
                 ``select`` does not fit.
+            UnavailableError: The storage does not answer.
         """
         checkpoint = self._context.generation.checkpoint
         committed = offset_log.committed_offset(checkpoint, self._index)
@@ -172,15 +188,26 @@ class GrowingFolderPlace(SourcePlace):
         return PlaceStream(rows, self._interval_ms(), direct=direct)
 
     def reached(self, committed: Any) -> Reached:
-        """Return the splits, rows and highest event time of the files up to a committed offset."""
+        """Return how far the files found so far were read: splits, rows and highest event time.
+
+        Args:
+            committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
         return reached_in_plan(self._planned, committed)
 
     def take_in(self, arrived: FoundFiles) -> None:
-        """Add discovered files to the Delta log, so that the running stream reads them next."""
+        """Add discovered files to the source's Delta log; the running stream reads them next.
+
+        Args:
+            arrived: The files, whose discovery is in the state folder already.
+        """
         self._planned.extend(arrived)
 
     def is_outdated(self, stream: PlaceStream, _committed: Any) -> bool:
-        """Return whether larger files have arrived, so that the rate needs another interval."""
+        """Return whether larger files have arrived, so that the rate limit needs another interval.
+
+        The query then has to be built again.
+        """
         return self._interval_ms() != stream.interval_ms
 
     def _interval_ms(self) -> int:

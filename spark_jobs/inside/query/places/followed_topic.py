@@ -47,7 +47,7 @@ Each opens a consumer of its own; Spark's stay open."""
 
 @dataclass(frozen=True)
 class Prepared:
-    """DataFrame of the next topic, built while history is still being read.
+    """DataFrame of the topic that is read next, built while history is still being read.
 
     Attributes:
         made_of: Source, start offsets, offsets of a micro-batch and seam filter that it was built
@@ -106,13 +106,14 @@ class FollowedTopic:
         return rows if self._filter is None else self._filter.apply(rows)
 
     def direct(self, spark: SparkSession, place: int) -> DirectStream | None:
-        """Return the topic's stream for tasks that write rows; None if Spark must process them.
+        """Return the topic's stream whose reading tasks write the rows themselves, past Spark.
 
-        Spark has to as long as the seam is filtered, or if it alone can parse the records.
+        None if Spark must process the rows: while the seam is filtered, or if it alone can parse
+        them.
 
         Args:
             spark: The Spark session.
-            place: Its place in the query's union, from 0.
+            place: Number of its place in the query's union, from 0.
         """
         parse = batch_parser(spark, self.source, self.columns, self.rules)
         if parse is None or self._filter is not None:
@@ -147,10 +148,15 @@ class FollowedTopic:
         return rows_of(records, self.source, self.columns, self.generation, checks)
 
     def prepare(self, spark: SparkSession) -> Prepared:
-        """Build the DataFrame in advance, for a query that is started later.
+        """Build the DataFrame of the topic's rows in advance, for a query that starts later.
+
+        Nothing is read from the topic. :meth:`rows` uses it if it still fits then.
 
         Raises:
-            InputError, SeamError, StateError: As listed at :meth:`rows`, which it calls.
+            InputError: The schema of the values can't be obtained, ``select`` does not fit it, or
+                the seam filter needs a planned file that is missing or was rewritten.
+            SeamError: The filter needs history, and Kafka has deleted records of it.
+            StateError: The seam is filtered by log position, and ``sequence`` is not declared.
         """
         return Prepared(self._made_of, self.rows(spark))
 
@@ -166,15 +172,19 @@ class FollowedTopic:
 
 
 def is_small_at_first(source: KafkaSource, rate: RateLimit, log: KafkaLog, start: Offsets) -> bool:
-    """Return whether the first micro-batch is limited, because much more input waits.
+    """Return whether the first micro-batch must be limited, as much more input waits than it.
 
-    Call it only if nothing of the topic was read yet. A rate limit keeps micro-batches small.
+    So something is committed soon. Never with a rate limit in offsets, which keeps micro-batches
+    small. Call it only if nothing of the topic was read yet.
 
     Args:
         source: The declaration.
         rate: Its rate limit.
-        log: The topic's log.
+        log: The topic's log, which is asked for its bounds.
         start: Start offset of each partition; -2 for its beginning.
+
+    Raises:
+        UnavailableError: The broker does not answer.
     """
     if source.max_offsets_per_batch <= FIRST_OFFSETS or rate.offsets is not None:
         return False
@@ -188,7 +198,7 @@ def is_small_at_first(source: KafkaSource, rate: RateLimit, log: KafkaLog, start
 def pace_of(
     source: KafkaSource, rate: RateLimit, partitions: Offsets, *, is_first: bool
 ) -> tuple[int, int]:
-    """Return size and interval of micro-batches that keep a topic's rate limit.
+    """Return the size and the interval of a followed topic's micro-batches under its rate limit.
 
     Args:
         source: The declaration, with ``trigger_interval`` and ``max_offsets_per_batch``.
@@ -207,9 +217,9 @@ def pace_of(
 
 
 class ExpectedTopic:
-    """The topic after the bounded source being read, with the start offsets that the plan expects.
+    """Topic after the bounded source being read, with the start offsets that the plan expects.
 
-    By it a driver prepares the live query while history is still read.
+    A driver prepares the live query with it while history is still read.
 
     Args:
         context: The pipeline and its state.
@@ -243,8 +253,8 @@ class ExpectedTopic:
     def rehearsal(self, spark: SparkSession, shadow: Generation) -> DataFrame:
         """Return the topic's rows, parsed and filtered as by the live query, for a trial run.
 
-        A micro-batch reads one offset only, or one of each partition. The keys that the seam filter
-        needs of history are looked up, and stay for the live query.
+        A stream; a micro-batch reads one offset, or one of each partition. The keys of history that
+        the seam filter needs are looked up, and kept for the live query.
 
         Args:
             spark: The Spark session.
@@ -261,9 +271,10 @@ class ExpectedTopic:
         return rows if self._seam.is_passed({}) else self._seam.apply(rows)
 
     def keep_seam_keys(self, spark: SparkSession) -> None:
-        """Write the keys of history that the seam filter will need, as Parquet.
+        """Write the keys of history that the seam filter will need, as Parquet, before the switch.
 
-        Nothing is done if they are kept already, or if the filter does not go by keys.
+        Reads history. Nothing is done if they are kept already, or if the filter does not go by
+        keys.
 
         Raises:
             InputError: A planned file is missing or was rewritten.

@@ -14,7 +14,7 @@ from sources.config.source.rate_limit import Batch
 
 
 class Planned(Protocol):
-    """Interface of a bounded source that is read from a plan stored as a Delta log."""
+    """Interface of a bounded source that is read from a plan, which is stored as a Delta log."""
 
     @property
     def entries(self) -> list[int]:
@@ -32,7 +32,10 @@ class Planned(Protocol):
         """
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:
-        """Return the progress of the source after the first entries of its log.
+        """Return how far the source was read after the first entries of its log.
+
+        Args:
+            entries: Number of entries that were read.
 
         Returns:
             Number of splits; number of rows, None if unknown; highest event time in ms, None if
@@ -41,6 +44,8 @@ class Planned(Protocol):
 
     def require_unchanged(self, entries_done: int = 0) -> None:
         """Refuse to read files or records that differ from what was planned.
+
+        Called before a query is built.
 
         Args:
             entries_done: Number of log entries that were read already: their data may be gone.
@@ -51,16 +56,19 @@ class Planned(Protocol):
         """
 
     def prepare(self) -> None:
-        """Write the versions of the source's Delta log that do not exist yet.
+        """Write the versions of the source's Delta log that do not exist yet; it can be repeated.
 
         Call it before :meth:`stream` and :meth:`batch`, which read the log.
         """
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """Return the source's rows as a stream, in planned order."""
+        """Return the source's rows as a stream, in planned order; call :meth:`prepare` before."""
 
     def batch(self, spark: SparkSession) -> DataFrame:
-        """Return all rows of the source as a batch, whatever the stream has read so far."""
+        """Return all rows of the source as a batch, whatever the stream has read so far.
+
+        Call :meth:`prepare` before.
+        """
 
 
 @dataclass(frozen=True)
@@ -78,15 +86,21 @@ class EarlierSources:
     def require_unchanged(self) -> None:
         """Refuse history whose files or records differ from what was planned.
 
+        Called before all of history is read once more, for the seam filter.
+
         Raises:
             InputError: A planned file is missing or was rewritten.
             SeamError: Kafka has deleted records of a planned range.
+            UnavailableError: A broker or storage does not answer.
         """
         for source in self.planned:
             source.require_unchanged()
 
     def batch(self, spark: SparkSession) -> DataFrame:
-        """Return all rows of these sources as one batch, with the transform's input columns."""
+        """Return all rows of these sources as one batch, with the transform's input columns.
+
+        There has to be at least one source.
+        """
         batches = [
             source.batch(spark).select(*map(in_backticks, self.columns)) for source in self.planned
         ]

@@ -96,7 +96,11 @@ class Growing(Protocol):
         """Folder with all files found in it so far."""
 
     def take_in(self, arrived: FoundFiles) -> None:
-        """Add discovered files to the Delta log, so that the running stream reads them next."""
+        """Add discovered files to the source's Delta log; the running stream reads them next.
+
+        Args:
+            arrived: The files, whose discovery is in the state folder already.
+        """
 
 
 class SourcePlace(ABC):
@@ -130,7 +134,9 @@ class SourcePlace(ABC):
 
     @abstractmethod
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Check that the source can be read from its present offset, and return its stream.
+        """Return the source's stream in the query, after checks that it can be read on.
+
+        Called once for each query that is built; nothing is read yet.
 
         Raises:
             InputError: Planned files changed, or ``select`` does not fit.
@@ -149,7 +155,7 @@ class SourcePlace(ABC):
         return False
 
     def reached(self, _committed: Any) -> Reached:
-        """Return the progress of the source; all None for a place that is not read.
+        """Return how far the source was read; all None for a source that is not read.
 
         Args:
             _committed: Spark's offset of the source, decoded from JSON; None if never read.
@@ -157,10 +163,11 @@ class SourcePlace(ABC):
         return Reached()
 
     def next_round(self) -> Round | None:
-        """Plan another round (a further listing) of a source that was read to its end.
+        """Plan another round, a further listing of a source read to its end, if one is due.
 
         Returns:
-            None if no round is due, as always for sources other than files.
+            What the round found, to be read next; None if no round is due, as always for sources
+            other than files.
 
         Raises:
             InputError: A new file can't be read, or has other columns.
@@ -172,6 +179,8 @@ class SourcePlace(ABC):
     def is_outdated(self, _stream: PlaceStream, _committed: Any) -> bool:
         """Return whether the stream would now be built differently, so that the query must restart.
 
+        Asked at each look at a live query. False unless a subclass says otherwise.
+
         Args:
             _stream: The stream in the running query.
             _committed: Spark's offset of the source, decoded from JSON; None if never read.
@@ -179,9 +188,10 @@ class SourcePlace(ABC):
         return False
 
     def has_uncounted_seam(self, _committed: Any) -> bool:
-        """Return whether the seam is passed but its rows are not counted yet.
+        """Return whether the seam was read past but its rows are not counted yet.
 
-        The seam is the interval of offsets in which live rows may repeat history.
+        The seam is the interval of offsets in which live rows may repeat history. False for a
+        source without one.
 
         Args:
             _committed: Spark's offset of the source, decoded from JSON; None if never read.
@@ -206,7 +216,7 @@ class PlaceholderPlace(SourcePlace):
         self._planned = planned
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return an empty stream, after checking ``select``, which would fail only hours later.
+        """Return an empty stream, after a check of ``select``, which would fail hours later.
 
         Raises:
             InputError: Spark can't evaluate ``select``, or a type differs from the planned one.
@@ -221,8 +231,8 @@ class PlaceholderPlace(SourcePlace):
 def empty_stream(spark: SparkSession, folder: Folder, columns: pa.Schema) -> DataFrame:
     """Return a stream with the given columns that never has a row.
 
-    Only a glob that matches nothing can be swapped for the real source later: Spark rebuilds the
-    last micro-batch at a restart, and checks the paths of a plain folder.
+    In a query's union the real source can take its place later on the same checkpoint. It reads a
+    glob that matches nothing, as Spark would check the path of a plain folder at a restart.
 
     Args:
         spark: The Spark session.

@@ -47,7 +47,7 @@ class ReadRangePlace(SourcePlace):
         self._planned = planned
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return a stream without rows; no task runs for it.
+        """Return a stream without rows, for a range that was read to its end; no task runs for it.
 
         The query fails with a :class:`RunError` if Spark finds anything left to read.
         """
@@ -89,6 +89,8 @@ class TopicRangePlace(SourcePlace):
     def stream(self, spark: SparkSession) -> PlaceStream:
         """Return the parsed records of the range, without those that history contains.
 
+        Checks first that the range can still be read from the committed offset on.
+
         Raises:
             InputError: ``select`` does not fit, or a planned file that the seam filter needs is
                 missing or was rewritten.
@@ -114,15 +116,26 @@ class TopicRangePlace(SourcePlace):
         return PlaceStream(rows, interval, filtering, direct=direct)
 
     def is_drained(self, committed: Any) -> bool:
-        """Return whether every planned split was read and committed."""
+        """Return whether every planned split of the range was read and committed.
+
+        Args:
+            committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
         return offset_log.is_drained(committed, len(self._planned.entries))
 
     def reached(self, committed: Any) -> Reached:
-        """Return the number of splits of the range up to a committed offset."""
+        """Return how many splits of the range were read; rows and event time are None.
+
+        Args:
+            committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
         return reached_in_plan(self._planned, committed)
 
     def has_uncounted_seam(self, _committed: Any) -> bool:
-        """Return whether the seam's rows are not counted yet; call it once all is read."""
+        """Return whether the seam's rows have to be counted; call it once the whole range is read.
+
+        The seam is the interval of offsets in which its rows may repeat history.
+        """
         return self._seam.is_to_count()
 
 
@@ -162,6 +175,8 @@ class FollowedTopicPlace(SourcePlace):
     def stream(self, spark: SparkSession) -> PlaceStream:
         """Return the parsed records from the start offsets on, filtered until the seam is passed.
 
+        On an existing checkpoint Spark reads on from the committed offsets.
+
         Raises:
             InputError: ``select`` does not fit, or a planned file that the seam filter needs is
                 missing or was rewritten.
@@ -197,17 +212,35 @@ class FollowedTopicPlace(SourcePlace):
         return PlaceStream(rows, interval, filtering, is_first, topic.direct(spark, self._index))
 
     def reached(self, committed: Any) -> Reached:
-        """Return the first offset not yet read of each partition, by a committed offset."""
+        """Return the first offset not yet read, by partition; its other fields are None.
+
+        Args:
+            committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
         return Reached(offsets=offset_log.kafka_offsets(committed))
 
     def is_outdated(self, stream: PlaceStream, committed: Any) -> bool:
-        """Return whether the stream filters a passed seam, or was limited as the first one."""
+        """Return whether the running query is filtered or limited as it need not be any more.
+
+        It must be built again then: the seam that its stream filters is passed, or the small first
+        micro-batch that it was limited to is committed.
+
+        Args:
+            stream: The stream in the running query.
+            committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
         offsets = offset_log.kafka_offsets(committed)
         is_passed = stream.filtering and self._seam.is_passed(offsets)
         return is_passed or (stream.is_first and bool(offsets))
 
     def has_uncounted_seam(self, committed: Any) -> bool:
-        """Return whether the whole seam is committed, but its rows are not counted."""
+        """Return whether the whole seam was read and committed, but its rows are not counted.
+
+        The seam is the interval of offsets in which live rows may repeat history.
+
+        Args:
+            committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
         is_passed = self._seam.is_passed(offset_log.kafka_offsets(committed))
         return is_passed and self._seam.is_to_count()
 

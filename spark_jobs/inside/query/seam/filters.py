@@ -48,9 +48,9 @@ _KEEPING: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class OlderThanKeysError(SeamError):
-    """A row of the seam is older than the kept keys, so that all of history must be searched.
+    """Error of a query that met a row of the seam older than the keys kept of history.
 
-    Not a failure: the driver looks such rows up and restarts the query.
+    Not a failure: the driver looks such rows up in all of history and restarts the query.
     """
 
     kind = "older_than_seam_keys"
@@ -74,11 +74,11 @@ _NEW_SNAPSHOT_HINT = (
 
 
 class SeamFilter(ABC):
-    """Filter of the seam: it removes rows of the topic that history contains."""
+    """Filter of the seam: it marks the rows of the topic that history contains, to be removed."""
 
     @abstractmethod
     def mark(self, live: DataFrame) -> DataFrame:
-        """Add a boolean column :data:`IS_NEW`, false for rows that history contains.
+        """Add a boolean column :data:`IS_NEW`, false for rows that history contains; keep all rows.
 
         Args:
             live: Parsed rows with their topic, partition and offset (:data:`LOG_COLUMNS`). A filter
@@ -102,7 +102,7 @@ class SequenceFilter(SeamFilter):
         self._sequence = sequence
 
     def mark(self, live: DataFrame) -> DataFrame:
-        """Mark as new the rows whose log position is after the snapshot's, or null."""
+        """Add ``IS_NEW``: true for rows whose log position is after the snapshot's, or null."""
         is_held = F.col(in_backticks(self._column)) <= F.lit(self._sequence)
         return live.withColumn(IS_NEW, ~F.coalesce(is_held, F.lit(False)))
 
@@ -122,11 +122,11 @@ class SnapshotFilter(SeamFilter):
         self._snapshot = snapshot
 
     def mark(self, live: DataFrame) -> DataFrame:
-        """Mark as new the changes that the snapshot does not contain.
+        """Add ``IS_NEW``: true for the changes that the snapshot does not contain.
 
-        A connector that has lost its position takes a new snapshot of its own. No record reports
-        what was deleted in between, so its first record fails the query with
-        a :class:`SeamError`; so does a change whose order is not known.
+        A connector that has lost its position takes a new snapshot of its own, and no record
+        reports what was deleted in between. So its first record fails the query with a
+        :class:`SeamError`, as does a change whose order is not known.
         """
         columns = {part: in_backticks(name) for part, name in self._columns.items()}
         checked = F.lit(True)
@@ -151,7 +151,10 @@ class EventTimeFilter(SeamFilter):
         self._after = F.timestamp_millis(F.lit(end_ms + 1))
 
     def mark(self, live: DataFrame) -> DataFrame:
-        """Mark as new the rows beyond the seam, and those inside it with a later event time."""
+        """Add ``IS_NEW``: true for rows beyond the seam, or with an event time after history's end.
+
+        Also for rows without an event time. Needs the columns of :meth:`SeamOffsets.mark`.
+        """
         is_held = is_in_seam() & (F.col(in_backticks(self._column)) < self._after)
         return live.withColumn(IS_NEW, ~F.coalesce(is_held, F.lit(False)))
 
@@ -173,7 +176,7 @@ class KeyColumns:
 
 
 class KeyFilter(SeamFilter):
-    """Filter that drops rows of the seam whose key is in history.
+    """Filter that drops rows of the seam whose key is in history; others with that key fail it.
 
     Args:
         folder: Where the keys are kept, next to the checkpoint.
@@ -199,11 +202,12 @@ class KeyFilter(SeamFilter):
         self._keys_from_ms = keys_from_ms
 
     def mark(self, live: DataFrame) -> DataFrame:
-        """Mark as new the rows beyond the seam, and those inside it that are not in history.
+        """Add ``IS_NEW``: true for rows beyond the seam, and for those that are not in history.
 
-        The query fails with :class:`OlderThanKeysError` at the first row of the seam that is older
-        than the kept keys, unless :meth:`look_up_older` was called before; and with a
-        :class:`SeamError` at the first row whose key history holds with other values only.
+        Writes the keys of history first if they are not kept yet. The query fails with
+        :class:`OlderThanKeysError` at the first row of the seam that is older than the kept keys,
+        unless :meth:`look_up_older` was called before; and with a :class:`SeamError` at the first
+        row whose key history holds with other values only.
         """
         spark = live.sparkSession
         kept = self.keep()
@@ -241,7 +245,8 @@ class KeyFilter(SeamFilter):
     def look_up_older(self, seam: DataFrame) -> int:
         """Find the rows of the seam that are older than the kept keys and are in history.
 
-        Reads all of history once, and keeps the offsets of these rows.
+        Called after a query failed with :class:`OlderThanKeysError`. Reads all of history once, and
+        keeps the offsets of these rows, which :meth:`mark` then knows.
 
         Args:
             seam: All rows of the seam, parsed, with :data:`LOG_COLUMNS`.
@@ -278,11 +283,11 @@ class KeyFilter(SeamFilter):
         return publish_rows(self._folder, _OLDER, written).rows
 
     def keep(self) -> KeptRows:
-        """Write the keys of history's rows from ``keys_from_ms`` on, and of rows without a time.
+        """Write the recent keys of history as Parquet unless they are kept; return them.
 
-        Each key is there once, with the hashes of all its rows, as Parquet next to the checkpoint.
-        The first call reads all of history and writes them there; meanwhile others of this driver
-        wait.
+        These are the keys of rows from ``keys_from_ms`` on, and of rows without a time; each once,
+        with the hashes of all its rows. The first call reads all of history; meanwhile others of
+        this driver wait.
         """
         # The live query is built while the warm-up still looks the keys up, if history is short.
         with _KEEPING[self._folder.url]:

@@ -16,7 +16,7 @@ from sources.storage.folder import Folder
 
 
 class KeptRows(Record):
-    """Rows that were written as Parquet.
+    """Rows kept in the state folder as Parquet, by a document with their folder and number.
 
     Attributes:
         folder: Name of the folder of the files, next to the document.
@@ -37,7 +37,7 @@ class KeptRows(Record):
 
 
 def find_kept(place: Folder, name: str) -> KeptRows | None:
-    """Return the rows kept under a name; None if there are none.
+    """Return the rows that are published under a name; None if there are none.
 
     Args:
         place: A folder of the state.
@@ -47,7 +47,15 @@ def find_kept(place: Folder, name: str) -> KeptRows | None:
 
 
 def write_rows(place: Folder, name: str, rows: DataFrame) -> KeptRows:
-    """Write rows as a Parquet file into a new folder; :func:`publish_rows` makes them visible."""
+    """Write a batch's rows as a Parquet file into a new folder, which nobody finds yet.
+
+    :func:`publish_rows` makes them visible.
+
+    Args:
+        place: A folder of the state.
+        name: Name of the rows, with which the folder's name begins.
+        rows: A batch DataFrame, which is evaluated.
+    """
     folder = f"{name}-{uuid.uuid4().hex}"
     counted = Observation()
     seen = rows.observe(counted, F.count(F.lit(1)).alias("rows"))

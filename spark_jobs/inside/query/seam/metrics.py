@@ -23,7 +23,9 @@ _POSITIONS = "positions"
 
 
 def observe_seam(marked: DataFrame, offsets: SeamOffsets) -> DataFrame:
-    """Return the stream unchanged, but each micro-batch reports its number of rows in the seam.
+    """Return a stream with the same rows, whose micro-batches report their rows in the seam.
+
+    :class:`SeamMetrics` reads these reports.
 
     Args:
         marked: Rows that :meth:`SeamOffsets.mark` and the seam filter have marked.
@@ -48,7 +50,7 @@ class SeamMetrics:
         self._by_batch: dict[int, Mapping[str, Any]] = {}
 
     def add(self, reports: Sequence[Mapping[str, Any]]) -> None:
-        """Add Spark's progress reports of micro-batches, decoded from JSON."""
+        """Add progress reports of micro-batches, decoded from JSON; each batch counts once."""
         for report in reports:
             self.last_batch = max(self.last_batch, int(report["batchId"]))
             found = (report.get("observedMetrics") or {}).get(_NAME)
@@ -58,7 +60,7 @@ class SeamMetrics:
     def by_partition(
         self, spark: SparkSession, offsets: SeamOffsets
     ) -> dict[TopicPartition, tuple[int, int]] | None:
-        """Return the number of the seam's rows, and of the new ones, by partition; or None.
+        """Return by partition the number of the seam's rows, and how many of them are new.
 
         Args:
             spark: The Spark session.

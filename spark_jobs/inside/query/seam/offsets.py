@@ -38,7 +38,10 @@ class SeamOffsets:
                 self.total += end - start
 
     def mark(self, live: DataFrame) -> DataFrame:
-        """Add the columns :data:`NUMBER` and :data:`POSITION`; both are null outside of the seam.
+        """Add the columns :data:`NUMBER` and :data:`POSITION` to rows; both null outside the seam.
+
+        ``NUMBER`` is the index of the row's partition in ``partitions``; ``POSITION`` that of its
+        offset among all offsets of the seam, from 0. No row is removed.
 
         Args:
             live: Parsed rows with their topic, partition and offset (``LOG_COLUMNS``).
@@ -57,5 +60,5 @@ class SeamOffsets:
 
 
 def is_in_seam() -> Column:
-    """Return whether a row that :meth:`SeamOffsets.mark` has marked lies in the seam."""
+    """Return the condition that a row, marked by :meth:`SeamOffsets.mark`, lies in the seam."""
     return F.col(POSITION).isNotNull()

@@ -96,11 +96,11 @@ class Seam:
         return min(times) - self._pipeline.lateness_ms
 
     def is_passed(self, reached: Mapping[TopicPartition, int]) -> bool:
-        """Return whether a stream no longer needs the seam filter.
+        """Return whether a stream that has read so far no longer needs the seam filter.
 
         Args:
             reached: First offset not yet read, by partition; a partition that is missing counts as
-                not read.
+                not read. Empty for a stream that has read nothing.
 
         Returns:
             Always False under the rule ``sequence``, whose filter stays for ever; always True under
@@ -119,14 +119,15 @@ class Seam:
         )
 
     def is_to_count(self) -> bool:
-        """Return whether the seam is filtered and its count is not in the state yet."""
+        """Return whether the seam is filtered and the state has no count of its rows yet."""
         name = count_name(self._source.name)
         return self._ends_with_seam and self._generation.read(name, SeamCount) is None
 
     def apply(self, rows: DataFrame) -> DataFrame:
         """Return the topic's rows without those in the seam that history contains.
 
-        The micro-batches of a stream report what they remove (:class:`SeamMetrics`).
+        The keys of history are written first if they are needed and not kept yet, which reads
+        history. The micro-batches of a stream report what they remove (:class:`SeamMetrics`).
 
         Args:
             rows: Parsed records with their topic, partition and offset (``LOG_COLUMNS``).
@@ -144,9 +145,9 @@ class Seam:
         return marked.where(IS_NEW).drop(IS_NEW, NUMBER, POSITION)
 
     def keep_keys(self, spark: SparkSession) -> None:
-        """Write the keys of history that the seam filter compares as Parquet, unless they exist.
+        """Write the keys of history that the seam filter compares, as Parquet, unless they exist.
 
-        Nothing is done under a rule other than ``key``.
+        So a later query need not read history. Nothing is done under a rule other than ``key``.
 
         Raises:
             InputError: A planned file is missing or was rewritten.
@@ -159,31 +160,33 @@ class Seam:
     def look_up_older(self, spark: SparkSession) -> int:
         """Find the rows of the seam that are older than the kept keys and are in history.
 
-        Reads all of history. The filter drops these rows from then on.
+        Called after a query failed with :class:`OlderThanKeysError`. Reads all of history; the
+        filter drops these rows from then on.
 
         Returns:
             The number of these rows.
 
         Raises:
             InputError: A planned file is missing or was rewritten.
-            SeamError: Kafka has deleted records of history.
+            SeamError: Kafka has deleted records of history, or history holds the key of such a row
+                with other values only.
         """
         self._history.require_unchanged()
         rows = self._rows(spark)
         return 0 if rows is None else self._key_filter(spark).look_up_older(rows)
 
     def count(self, spark: SparkSession, metrics: SeamMetrics) -> SeamCount:
-        """Count the rows of the seam, and those that the filter removes.
+        """Count the rows of a passed seam and those that the filter removes; record both.
 
-        Where the stream's own counts are not known to be exact, reads the seam's offsets again as a
-        batch, once. Records both counts by partition in the state folder.
+        They are kept in the state folder. Where the stream's own counts are not known to be exact,
+        the seam's offsets are read again as a batch, once.
 
         Args:
             spark: The Spark session.
             metrics: What the micro-batches that have read the seam have reported.
 
         Returns:
-            The counts; those of another process if it has recorded them first.
+            The counts by partition; those of another process if it has recorded them first.
 
         Raises:
             InputError: The schema of the values can't be obtained.

@@ -69,7 +69,9 @@ _CONDITION = re.compile(r"^\[[\w.]+\]\s*")
 def analyze(
     spark: SparkSession, loaded: LoadedPipeline, request: AnalysisRequest, folder: Folder
 ) -> TransformAnalysis:
-    """Apply a pipeline's transform to an empty stream, and return a description of its output.
+    """Apply a pipeline's transform to an empty stream while planning, and describe its output.
+
+    Nothing is read or written.
 
     Args:
         spark: The Spark session.

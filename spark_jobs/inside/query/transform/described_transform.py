@@ -15,7 +15,9 @@ from spark_jobs.inside.query.transform.user_transform import load_transform
 def describe_transform(
     spark: SparkSession, context: PipelineContext, first_batch: int, reached: str
 ) -> Transform:
-    """Describe the pipeline's transform by its result on an empty stream.
+    """Describe the pipeline's transform for the state folder: code digest, plan, operators.
+
+    The transform is applied to an empty stream; nothing is written.
 
     Args:
         spark: The Spark session.
@@ -36,12 +38,15 @@ def describe_transform(
 
 
 def on_no_rows(spark: SparkSession, context: PipelineContext) -> DataFrame:
-    """Return the transform's result on an empty stream with its input columns."""
+    """Apply the pipeline's transform to an empty stream of its input columns; return the result.
+
+    Whatever the user's code raises passes.
+    """
     result: DataFrame = load_transform(context.loaded)(no_rows(spark, context))
     return result
 
 
 def no_rows(spark: SparkSession, context: PipelineContext) -> DataFrame:
-    """Return an empty stream with the transform's input columns."""
+    """Return an empty stream with the input columns of the pipeline's transform."""
     columns = parse_schema(context.pipeline.current(context.plan.columns_by_name))
     return empty_stream(spark, context.generation, columns)

@@ -27,7 +27,10 @@ _REORDERS = {"Project", "SubqueryAlias"}
 
 
 def needs_rows_passed_on(pipeline: Pipeline) -> bool:
-    """Return whether :func:`require_passed_on` may refuse a transform of the pipeline."""
+    """Return whether the pipeline's sink requires a transform that passes rows on unchanged.
+
+    If so, :func:`require_passed_on` is to be called.
+    """
     sink = pipeline.sink
     return sink.unchanged is not None or pipeline.follows_truncates or sink.copy_files
 
@@ -78,7 +81,9 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
 
 
 def columns_passed_on(rows: DataFrame, given: DataFrame) -> list[str] | None:
-    """Return the columns that a transform passes on, in order; None if it does anything else.
+    """Return the columns of a transform that does nothing but pass on columns, in order.
+
+    By Spark's analyzed plan; no query runs.
 
     Args:
         rows: DataFrame that the transform returns.

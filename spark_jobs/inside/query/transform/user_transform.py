@@ -37,16 +37,20 @@ _naming = threading.Lock()
 
 
 class UserTransform(Protocol):
-    """Loaded transform of the user."""
+    """Loaded transform of the user, an imported function or a query in SQL; called with rows."""
 
     def __call__(self, rows: DataFrame) -> Any:
-        """Return what the transform makes of rows; a DataFrame, unless the user's code is wrong."""
+        """Apply the transform to a DataFrame, and return what it makes of it.
+
+        That is a DataFrame, unless the user's code is wrong. Whatever the user's code raises
+        passes.
+        """
 
     def digest(self) -> str:
-        """Return a digest of the code of the transform."""
+        """Return a digest of the transform's code, which tells whether it has changed."""
 
     def line_of(self, error: BaseException) -> CodeLine | None:
-        """Return the line of the user's code that an error comes from.
+        """Return the line of the user's code that an error of the transform comes from.
 
         Returns:
             The line where the transform begins if the error names none; None if that is unknown.
@@ -72,11 +76,17 @@ class FunctionCall:
         return self.function(rows)
 
     def digest(self) -> str:
-        """Return a digest of the code of the function's module, without comments and layout."""
+        """Return a digest of the code of the function's module, without comments and layout.
+
+        It tells whether the code has changed.
+        """
         return digest_of_code(self.function)
 
     def line_of(self, error: BaseException) -> CodeLine | None:
-        """Return the innermost line of the user's code in an error; else the function's first."""
+        """Return the innermost line of the user's code in an error's traceback.
+
+        The function's first line if there is none in it; None if that is unknown, too.
+        """
         if (line := find_line(self.loaded, self.declared.module, error)) is not None:
             return line
         with suppress(TypeError):
@@ -101,7 +111,12 @@ class QueryCall:
     text: str
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """Apply the query to rows."""
+        """Apply the query to rows, which it reads as the view ``input``; return its result.
+
+        Raises:
+            InputError: The text is not one query over the view.
+            AnalysisException: Spark can't analyze the query.
+        """
         self._require_query(rows.sparkSession)
         given = self._with_watermark(rows)
         with _naming:
@@ -113,11 +128,11 @@ class QueryCall:
                 given.sparkSession.catalog.dropTempView(VIEW)
 
     def digest(self) -> str:
-        """Return a digest of the query's text and of its watermark."""
+        """Return a digest of the query's text and watermark; it tells whether they changed."""
         return digest(f"{self.declared.watermark!r}\n{self.text}")
 
     def line_of(self, error: BaseException) -> CodeLine | None:
-        """Return the line that Spark's message names; else the first line."""
+        """Return the line of the query's file that Spark's message names; else its first line."""
         found = _LINE.search(str(error)) if isinstance(error, PySparkException) else None
         return CodeLine(self.declared.sql, 1 if found is None else int(found[1]))
 
@@ -156,7 +171,7 @@ class QueryCall:
 
 
 def load_transform(loaded: LoadedPipeline) -> UserTransform:
-    """Load the pipeline's transform: import the function, or read the query.
+    """Load the pipeline's transform: import the function, or read the query's file.
 
     Raises:
         InputError: The function can't be imported, or is not callable; or the file of the query

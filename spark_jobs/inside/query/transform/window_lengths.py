@@ -28,7 +28,7 @@ UNKNOWN_FORM = "this version of Spark describes `window(…)` in a way that is n
 
 
 class NoWindowsError(Exception):
-    """Reason why a range can't be recomputed by windows: a clause without a full stop."""
+    """Reason why a range of the table can't be recomputed by windows: a clause, no full stop."""
 
 
 class WindowLengths(NamedTuple):
@@ -46,7 +46,7 @@ class WindowLengths(NamedTuple):
 
 
 def is_window(node: Any, number: int) -> bool:
-    """Return whether a column of a node, given by its number, contains windows."""
+    """Return whether a column of a plan's node, given by its expression id, contains windows."""
     try:
         window_lengths(node, number)
     except NoWindowsError:
@@ -55,11 +55,11 @@ def is_window(node: Any, number: int) -> bool:
 
 
 def window_lengths(node: Any, number: int) -> WindowLengths:
-    """Return the lengths of the windows that a column has.
+    """Return length, slide and offset of the windows that a plan's column has.
 
     Args:
         node: Node of the plan that has the column; the windows are computed there or below.
-        number: The column's number.
+        number: The column's expression id.
 
     Raises:
         NoWindowsError: The column has no windows, or Spark describes them in an unknown form.
@@ -122,13 +122,21 @@ def _first(expression: Any, kind: str) -> Any:
 
 
 def streaming_child(node: Any) -> Any:
-    """Return a node's only streaming child; None if there is none, or several."""
+    """Return the only streaming child of a plan's node; None if there is none, or several."""
     streaming = [each for each in each_of(node.children()) if each.isStreaming()]
     return streaming[0] if len(streaming) == 1 else None
 
 
 def value_of(named: Any, number: int) -> Any:
-    """Return the expression that computes a column, given by its number; None if not found."""
+    """Return the expression that computes the column with an expression id, without its alias.
+
+    Args:
+        named: Spark's sequence of named expressions, such as a projection's.
+        number: The expression id.
+
+    Returns:
+        None if no expression has the id.
+    """
     for each in each_of(named):
         if number_of(each) == number:
             return each.child() if kind_of(each) == "Alias" else each
@@ -136,12 +144,12 @@ def value_of(named: Any, number: int) -> Any:
 
 
 def is_column(expression: Any) -> bool:
-    """Return whether an expression is a plain column."""
+    """Return whether an expression of a plan is a plain column (``AttributeReference``)."""
     return kind_of(expression) == "AttributeReference"
 
 
 def nodes(node: Any) -> Iterator[Any]:
-    """Yield a node, or an expression, and all below it."""
+    """Yield a node of a plan, or an expression, and all below it, depth first."""
     yield node
     for child in each_of(node.children()):
         yield from nodes(child)

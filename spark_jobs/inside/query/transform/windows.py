@@ -41,12 +41,18 @@ _SESSION, _WATERMARK = "spark.sessionWindow", "spark.watermarkDelayMs"
 
 
 def event_windows(rows: DataFrame, given: DataFrame, event_time: str) -> EventWindows:
-    """Return the windows of event time that a stateful transform groups by; else raise why not.
+    """Return the windows of event time that a stateful transform groups its rows by.
+
+    Read from Spark's analyzed plan; no query runs. They tell which input a range of the table is
+    computed from, so that it can be recomputed.
 
     Args:
         rows: DataFrame that the transform returned; it is stateful.
         given: DataFrame that it was called with.
         event_time: Name of the event-time column in ``given``.
+
+    Raises:
+        NoWindowsError: It does not group by such windows in a way that is understood; says why.
     """
     try:
         return _event_windows(rows, given, event_time)

@@ -16,9 +16,9 @@ _DELTA = "delta"
 
 
 def place_of(spark: SparkSession, source: str, name: str) -> str:
-    """Return the folder of a Delta table, as a path or URL that a pipeline may declare.
+    """Return the folder of a Delta table in Spark's catalog, as a path or URL to be declared.
 
-    Nothing but the catalog is asked: the table's store may need jars that are not there yet.
+    Only the catalog is asked: the table's store may need jars that are not there yet.
 
     Args:
         spark: Session whose catalog has the table.
@@ -49,7 +49,16 @@ def place_of(spark: SparkSession, source: str, name: str) -> str:
 
 
 def refusal(source: str, name: str, error: PySparkException) -> HybridError:
-    """Return the error to raise for a catalog's error: no such table, no answer, wrong settings."""
+    """Return the error to raise when the catalog failed: no such table, no answer, wrong settings.
+
+    Args:
+        source: Name of the source, for the message.
+        name: ``schema.table``.
+        error: What Spark raised.
+
+    Returns:
+        UnavailableError if the metastore does not answer; otherwise InputError.
+    """
     reason = str(error).partition("\n")[0].rstrip(".; ")
     if error.getCondition() in _ABSENT:
         message = f"Source `{source}`: the catalog of Spark's session has no table {name}."
@@ -72,7 +81,10 @@ def refusal(source: str, name: str, error: PySparkException) -> HybridError:
 
 
 def declared_place(location: str) -> str:
-    """Convert a location (a URI) to the form in which a pipeline declares paths."""
+    """Convert a table's location in the catalog (a URI) to the form that a pipeline declares.
+
+    ``file:`` becomes a plain path, and ``s3a:`` becomes ``s3:``.
+    """
     plain = unquote(location).rstrip("/")
     scheme, _, rest = plain.partition(":")
     if scheme == "file":

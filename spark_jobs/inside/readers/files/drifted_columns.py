@@ -34,24 +34,40 @@ def _renamed(source: FileSource) -> dict[str, str]:
 
 
 def other_names(source: FileSource) -> list[str]:
-    """Return the other names of columns in files (``renamed``); empty if there are none."""
+    """Return former names (``renamed``) of columns that are read as columns of their own.
+
+    Empty if there are none.
+    """
     return list(_renamed(source))
 
 
 def other_columns(source: FileSource, read: pa.Schema) -> pa.Schema:
-    """Return a column for each other name, with the type of the column that it stands for."""
+    """Return a column for each former name, with the type of the column that it stands for.
+
+    :func:`as_one` joins them; empty if there are none.
+
+    Args:
+        source: The declaration.
+        read: Planned columns of the files.
+    """
     return pa.schema([(old, read.field(new).type) for old, new in _renamed(source).items()])
 
 
 def lacking_columns(source: FileSource) -> pa.Schema:
-    """Return the partition columns that mark files without a column that has a default."""
+    """Return the boolean partition columns that mark files without a column that has a default.
+
+    They exist only in the plan's log; empty without ``schema_drift.defaults``.
+    """
     drift = source.schema_drift
     names = [] if drift is None else drift.defaults
     return pa.schema([(_lacking(name), pa.bool_()) for name in names])
 
 
 def lacking_values(source: FileSource, layouts: Sequence[Layout]) -> list[dict[str, str | None]]:
-    """Return for each layout the values of :func:`lacking_columns`, as a Delta log has them."""
+    """Return for each layout of files the values of :func:`lacking_columns`: ``true`` or ``false``.
+
+    As texts by name, as a Delta log has them.
+    """
     drift = source.schema_drift
     names = [] if drift is None else drift.defaults
     missing = [{of.column for of in layout.differences if of.missing} for layout in layouts]
@@ -61,7 +77,10 @@ def lacking_values(source: FileSource, layouts: Sequence[Layout]) -> list[dict[s
 def as_one(
     rows: DataFrame, source: FileSource, read: pa.Schema, kept: Sequence[str] = ()
 ) -> DataFrame:
-    """Return the rows of the log with the planned columns of the files.
+    """Return rows of files with differing columns under the planned columns of the source.
+
+    A former name's value counts for its column, and a declared default for a column that a file
+    lacks.
 
     Args:
         rows: Rows of the log.

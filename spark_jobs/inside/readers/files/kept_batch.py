@@ -13,15 +13,23 @@ from sources.state.generation import Generation
 
 
 class KeptBatch(Record):
-    """Micro-batch limits that a source's plan log was written with."""
+    """Micro-batch limits that a source's plan log was written with, in the generation's state.
+
+    Attributes:
+        batch: The limits.
+    """
 
     batch: FileBatch
 
 
 def by_plan(source: FileSource, generation: Generation) -> FileSource:
-    """Return a planned source's declaration with the limits that its plan log was written with.
+    """Return a source's declaration with the micro-batch limits that its plan log was written with.
 
-    Parquet is returned as it is: each file is an entry, so its limits apply at once.
+    As declared if none is written yet. Parquet is returned as it is: each file is an entry of the
+    log, so its limits apply at once.
+
+    Raises:
+        StateError: The document is damaged, or of another version.
     """
     if source.is_read_by_spark or (kept := generation.read(_name(source), KeptBatch)) is None:
         return source
@@ -29,13 +37,21 @@ def by_plan(source: FileSource, generation: Generation) -> FileSource:
 
 
 def keep_batch(source: FileSource, generation: Generation) -> None:
-    """Record the limits of a source's plan log, before its first version is written."""
+    """Record a source's micro-batch limits before its plan log is written; keep earlier ones.
+
+    Does nothing for Parquet, whose limits may change at any time.
+
+    Raises:
+        StateError: The state can't be written.
+    """
     if not source.is_read_by_spark:
         generation.put_if_absent(_name(source), KeptBatch(batch=source.batch))
 
 
 def waiting_change(source: FileSource, generation: Generation) -> str | None:
-    """Return a sentence if a changed `batch` has no effect yet; else None.
+    """Describe a change of ``batch`` that has no effect until the next generation, in a sentence.
+
+    None if there is none.
 
     Raises:
         StateError: The document is damaged, or of another version.

@@ -34,7 +34,13 @@ _PLACE = ("path", "partition", "deleted")
 
 
 def event_time_counts(event_time: str) -> Column:
-    """Return the condition that a row's event time is within :data:`BOUNDS`, or is null."""
+    """Return the condition that a row's event time is null or within its :data:`BOUNDS`.
+
+    The bounds are inclusive, and columns of the row.
+
+    Args:
+        event_time: Name of the event-time column.
+    """
     at = F.col(in_backticks(event_time))
     low, high = BOUNDS.names
     return at.isNull() | F.unix_micros(at).between(F.col(low), F.col(high))
@@ -48,10 +54,10 @@ def stage_outside(
     columns: Sequence[str],
     stores: Stores,
 ) -> None:
-    """Stage, once, the rows of a listing of Parquet files whose event time is out of bounds.
+    """Stage the rows of a listing of Parquet files whose event time is out of bounds, once.
 
-    Call it while no micro-batch of these files can begin. After a crash it is repeated for the same
-    micro-batch, until that one is committed.
+    Called by the driver while no micro-batch of these files can begin. After a crash it is repeated
+    for the same micro-batch, until that one is committed.
 
     Args:
         source: Declaration of the source.
@@ -60,6 +66,11 @@ def stage_outside(
         listing: Number of the listing, from 0; its splits; and its document.
         columns: Names of the columns that the content of a row has.
         stores: Storages that the files may be in.
+
+    Raises:
+        InputError: There are such rows, and ``event_time.outside`` is ``fail`` by now; or a file
+            can't be read.
+        StateError: The state can't be written.
     """
     number, splits, found = listing
     times = found.times

@@ -25,9 +25,11 @@ from spark_jobs.inside.readers.spark_errors import reporting
 def stage_broken(
     rows: DataFrame, rules: RowRules, columns: Sequence[str], folder: Folder, number: int
 ) -> None:
-    """Stage the rows of a listing that break a rule under ``drop`` or ``quarantine``.
+    """Stage the rows of a listing of Parquet files that a rule drops or quarantines.
 
-    A row's offset is its number among the rows of its file that break a rule, from 0.
+    Run once for each listing by the driver; reads the rules' columns of its files. What an earlier
+    try has staged for this listing is deleted first. A row's offset is its number among the rows of
+    its file that break a rule, from 0.
 
     Args:
         rows: Rows of the listing as a batch, with their file (:data:`FILE`).
@@ -35,6 +37,9 @@ def stage_broken(
         columns: The rows' own columns.
         folder: Folder of the micro-batch that they are staged for.
         number: Number of the listing, from 0.
+
+    Raises:
+        InputError: Spark can't evaluate a rule.
     """
     prefix = f"rules-{number}-"
     for name in folder.names(f"{prefix}*"):

@@ -62,7 +62,11 @@ class PlannedPart:
         return Batch(most("length"), int((ends - starts).max()), rows)
 
     def splits_of(self, rank: int) -> tuple[int, int]:
-        """Return the range of splits of a log entry: first index, and index after the last."""
+        """Return the splits of a log entry: index of the first, and index after the last.
+
+        Args:
+            rank: Index of the entry in this part, from 0.
+        """
         return int(self.ends[rank - 1]) if rank else 0, int(self.ends[rank])
 
 
@@ -91,7 +95,7 @@ class PlanEntries:
     parts: tuple[PlannedPart, ...]
 
     def with_part(self, part: PlannedPart) -> PlanEntries:
-        """Return a copy with another part appended."""
+        """Return a copy with another part, that of a further listing, at the end."""
         return PlanEntries((*self.parts, part))
 
     def versions(self) -> Iterator[Version]:
@@ -115,7 +119,7 @@ class PlanEntries:
         return pa.concat_tables([part.splits for part in self.parts])
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:
-        """Return the progress of the source after the first entries of its log.
+        """Return how far the source was read after the first entries of its log.
 
         Args:
             entries: Number of entries that were read.

@@ -36,7 +36,7 @@ ENTRIES_OF_VERSION = 10_000
 
 
 def versions_of(entries: int) -> list[tuple[int, int]]:
-    """Divide the entries of a Delta log into versions of at most 10,000 entries.
+    """Divide the entries of a Delta log into versions of at most 10,000 entries each.
 
     Args:
         entries: Number of entries.
@@ -96,13 +96,15 @@ class PlanLog:
         self.folder = folder
 
     def has(self, version: int) -> bool:
-        """Return whether the file of this version exists."""
+        """Return whether the log has a version: whether its file in the folder exists."""
         return self.folder.exists(commit_name(version))
 
     def stream(
         self, spark: SparkSession, batch_files: int | None, batch_bytes: int | None = None
     ) -> DataFrame:
         """Return the rows of the log's files as a stream, in the order of the log.
+
+        The log needs to have a version already; the stream goes on with those that are added.
 
         Args:
             spark: The Spark session.
@@ -117,9 +119,10 @@ class PlanLog:
         return reader.load(self.folder.hadoop_path)
 
     def complete(self, spark: SparkSession, versions: int) -> None:
-        """Mark the log as complete for queries that are started from now on.
+        """Tell queries started from now on that the log gets no more versions.
 
-        Without it they list the log at each trigger. Used in S3 only, by this project's log store.
+        Without it they list the log at each trigger. It has an effect in S3 only, by this project's
+        log store; nothing is written.
 
         Args:
             spark: The Spark session.
@@ -154,7 +157,9 @@ class PlanLog:
         files: FilesOfLog,
         entries: Iterable[Entry],
     ) -> None:
-        """Write one version of the log, atomically and durably; each 50th also as a checkpoint.
+        """Write one version of the log, atomically and durably; an existing one is replaced.
+
+        After each 50th a checkpoint of the log is written, too.
 
         Args:
             version: Its number; versions are written one after the other, from 0.

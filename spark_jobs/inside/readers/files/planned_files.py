@@ -85,7 +85,7 @@ _ENTRY_OF = (
 
 
 class PlannedSource:
-    """A planned file source, readable as a stream or as a batch.
+    """Reader of a file source's planned files, as a stream or as a batch.
 
     Args:
         source: The declaration.
@@ -133,7 +133,15 @@ class PlannedSource:
         return [version.stop - version.first for version in self._entries.versions()]
 
     def extend(self, found: FoundFiles) -> None:
-        """Add files that arrived while the stream runs to the Delta log, which it reads next."""
+        """Add files that arrived while the stream runs to the Delta log, which it reads next.
+
+        Args:
+            found: The files, whose discovery is in the state folder already.
+
+        Raises:
+            InputError: Spark was to read the source's files, and can't read these.
+            StateError: The state can't be written.
+        """
         _require_readable(self._source, [found])
         part = PlannedPart(read_splits(found, self._generation), self._source)
         self._found.append(found)
@@ -150,7 +158,10 @@ class PlannedSource:
         return self._entries.largest
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:
-        """Return the progress of the source after the first entries of its log.
+        """Return how far the source was read after the first entries of its log.
+
+        Args:
+            entries: Number of entries that were read.
 
         Returns:
             Number of splits; number of rows, None if unknown; highest event time in ms, None if
@@ -164,11 +175,14 @@ class PlannedSource:
         return pa.schema([field for field in self._read if field.name not in self._partitions])
 
     def judge(self, first: int, stop: int) -> list[JudgedFile]:
-        """Find which files of some log entries could be copied into the target.
+        """Find for each file of some log entries whether it could be copied into the target.
 
         Args:
             first: Number of the first entry.
             stop: Number of the entry after the last. Each entry is a file.
+
+        Returns:
+            The files, each with the reason why it can't be copied, or None.
 
         Raises:
             InputError: A file can't be read.
@@ -180,12 +194,16 @@ class PlannedSource:
     def require_unchanged(self, entries_done: int = 0, stop: int | None = None) -> None:
         """Refuse to read files that differ from what was planned.
 
+        Looks at each of them in its storage; called before a query is built, or its files are
+        copied.
+
         Args:
             entries_done: Number of log entries that were read already: their files may be gone.
             stop: Number of the log entry before which to end; None for all of them.
 
         Raises:
             InputError: A planned file is missing or was rewritten; the message names up to five.
+            UnavailableError: The storage does not answer.
         """
         done, _, _ = self.reached(entries_done)
         every = self._entries.splits()
@@ -209,10 +227,10 @@ class PlannedSource:
             raise InputError(message, hint, source=self._source.name)
 
     def prepare(self) -> None:
-        """Write the versions of the source's Delta log that do not exist yet.
+        """Write the versions of the source's Delta log that do not exist yet; it can be repeated.
 
-        Rows of Parquet files that are left out for their event time or by a rule are staged as bad
-        records before.
+        Call it before :meth:`stream` and :meth:`batch`. Rows of Parquet files that are left out for
+        their event time or by a rule are staged as bad records before.
 
         Raises:
             InputError: Event times of rows do not count, and ``event_time.outside`` is ``fail`` by
@@ -270,7 +288,10 @@ class PlannedSource:
         log.folder.delete_all()
 
     def complete(self, spark: SparkSession) -> None:
-        """Mark the plan as complete for queries that are started from now on."""
+        """Tell queries started from now on that the plan's log ends, so that they need not list it.
+
+        For a source that was read to its end. It has an effect in S3 only.
+        """
         self._log.complete(spark, len(self.entries))
 
     def stream(self, spark: SparkSession) -> DataFrame:
@@ -306,7 +327,8 @@ class PlannedSource:
     def written(self, spark: SparkSession, writers: RowWriters) -> DataFrame:
         """Return a stream, in planned order, of the tasks' reports about the rows that they wrote.
 
-        Only if :attr:`can_be_written`. Files and bad rows are treated as by :meth:`stream`.
+        Only if :attr:`can_be_written`; call :meth:`prepare` before. A damaged file fails the query,
+        and a bad row is treated as ``on_bad_record`` says.
 
         Args:
             spark: The Spark session.

@@ -37,11 +37,11 @@ def split_reader(
     stores: Stores,
     staging: Folder | None = None,
 ) -> Step:
-    """Return a function for ``mapInArrow`` that replaces each split by the rows of its file.
+    """Return a ``mapInArrow`` function that replaces each split by the rows of its file.
 
-    A damaged file fails the task with the file's name. A bad row fails it with the position in the
-    file too, or is left out (``on_bad_record``); so does a row whose event time does not count
-    (``event_time.outside``). A stream stages what is left out.
+    Its input are rows of a plan's log. A damaged file fails the task with an :class:`InputError`
+    that names it. So does a bad row, or one whose event time does not count, unless it is left out
+    (``on_bad_record``, ``event_time.outside``). A stream stages what is left out.
 
     Args:
         columns: The columns to return, partition columns included, and :data:`PLACES` if wanted.

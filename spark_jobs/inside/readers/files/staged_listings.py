@@ -15,7 +15,7 @@ from spark_jobs.inside.readers.bad_records import staging_folder
 
 
 class StagedListing(Record):
-    """Marker that the bad rows of a listing are staged.
+    """Marker in the state that the bad rows of a listing are being or were staged.
 
     Attributes:
         batch: Number of the micro-batch that they are staged for.
@@ -25,10 +25,10 @@ class StagedListing(Record):
 
 
 def folder_to_stage(generation: Generation, source: str, what: str) -> Folder | None:
-    """Return the folder for staging the bad rows of a listing; None if it was done before.
+    """Return the folder in which a listing's bad rows have to be staged; None if they were.
 
-    Call it while no micro-batch of these files can begin. After a crash it returns the folder of
-    the same micro-batch, until that one is committed.
+    Call it while no micro-batch of these files can begin. They are staged for the next micro-batch;
+    after a crash it returns that folder again, until the micro-batch is committed.
 
     Args:
         generation: State of the generation.

@@ -44,7 +44,7 @@ _UNKNOWN = (
 
 
 def unreadable_file(error: BaseException) -> InputError | None:
-    """Return the error about a file that Spark could not read; None if a query failed otherwise.
+    """Turn a failed query's exception into an error about the input file that caused it.
 
     Args:
         error: An exception of PySpark or Py4J.

@@ -49,10 +49,13 @@ class KeyCheck(NamedTuple):
     columns: Sequence[str]
 
     def require(self, batch: pa.RecordBatch) -> None:
-        """Refuse the first record whose key has other columns than the primary key.
+        """Refuse a batch with a record whose key has other columns than the rows' so far.
+
+        The primary key of the captured table was changed then. Called in tasks for each batch.
 
         Raises:
-            InputError: Contains both keys, and the record's place.
+            InputError: Of the first such record: contains both keys, and topic, partition and
+                offset.
         """
         if (found := self.keys.first_other(batch.column(KEY), self.columns)) is not None:
             at, error = found
@@ -66,7 +69,7 @@ def decoding(
     extra: Sequence[str] = (),
     key: KeyCheck | None = None,
 ) -> Step:
-    """Return a function for ``mapInArrow`` that decodes the values of records into columns.
+    """Return a ``mapInArrow`` function that decodes the values of records into columns.
 
     Its result has topic, partition and offset, the included and decoded columns, and a column
     ``__reason`` that tells why a record can't be decoded (null for a good one, at most 500
@@ -120,10 +123,10 @@ def decoding(
 
 
 def rows_as_json(tombstones: Tombstones, kept: Sequence[str]) -> Step:
-    """Return a function for ``mapInArrow`` that fills in a JSON value for tombstones.
+    """Return a ``mapInArrow`` function that gives tombstones a JSON value made of their key.
 
-    It has the columns of the row that such a record deletes; a record whose key does not tell the
-    row is left without.
+    It has the columns of the row that such a record deletes. A record whose key does not tell the
+    row keeps its null value.
 
     Args:
         tombstones: Reads the rows of keys.
@@ -182,23 +185,26 @@ def _at_record(error: InputError, batch: pa.RecordBatch, row: int) -> InputError
 
 
 def whole_record(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn records that can't be read into rows with the columns of :data:`STAGED`."""
+    """Return records that can't be read as rows to be staged, with key, value and reason."""
     more = {"timestamp": TIME, "key": KEY, "value": VALUE, "reason": REASON}
     return _staged(rows, {**_PLACE, **more})
 
 
 def place_of_record(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn records that can't be read into rows of :data:`STAGED` with their location only."""
+    """Return records that can't be read as rows to be staged, with nothing but their location."""
     return _staged(rows, _PLACE)
 
 
 def place_and_key(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn records that can't be read into rows of :data:`STAGED` with location and key only."""
+    """Return records that can't be read as rows to be staged, with only location and key."""
     return _staged(rows, {**_PLACE, "key": KEY})
 
 
 def repaired_record(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn good changes that repair wrong rows into rows with the columns of :data:`STAGED`."""
+    """Return good changes that repair wrong rows as rows to be staged, with location and key.
+
+    Their ``kind`` is ``repaired``.
+    """
     return _staged(rows, {**_PLACE, "key": KEY}, REPAIRED)
 
 

@@ -44,7 +44,7 @@ _US = 1000  # microseconds in a millisecond
 def batch_parser(
     spark: SparkSession, source: KafkaSource, columns: Mapping[str, str], rules: RowRules
 ) -> BatchParser | None:
-    """Return the parser for tasks that write records; None if Spark has to process them.
+    """Return a function by which tasks parse values in whole batches, to write the rows themselves.
 
     Args:
         spark: The Spark session.
@@ -53,7 +53,8 @@ def batch_parser(
         rules: Rules that the rows have to meet.
 
     Returns:
-        None if Spark has to see the records, or alone can parse them.
+        A function from values (bytes) to rows, null where Spark has to decide; None if Spark has to
+        see all records, or alone can parse them.
     """
     # Whether the bytes of a key are text has to be looked at; headers are nested.
     others = {"key", "headers", "tombstone"} & {*source.record_columns.values()}
@@ -72,7 +73,7 @@ def batch_parser(
 
 @dataclass(frozen=True)
 class DirectRecords:
-    """Records of a topic with their parser and writers, for tasks that write them.
+    """Records of a topic with their parser and writers, for tasks that write rows past Spark.
 
     What tasks tell of the records that they write, and the records that they leave, are rows of one
     DataFrame: a row has either columns of ``writers.told``, or those of a record, as ``records_of``
@@ -94,7 +95,9 @@ class DirectRecords:
     writers: RowWriters
 
     def of_stream(self, records: DataFrame) -> DataFrame:
-        """Return the writing tasks' reports, where Spark's Kafka source reads the records.
+        """Return the reports of tasks that write records which Spark's Kafka source reads.
+
+        A report tells of written rows, or is a record that its task has left to Spark.
 
         Args:
             records: From :func:`spark_jobs.inside.readers.topics.parse_records.records_of`.
@@ -110,9 +113,10 @@ class DirectRecords:
         return map_in_arrow(given, reporting(read), ddl(write.returned))
 
     def of_splits(self, splits: DataFrame) -> DataFrame:
-        """Return the writing tasks' reports, where tasks read the records of splits themselves.
+        """Return the reports of tasks that read and write the records of splits themselves.
 
-        Call it only with a check of event times that has a clock of its own.
+        A report tells of written rows, or is a record that its task has left to Spark. The check of
+        event times has to have a clock of its own.
 
         Args:
             splits: Topic, partition, first offset and the one after the last.
@@ -120,7 +124,9 @@ class DirectRecords:
         return self._read(splits, self.event_time.clock_ms or 0, lambda batch: batch)
 
     def of_numbered(self, splits: Sequence[Split], numbers: DataFrame, clock_ms: int) -> DataFrame:
-        """Return the writing tasks' reports, where tasks read splits that are given by number.
+        """Return the reports of tasks that read and write the records of numbered splits.
+
+        A report tells of written rows, or is a record that its task has left to Spark.
 
         Args:
             splits: The splits.

@@ -56,17 +56,25 @@ class EventTimeCheck:
     clock_ms: int | None = None
 
     def needed(self, *, is_staged: bool) -> list[str]:
-        """Return the columns of a record that :meth:`apply` needs besides its location."""
+        """Return the columns of a record that :meth:`apply` needs besides its position in the log.
+
+        Args:
+            is_staged: Whether records that are left out are staged.
+
+        Returns:
+            Names out of ``RECORD``; empty if nothing more is needed.
+        """
         if not is_staged or self.declared.outside in ("fail", "keep"):
             return []
         return [*RECORD] if self.declared.outside == "quarantine" else [TIME]
 
     def apply(self, rows: DataFrame, staging: Folder | None) -> DataFrame:
-        """Return the rows whose event time is within bounds or null; handle the others.
+        """Return the rows whose event time is within bounds or null; handle the others as declared.
 
         Under ``outside: fail`` any other row fails the query with an :class:`InputError` that has
         topic, partition, offset, the time and the bounds. Under ``drop`` and ``quarantine`` it is
-        left out, and staged (:mod:`spark_jobs.inside.readers.bad_records`).
+        left out, and staged (:mod:`spark_jobs.inside.readers.bad_records`). Under ``keep`` all rows
+        stay.
 
         Args:
             rows: Rows with the event-time column, ``LOG_COLUMNS`` and the columns that

@@ -85,7 +85,7 @@ def read_topics(
 
 
 def client_options(source: KafkaSource) -> dict[str, str]:
-    """Return the options of Spark's Kafka source for its client, with secrets in plain text."""
+    """Return the options for the client of Spark's Kafka source; secrets are in plain text."""
     return {
         **{f"kafka.{name}": value for name, value in source.properties.of_java.items()},
         **spark_settings(source.security),
@@ -105,7 +105,7 @@ def client_options(source: KafkaSource) -> dict[str, str]:
 def with_new_partitions(
     starts: Mapping[TopicPartition, int], partitions: Sequence[TopicPartition]
 ) -> Offsets:
-    """Return start offsets of all partitions of a topic.
+    """Return start offsets of all partitions of a topic, also of those created since the hand-over.
 
     Args:
         starts: Start offsets decided at the hand-over.

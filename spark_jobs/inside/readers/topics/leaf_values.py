@@ -14,17 +14,16 @@ Test = Callable[[Column, pa.DataType], Column | None]
 
 
 def any_leaf(value: Column, kind: pa.DataType, test: Test) -> Column | None:
-    """Return whether any primitive value in a column passes a test, at any nesting depth.
-
-    Null where the value is null.
+    """Return a condition: any primitive value nested in a column passes a test, at any depth.
 
     Args:
         value: The value.
         kind: Its type, with the leaves that the test knows.
-        test: The test.
+        test: Makes the condition of one value; None where no value of a type passes.
 
     Returns:
-        The answer; None if no leaf of the type can pass.
+        The condition, which may be null where the value is null; None if no leaf of the type can
+        pass.
     """
     if pa.types.is_struct(kind):
         parts = [any_leaf(value[field.name], field.type, test) for field in kind]

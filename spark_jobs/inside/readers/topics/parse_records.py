@@ -101,7 +101,7 @@ class _Marked:
 
 
 class Watches(NamedTuple):
-    """Checks of change records beyond their values.
+    """Checks of a captured table's change records beyond their values.
 
     Attributes:
         repaired: Recognizes good changes of rows that are wrong; None if the source has no keys
@@ -117,7 +117,8 @@ class Watches(NamedTuple):
 def record_columns(plan: Plan, source: KafkaSource) -> dict[str, str]:
     """Return names and Spark SQL types of all columns of a source's records, before ``select``.
 
-    They are those of the plan, and the columns that were added to the source since, or widened.
+    They are those of the plan, with the columns that were added to the source since, and with the
+    wider types of others. The source has to be in the plan.
     """
     return source.current(plan.topic_of(source.name).read)
 
@@ -162,7 +163,10 @@ def rows_of(
     generation: Generation,
     checks: tuple[EventTimeCheck, RowRules, Folder | None],
 ) -> DataFrame:
-    """Parse records into the source's columns, as :func:`parse_values` does.
+    """Parse records whose position and inputs are selected already into the source's columns.
+
+    Bad records, records out of the bounds of event time and those that break a rule are handled as
+    by :func:`parse_values`: they fail the query, or are left out and staged.
 
     Args:
         records: From :func:`records_of`, in a stream or in a part of its micro-batch.
@@ -173,7 +177,8 @@ def rows_of(
             stage bad records; None if they do not.
 
     Raises:
-        InputError: As for :func:`parse_values`.
+        InputError: The schema of the values can't be obtained, ``select`` does not fit it, or Spark
+            can't evaluate a rule.
     """
     event_time, rules, staging = checks
     is_staged = staging is not None
@@ -274,7 +279,10 @@ def _parsed(
 
 
 def records_of(raw: DataFrame, source: KafkaSource, columns: Mapping[str, str]) -> DataFrame:
-    """Return position, included columns, and the record itself: ``LOG_COLUMNS`` to ``RECORD``.
+    """Select from raw records what parsing needs: ``LOG_COLUMNS``, included columns, ``RECORD``.
+
+    These are the position in the log, the parts of a record that are columns themselves, and
+    timestamp, key and value.
 
     Args:
         raw: Records as Spark's Kafka source returns them.
@@ -425,7 +433,10 @@ def _any_of(wrong: list[tuple[Column, str]]) -> Column:
 
 
 def reads_times_as_arrow(spark: SparkSession) -> bool:
-    """Return whether Spark's settings for timestamps agree with Arrow's behaviour."""
+    """Return whether the session's settings let Spark read JSON timestamps as Arrow does.
+
+    Only then may Arrow parse them: time zone UTC, and no legacy time parser.
+    """
     policy = spark.conf.get("spark.sql.legacy.timeParserPolicy")
     return spark.conf.get("spark.sql.session.timeZone") == "UTC" and policy != "LEGACY"
 

@@ -43,7 +43,7 @@ from spark_jobs.inside.readers.topics.range_records import columns_of, range_rea
 
 
 class PlannedTopic:
-    """A bounded Kafka source, readable as a stream or as a batch.
+    """Reader of a bounded Kafka source's planned range of offsets, as a stream or as a batch.
 
     Args:
         source: The declaration.
@@ -87,7 +87,10 @@ class PlannedTopic:
         return read_range_splits(self._range, self._generation)
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:
-        """Return the number of splits in the first entries of its log.
+        """Return how far the range was read: the number of splits in its log's first entries.
+
+        Args:
+            entries: Number of entries (micro-batches) that were read.
 
         Returns:
             Number of splits; then None twice, as rows and highest event time are unknown.
@@ -112,14 +115,16 @@ class PlannedTopic:
         return Batch(offsets=int(sizes.max()))
 
     def require_unchanged(self, entries_done: int = 0) -> None:
-        """Refuse to read a range if Kafka has deleted records of it.
+        """Refuse to read the range if Kafka has deleted records that are still to be read.
+
+        Asks the broker; called before a query is built.
 
         Args:
             entries_done: Number of log entries that were read already: their records may be gone.
 
         Raises:
-            SeamError: Kafka has deleted records that are still to be read; the message names the
-                first such partition with both offsets.
+            SeamError: Records are deleted; the message names the first such partition with both
+                offsets.
             UnavailableError: The broker does not answer.
         """
         begun = KafkaLog(self._source).log_start()
@@ -149,7 +154,13 @@ class PlannedTopic:
                 )
 
     def prepare(self) -> None:
-        """Write the versions of the source's Delta log that do not exist yet."""
+        """Write the versions of the source's Delta log that do not exist yet; it can be repeated.
+
+        Call it before :meth:`stream`, which reads the log.
+
+        Raises:
+            StateError: The folder can't be written.
+        """
         for version, (first, stop) in enumerate(versions_of(self._batches)):
             if not self._log.has(version):
                 self._log.write(version, FilesOfLog(RANGE_SPLITS), self._entries(first, stop))
@@ -167,13 +178,14 @@ class PlannedTopic:
         return self._parsed(raw)
 
     def batch_parser(self, spark: SparkSession) -> BatchParser | None:
-        """Return the parser for tasks that write records; None if Spark has to process them."""
+        """Return the parser for tasks that write rows; None if Spark must see or parse them."""
         return batch_parser(spark, self._source, self._read, self._rules)
 
     def written(self, spark: SparkSession, parse: BatchParser, writers: RowWriters) -> DataFrame:
-        """Return the reports of the tasks that read and write the records, in planned order.
+        """Return a stream, in planned order, of reports of tasks that read and write the records.
 
-        Call :meth:`prepare` before.
+        Call :meth:`prepare` before. A report tells of written rows, or is a record that its task
+        has left for :meth:`left`.
 
         Args:
             spark: The Spark session.
@@ -184,7 +196,10 @@ class PlannedTopic:
         return records.of_splits(self._splits_of(spark))
 
     def left(self, records: DataFrame, _batch_id: int) -> DataFrame:
-        """Return the rows of a micro-batch's records that its tasks did not write."""
+        """Parse the records of a micro-batch that its tasks have left to Spark into rows.
+
+        Bad ones fail the query, or are staged and left out (``on_bad_record``).
+        """
         checks = (
             self._event_time,
             self._rules,
@@ -199,7 +214,8 @@ class PlannedTopic:
     def drained(self, spark: SparkSession) -> DataFrame:
         """Return the empty stream of a source that was read to its end; no task runs for it.
 
-        The query fails with a :class:`RunError` if Spark finds anything left to read.
+        It keeps the source's place in the query's union. The query fails with a :class:`RunError`
+        if Spark finds anything left to read.
         """
         text = (
             f"Source `{self._source.name}` was read to its end, but Spark reads more of it. The "

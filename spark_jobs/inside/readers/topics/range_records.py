@@ -39,12 +39,15 @@ _SPLITS = RANGE_SPLITS.remove(0)
 
 
 def columns_of(source: KafkaSource) -> pa.Schema:
-    """Return the columns of a source's records; headers only if they are included, as in Spark."""
+    """Return the columns of a topic's raw records; headers only if the source includes them."""
     return RECORDS.append(_HEADERS) if "headers" in source.include.values() else RECORDS
 
 
 def as_rows(splits: Sequence[Split]) -> pa.RecordBatch:
-    """Return splits in the form that :func:`range_reader` expects."""
+    """Return splits as rows of topic, partition, first offset, and offset after the last.
+
+    :func:`range_reader` takes such rows.
+    """
     rows = [
         {"topic": topic, "partition": number, "first": each.first, "end": each.end}
         for each in splits
@@ -54,9 +57,10 @@ def as_rows(splits: Sequence[Split]) -> pa.RecordBatch:
 
 
 def can_read(source: KafkaSource, spark: SparkSession) -> bool:
-    """Return whether tasks can log in to a source's broker, wherever they run.
+    """Return whether tasks can log in to a source's broker on every machine of the cluster.
 
-    Files of certificates, and those that the system trusts, are those of the driver's machine.
+    They can on the driver's own machine (``local``), and without ``security``: files of
+    certificates, and those that the system trusts, are those of the driver's machine.
 
     Args:
         source: The declaration.
@@ -67,7 +71,7 @@ def can_read(source: KafkaSource, spark: SparkSession) -> bool:
 
 
 class Fetched(NamedTuple):
-    """Records of one partition, in order, as fetched by a consumer.
+    """Records of one partition, in order of their offsets, as a consumer has fetched them.
 
     Attributes:
         partition: The partition.
@@ -87,12 +91,12 @@ class Fetched(NamedTuple):
         return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
     def where(self, mask: Mask) -> Fetched:
-        """Return the records for which a mask is true."""
+        """Return only the records for which a mask, one boolean for each, is true."""
         return self._replace(messages=[self.messages[at] for at in np.flatnonzero(mask)])
 
 
 def range_reader(source: KafkaSource) -> Step:
-    """Return a function for ``mapInArrow`` that reads the records of ranges of offsets.
+    """Return a ``mapInArrow`` function that reads ranges of offsets with a consumer of the task.
 
     Its input are rows of splits (topic, partition, first offset, offset after the last), its output
     rows like those of Spark's own Kafka source. A range of which records were deleted fails the
@@ -103,7 +107,14 @@ def range_reader(source: KafkaSource) -> Step:
 
 
 def fetcher(source: KafkaSource) -> Callable[[Iterator[pa.RecordBatch]], Iterator[Fetched]]:
-    """Return a reader of offset ranges for tasks that need only some columns of a record."""
+    """Return a function for tasks that reads ranges of offsets and yields records as fetched.
+
+    For tasks that need only some columns of a record. The consumer is opened at the first range and
+    closed at the end; the ranges are rows of topic, partition, first offset, offset after the last.
+
+    Raises:
+        SeamError: By the function: records of a range were deleted.
+    """
     # Only the driver's machine knows the address of a local broker.
     servers = resolve_bootstrap(source.bootstrap_servers)
     located = source.model_copy(update={"bootstrap_servers": servers})

@@ -17,7 +17,9 @@ _IN_JSON = rf'"(?:{_FORM}|[^"]*\\)'
 
 
 def has_time_of_day(columns: pa.Schema, value: Column) -> Column:
-    """Return whether a timestamp column has a text without a date; never null.
+    """Return the condition that a timestamp column has a text without a date; never null.
+
+    Such a record is bad, as Spark would add the current date.
 
     Args:
         columns: The columns.

@@ -22,9 +22,10 @@ _LARGE = "[0-9.][eE][+]?[0-9]|[0-9]{39}"
 
 
 def is_too_large(row: Column, columns: pa.Schema, value: Column) -> Column:
-    """Return whether JSON has a number that is too large for its column; never null.
+    """Return the condition that JSON has a number too large for its column; never null.
 
-    A record with both an infinity by its name and another number that looks large counts, too.
+    Such a record is bad, as Spark would alter the number. A record with both an infinity by its
+    name and another number that looks large counts, too.
 
     Args:
         row: What ``from_json`` returned, with the types of :func:`parsed_as`.
@@ -44,5 +45,8 @@ def is_too_large(row: Column, columns: pa.Schema, value: Column) -> Column:
 
 
 def parsed_as(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which Spark parses a column: ``smallint`` for ``tinyint``."""
+    """Return the type as which Spark parses JSON of a type: ``smallint`` in place of ``tinyint``.
+
+    Also inside of structs, lists and maps. So :func:`is_too_large` sees what does not fit.
+    """
     return with_leaves(kind, lambda leaf: pa.int16() if pa.types.is_int8(leaf) else leaf)

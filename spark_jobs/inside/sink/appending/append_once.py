@@ -21,7 +21,7 @@ def append_once(
     batch_id: int,
     files: Callable[[DeltaTable], Sequence[AddAction]],
 ) -> None:
-    """Commit the files of a micro-batch to the target, unless they were committed before.
+    """Commit the files of a micro-batch to the target, unless it was committed before.
 
     The commit has the transaction that Delta's own streaming sink gives it, (query id, number of
     the micro-batch), so either of them may write the next micro-batch, or this one again.
@@ -31,6 +31,9 @@ def append_once(
         generation: Generation that owns the target.
         batch_id: Number of the micro-batch.
         files: Makes the files; called only if the micro-batch is not in the table.
+
+    Raises:
+        CommitFailedError: Another process has written this micro-batch meanwhile.
     """
     query_id = str(offset_log.query_id(generation.checkpoint))
     table = open_table(target)
@@ -42,7 +45,10 @@ def append_once(
 
 
 def columns_with_statistics(table: DeltaTable) -> list[str]:
-    """Return the columns for which files of a table have statistics, by its properties."""
+    """Return the columns of which a table's files have statistics, by the table's properties.
+
+    All columns if no property names them.
+    """
     named = table.metadata().configuration.get(STATISTICS)
     if named is None:
         return [field.name for field in table.schema().fields]

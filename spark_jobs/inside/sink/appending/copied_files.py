@@ -35,16 +35,19 @@ _Write = Callable[[DataFrame, int], None]
 
 
 class CopyableHistory(Protocol):
-    """Interface of history whose files may be copied."""
+    """Interface of history whose files may be copied into the target as they are."""
 
     columns: pa.Schema
     """Columns of the files."""
 
     def files(self, batch_id: int) -> Sequence[JudgedFile] | None:
-        """Return the files of a micro-batch if all can be copied; else None.
+        """Return the files of a micro-batch if all can be copied into the target.
+
+        Args:
+            batch_id: Number of the micro-batch, which the checkpoint has to contain.
 
         Returns:
-            None if one of them has to be, or the micro-batch has other rows.
+            None if a file has to be rewritten, or the micro-batch has other rows, too.
 
         Raises:
             InputError: A file can't be read.
@@ -54,13 +57,21 @@ class CopyableHistory(Protocol):
     def require_unchanged(self, batch_id: int) -> None:
         """Refuse files of a micro-batch that differ from what was planned.
 
+        Called after they were copied, before the commit.
+
+        Args:
+            batch_id: Number of the micro-batch, which the checkpoint has to contain.
+
         Raises:
             InputError: A planned file is missing or was rewritten.
+            StateError: The checkpoint's file of the micro-batch is missing.
         """
 
 
 class CopyingSink:
-    """Sink of a bounded run in ``append`` mode that copies files which need no rewriting.
+    """Sink of a bounded run in ``append`` mode: copies files that need no rewriting into the table.
+
+    Other micro-batches are written by Spark.
 
     Args:
         target: The table's folder.
@@ -82,22 +93,25 @@ class CopyingSink:
         self._guard = guard
 
     def stream(self, rows: DataFrame, reporting: Callable[[_Write], _Write]) -> DataStreamWriter:
-        """Return the writer of a query; the caller sets checkpoint and trigger.
+        """Return the writer of a query into this sink; the caller sets checkpoint and trigger.
 
         Args:
             rows: DataFrame that the transform returned.
-            reporting: Wraps the function for ``foreachBatch``, as for :func:`.sink.write_stream`.
+            reporting: Wraps the ``foreachBatch`` function so that its errors, which Spark turns
+                into text, reach the driver with their fields.
         """
         writer = rows.writeStream.queryName(self._generation.info.transaction_id)
         return writer.outputMode("append").foreachBatch(reporting(self.write))
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
-        """Write a micro-batch to the target in one commit, exactly once.
+        """Write a micro-batch to the target in one commit; nothing is done if it is there already.
+
+        Its files are copied if none needs rewriting; otherwise Spark writes the rows.
 
         Raises:
             InputError: A file can't be read, or was changed since it was planned.
             StateError: The target lacks micro-batches, or holds later ones.
-            CommitFailedError: Another process has written this micro-batch.
+            CommitFailedError: Another process has written this micro-batch meanwhile.
         """
         self._guard.before(batch_id)
         files = self._history.files(batch_id)

@@ -32,17 +32,21 @@ _Write = Callable[[DataFrame, int], None]
 
 @dataclass(frozen=True)
 class DirectSink:
-    """Sink of a stream of files written by tasks, and of records that tasks left to Spark.
+    """Sink of a query whose tasks write the rows that they read, past Spark, into an append table.
+
+    A micro-batch has files that tasks have written, which it commits, and records that tasks have
+    left to Spark.
 
     Attributes:
         target: The table's folder.
         generation: Generation that owns the target.
         guard: Refuses a micro-batch that does not follow what the target holds.
         files: How tasks write.
-        left: Computes the rows of the records of a micro-batch that its tasks have left, which the
-            stream has as they are. None if tasks leave none.
-        read: Returns the same as a micro-batch has, from tasks that read the source themselves, or
-            None if Spark reads this one. None if Spark reads all.
+        left: Given a micro-batch's records that tasks left and its number, computes their rows.
+            None if tasks leave none.
+        read: Given a micro-batch and its number, returns its reports from tasks that read the
+            source themselves, which is faster; or None if Spark should read this one. None if Spark
+            reads all.
     """
 
     target: Folder
@@ -53,23 +57,25 @@ class DirectSink:
     read: Callable[[DataFrame, int], DataFrame | None] | None
 
     def stream(self, written: DataFrame, reporting: Callable[[_Write], _Write]) -> DataStreamWriter:
-        """Return the writer of a query; the caller sets checkpoint and trigger.
+        """Return the writer of a query into this sink; the caller sets checkpoint and trigger.
 
         Args:
             written: Stream of the files that tasks write, with the columns of
                 :data:`~spark_jobs.inside.sink.appending.task_files.FILES`.
-            reporting: Wraps the function for ``foreachBatch``, as for
-                :func:`spark_jobs.inside.sink.sink.write_stream`.
+            reporting: Wraps the ``foreachBatch`` function so that its errors, which Spark turns
+                into text, reach the driver with their fields.
         """
         writer = written.writeStream.queryName(self.generation.info.transaction_id)
         return writer.outputMode("append").foreachBatch(reporting(self.write))
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
-        """Write a micro-batch to the target in one commit, exactly once.
+        """Write a micro-batch to the target in one commit; nothing is done if it is there already.
+
+        Evaluating the batch makes tasks write the files; the commit adds them to the table.
 
         Raises:
             StateError: The target lacks micro-batches, or holds later ones.
-            CommitFailedError: Another process has written this micro-batch.
+            CommitFailedError: Another process has written this micro-batch meanwhile.
         """
         self.guard.before(batch_id)
 

@@ -34,7 +34,7 @@ FILE_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Factory of the writers of a target's files in tasks.
+    """Settings and factory of the writers by which tasks write Parquet files of the target.
 
     Attributes:
         folder: The table's folder.
@@ -55,6 +55,8 @@ class TaskFiles:
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all rows of a task, for ``mapInArrow``; yield the written files as :data:`FILES`.
 
+        A file is part of the table once a commit names it.
+
         Args:
             batches: Rows; they may have further columns.
 
@@ -68,7 +70,7 @@ class TaskFiles:
 
 
 class TaskFileWriter:
-    """Writer of the rows of one task.
+    """Writer of one task's rows into Parquet files in the table's folder, of about 128 MiB each.
 
     Args:
         files: What to write, and where.
@@ -82,10 +84,15 @@ class TaskFileWriter:
         self._parquet: pq.ParquetWriter | None = None
 
     def add(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Write rows; yield the files that are complete by then, as :data:`FILES`.
+        """Write rows, or hold them for the next row group; yield files that are completed by that.
+
+        A generator: nothing is done unless it is consumed.
 
         Args:
             rows: Rows that have the table's columns; others are left out.
+
+        Yields:
+            A row for each file, with the columns of :data:`FILES`.
 
         Raises:
             StateError: A file can't be written.
@@ -102,7 +109,7 @@ class TaskFileWriter:
                 yield self._finish()
 
     def close(self) -> Iterator[pa.RecordBatch]:
-        """Write the remaining rows; yield the last file, if any.
+        """Write the rows that are held, and yield the last file, if any; call it once, at the end.
 
         Raises:
             StateError: A file can't be written.

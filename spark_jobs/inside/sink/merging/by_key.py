@@ -39,7 +39,8 @@ def merge_by_key(
         target: The table's folder.
         key: Names of the columns that identify a row.
         generation: Generation that owns the target.
-        application: Delta's application id of the commit; by default the generation's.
+        application: Delta's application id of the commit; None for that of the generation's
+            micro-batches.
 
     Raises:
         InputError: Two rows of the batch have the same key.

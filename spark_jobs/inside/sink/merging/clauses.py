@@ -30,21 +30,24 @@ class When(NamedTuple):
 
 
 def of_source(columns: Sequence[str]) -> dict[str, str]:
-    """Return the assignments that write a row of the micro-batch unchanged.
+    """Return the assignments of a MERGE that write a row of the micro-batch unchanged.
 
     Args:
         columns: Names of the target's columns.
+
+    Returns:
+        SQL for the value by name of the column.
     """
     return {name: column("s", name) for name in columns}
 
 
 def column(of: Literal["s", "t"], name: str) -> str:
-    """Return SQL for a column of the source or of the target of a MERGE."""
+    """Return SQL for a column in a MERGE: ``s`` is the micro-batch, ``t`` the target."""
     return f"{of}.{in_backticks(name)}"
 
 
 def spark_sql(clauses: Sequence[When]) -> str:
-    """Return the clauses in Spark's SQL, as they follow the condition of a MERGE."""
+    """Return a MERGE's clauses in Spark's SQL, in order, as they follow its ON condition."""
     return " ".join(_clause(each) for each in clauses)
 
 

@@ -21,21 +21,22 @@ from spark_jobs.table.ownership.guard import TargetGuard
 
 
 class MergeRows(Protocol):
-    """Function that merges rows in one commit, once for each number of its application id."""
+    """Function that merges rows into the target in one commit, once for each number."""
 
     def __call__(self, batch: DataFrame, batch_id: int, *, application: str | None = None) -> None:
-        """Merge rows; those of a number that was merged before are skipped.
+        """Merge rows into the target in one commit; do nothing if that number was merged before.
 
         Args:
-            batch: Rows that the transform returned.
-            batch_id: Version of the commit's transaction: the number of the micro-batch.
-            application: Delta's application id of the commit; by default the generation's.
+            batch: The rows.
+            batch_id: Number of the micro-batch, the version of the commit's transaction.
+            application: Delta's application id of the commit, which has numbers of its own; None
+                for that of the generation's micro-batches.
         """
 
 
 @dataclass(frozen=True)
 class Merging:
-    """Merging of the micro-batches of one query; created in the driver when the query begins.
+    """How a query's micro-batches are merged; created in the driver when the query begins.
 
     Attributes:
         sink: The declaration of the sink.
@@ -50,7 +51,7 @@ class Merging:
     rows: MergeRows
 
     def batch(self, batch: DataFrame, batch_id: int, guard: TargetGuard) -> None:
-        """Merge a micro-batch, unless the target already contains it.
+        """Merge a micro-batch in one commit, unless the target already contains it.
 
         Args:
             batch: Rows that the transform returned.
@@ -58,14 +59,17 @@ class Merging:
             guard: Refuses a micro-batch that does not follow what the target holds.
 
         Raises:
-            StateError: The guard refuses.
+            StateError: The target lacks micro-batches, or holds later ones.
+            InputError: The rows can't be merged, such as two with the same key.
         """
         guard.before(batch_id)
         self.rows(batch, batch_id)
 
 
 def declared_merging(loaded: LoadedPipeline, target: Folder, generation: Generation) -> Merging:
-    """Return the merging that a pipeline declares, wrapped by extensions.
+    """Return how a pipeline's sink merges: by key, by the order of changes, or as versions.
+
+    Extensions wrap it.
 
     Args:
         loaded: The pipeline; its sink merges.

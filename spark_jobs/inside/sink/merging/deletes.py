@@ -58,7 +58,9 @@ def comparable(rows: DataFrame, name: str) -> Column:
 
 
 class Deletes:
-    """Deletes of one target: a Delta table of keys with the sequence of their delete.
+    """Deletes of rows that the target has removed: a Delta table of keys and their sequences.
+
+    So an older change that arrives later does not bring a row back.
 
     Args:
         folder: Folder of that table, in the state folder; the first :meth:`keep` creates it.
@@ -93,7 +95,7 @@ class Deletes:
         return any(highest is None or highest >= lowest for highest in files[name].to_pylist())
 
     def without_deleted_since(self, rows: DataFrame, lowest: object | None) -> DataFrame:
-        """Return the changes whose key has no later delete.
+        """Return the changes of a micro-batch whose key has no later delete in the table.
 
         Call it only if :meth:`may_hold_later` returned True, as the table has to exist.
 
@@ -125,7 +127,9 @@ class Deletes:
         )
 
     def keep(self, rows: DataFrame, count: int) -> None:
-        """Append deletes to the table, and compact it once it has more than 100 files.
+        """Append deletes to the table, before their rows are removed; a repetition does no harm.
+
+        The table is compacted once it has more than 100 files.
 
         Args:
             rows: The deletes, with the columns of key and sequence.

@@ -30,7 +30,7 @@ _BEFORE = "__valid_to_before"
 
 
 def with_validity(rows: DataFrame, time: str) -> DataFrame:
-    """Return rows with validity columns; the end of the validity is null.
+    """Add the columns of a version's validity: from its own time on, with no end yet (null).
 
     Args:
         rows: Rows that the transform returned.
@@ -87,7 +87,8 @@ def merge_versions(
         target: The table's folder.
         sink: The declaration of the sink, with a ``sequence`` and ``history``.
         generation: State of the generation that owns the target.
-        application: Delta's application id of the commit; by default the generation's.
+        application: Delta's application id of the commit; None for that of the generation's
+            micro-batches.
 
     Raises:
         InputError: A row has no time from which it is valid.

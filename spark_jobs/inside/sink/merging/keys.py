@@ -86,7 +86,7 @@ class KeyRange:
         return aggregates
 
     def match(self, limits: Sequence[int | None]) -> Match:
-        """Return the condition that matches rows of the batch with rows of the target.
+        """Return the condition by which a MERGE matches rows of the batch with those of the target.
 
         Args:
             limits: Values of the aggregates of :attr:`limits`, in their order.

@@ -34,7 +34,7 @@ from spark_jobs.table.kept_deletes import DELETES
 
 
 def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
-    """Return rows with the columns of the target.
+    """Return rows with the columns of the target, which may differ from the transform's.
 
     The column that marks deletes (``sink.deleted``) is dropped if the sink removes deleted rows.
     Those of the validity are added if it keeps all versions.
@@ -68,8 +68,11 @@ def merge_changes(  # noqa: PLR0913 - the last one is rare
         generation: State of the generation that owns the target; it keeps deletes of removed rows.
         truncation: Its TRUNCATEs, if they are followed: older rows of the target are removed, and
             older changes do not count, in whatever order they arrive.
-        application: Application id of the commit's transaction; by default that of the generation's
+        application: Delta's application id of the commit; None for that of the generation's
             micro-batches.
+
+    Raises:
+        InputError: A change lacks a value of the key.
     """
     if sink.deleted and not sink.removes_rows:
         batch = with_values_before(batch, sink, _is_deleted(sink), order(sink.order))

@@ -25,6 +25,8 @@ def merge_once(
 ) -> None:
     """Merge rows into a Delta table in one commit, at most once for a transaction.
 
+    By delta-rs if the MERGE is small, otherwise by Spark.
+
     Args:
         rows: The rows, ``s`` in the condition and the clauses.
         target: The table's folder; the table is ``t`` there.

@@ -17,14 +17,14 @@ _FEW = 5_000
 
 
 class SmallBatches:
-    """Coalescing of a query's small micro-batches into one task.
+    """Coalesces a query's small micro-batches into one task, which is faster than several.
 
     How many records a micro-batch has is known from the offsets that Spark wrote before it. Not for
     a query with stateful operators, whose state is in many tasks.
 
     Args:
         checkpoint: The query's checkpoint.
-        place: Place of the topic, that is its fixed position in the query's union.
+        place: Number of the topic's place in the query's union.
     """
 
     def __init__(self, checkpoint: Folder, place: int) -> None:
@@ -32,9 +32,10 @@ class SmallBatches:
         self._last: tuple[int, Offsets] = (-1, {})
 
     def in_one_task(self, batch: DataFrame, batch_id: int) -> DataFrame:
-        """Return the rows of a micro-batch, coalesced into one task if they are few.
+        """Return a micro-batch's rows, coalesced into one task if it has at most 5,000 offsets.
 
-        The first micro-batch after a start is left as it is: nothing says where it begins.
+        Call it for each micro-batch, in order. The first one after a start is left as it is:
+        nothing says where it begins.
 
         Args:
             batch: Rows that the transform returned.

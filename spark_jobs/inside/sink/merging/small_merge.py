@@ -92,7 +92,9 @@ def merge_small(
     small: SmallMerge,
     transaction: Transaction,
 ) -> bool:
-    """Merge rows by delta-rs if they are few; return whether it was done, else Spark has to.
+    """Merge rows by delta-rs in the driver, if they are few and it can write the same as Spark.
+
+    In one commit; nothing is written if the table records the transaction already.
 
     Args:
         rows: The rows.
@@ -102,7 +104,8 @@ def merge_small(
         transaction: Application id and version of the commit.
 
     Returns:
-        Whether it is done; False if the MERGE is not small, or only Spark can do it.
+        Whether it is done; False if the MERGE is not small, only Spark can do it, or another commit
+        was in the way: then Spark has to.
     """
     if small.rows > MOST_ROWS or small.bytes > MOST_BYTES:
         return False
@@ -179,9 +182,9 @@ def _has_values(table: DeltaTable, name: str, match: Match) -> bool:
 
 
 def copy_rows(rows: pa.Table) -> pa.Table:
-    """Return a copy of rows in buffers that PyArrow itself has allocated.
+    """Copy rows that Spark returned into buffers of PyArrow's own, before Rust reads them.
 
-    The Arrow of Spark 4.1 leaves the offsets of an empty child column out, and Rust then reads
+    The Arrow of Spark 4.1 leaves the offsets of an empty child column out, and Rust would read
     whatever is there.
     """
     return rows.take(pa.array(range(rows.num_rows), pa.int64()))

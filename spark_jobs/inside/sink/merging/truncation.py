@@ -20,11 +20,11 @@ from spark_jobs.run_state.truncated import Truncated, read_truncated
 
 
 class Truncation:
-    """TRUNCATEs among the changes of one generation.
+    """TRUNCATEs of the captured table in one generation; they remove all older rows.
 
     Args:
         sink: The declaration of the sink; its ``sequence`` is one column of text.
-        generation: State of the generation that owns the target.
+        generation: State of the generation, which keeps the position of the last one.
     """
 
     def __init__(self, sink: Sink, generation: Generation) -> None:
@@ -34,11 +34,16 @@ class Truncation:
         self._last = None if found is None else found.position
 
     def last_in(self) -> Column:
-        """Return an aggregate: the position of the last TRUNCATE of a batch; null without one."""
+        """Return an aggregate: the sequence of a batch's last TRUNCATE; null without one."""
         return F.max(F.when(self._is_truncate(), F.col(in_backticks(self._sink.order[0]))))
 
     def keep(self, position: str | None) -> None:
-        """Record the position of a TRUNCATE, if it is later than the last one.
+        """Record the sequence of a TRUNCATE in the state, if it is later than the last one.
+
+        Call it before rows are removed; a repetition changes nothing.
+
+        Args:
+            position: The sequence; None for a batch without TRUNCATE, of which nothing is recorded.
 
         Raises:
             StateError: The state folder can't be written.
@@ -48,17 +53,21 @@ class Truncation:
             self._last = position
 
     def later(self, changes: DataFrame) -> DataFrame:
-        """Return the changes that are later than every TRUNCATE."""
+        """Return the changes that are later than every TRUNCATE so far; TRUNCATEs are left out.
+
+        All changes if there was none.
+        """
         if self._last is None:
             return changes
         sequence = F.coalesce(F.col(in_backticks(self._sink.order[0])), F.lit(""))
         return changes.where((sequence > F.lit(self._last)) & ~self._is_truncate())
 
     def clauses(self, position: str | None) -> list[When]:
-        """Return the clause of a MERGE that removes rows older than a TRUNCATE; empty without one.
+        """Return the MERGE clause that removes rows older than a TRUNCATE; empty without one.
 
         Args:
-            position: Position of the last TRUNCATE in the batch, as :meth:`last_in` returns it.
+            position: Sequence of the last TRUNCATE in the batch, as :meth:`last_in` returns it;
+                None without one.
         """
         if position is None:
             return []

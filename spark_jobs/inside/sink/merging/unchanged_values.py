@@ -29,9 +29,9 @@ _AT = "__at"
 
 
 def long_columns(columns: StructType, sink: Sink) -> list[str]:
-    """Return the columns whose value may be missing in an update.
+    """Return the columns whose value may be missing in an update: texts, bytes, arrays, maps.
 
-    Those of text, bytes, arrays and maps; but none of key and sequence.
+    None of key and sequence, nor ``sink.deleted`` and ``sink.unchanged``.
     """
     own = {*sink.key, *sink.order, sink.deleted, sink.unchanged}
     return [
@@ -43,6 +43,9 @@ def long_columns(columns: StructType, sink: Sink) -> list[str]:
 
 def latest_values(batch: DataFrame, sink: Sink, row: Column, by: Column) -> DataFrame:
     """Return each key's last change, with the latest known value of each long column.
+
+    One row for each key; ``sink.unchanged`` tells how old the values are that the last change
+    lacks.
 
     Args:
         batch: Changes of one micro-batch.
@@ -83,13 +86,16 @@ def latest_values(batch: DataFrame, sink: Sink, row: Column, by: Column) -> Data
 
 
 def require_key(rows: DataFrame, sink: Sink, count: int, target: Folder) -> None:
-    """Refuse changes that lack a value of the key, so that their row is unknown.
+    """Refuse a micro-batch with changes that lack a value of the key, so that their row is unknown.
 
     Args:
         rows: Changes of a micro-batch; only the names of their columns are used.
         sink: The declaration of the sink.
-        count: How many of them :func:`lacks_key` counted.
+        count: How many of them :func:`lacks_key` counted; 0 refuses nothing.
         target: The table's folder.
+
+    Raises:
+        InputError: There are such changes.
     """
     if not count:
         return
@@ -119,7 +125,7 @@ def _lacks(unchanged: Column, name: str) -> Column:
 
 
 class ValueByValue:
-    """Assignments of a MERGE of change ``s`` into row ``t`` that order each value separately.
+    """Assignments of a MERGE of change ``s`` into row ``t`` that order each value by itself.
 
     Args:
         columns: Names of all columns of the target.

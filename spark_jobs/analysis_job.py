@@ -28,7 +28,7 @@ _REQUESTS: TypeAdapter[_Request] = TypeAdapter(_Request)
 
 
 def main() -> None:
-    """Start Spark, and answer requests until stdin ends."""
+    """Start Spark, and answer requests from stdin, one a line, on stdout until stdin ends."""
     # What Spark and the user's code print must not get into the answers.
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -40,7 +40,9 @@ def main() -> None:
 
 
 def answer(spark: SparkSession, question: str) -> str:
-    """Answer a question to Spark; question and answer are JSON in one line.
+    """Answer a planner's question to Spark; question and answer are JSON in one line.
+
+    An error of this project is part of the answer; others pass.
 
     Args:
         spark: The Spark session.

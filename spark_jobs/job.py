@@ -27,7 +27,9 @@ from spark_jobs.jvm.spark_version import require_launched
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job; return its exit status.
+    """Read the named sources in order in this driver; return its exit status.
+
+    SIGTERM and SIGINT stop the run after what it has committed.
 
     Args:
         arguments: Command line: ``--pipeline FILE``, ``--source NAME`` once for each source to be

@@ -16,14 +16,16 @@ from spark_jobs.inside.driver.shared_driver import SharedDriver
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job.
+    """Run the driver that pipelines share, until it has had no pipeline for 60 s or is ended.
+
+    SIGTERM and SIGINT end it, once its runs have stopped.
 
     Args:
         arguments: Command line: ``--folder FOLDER`` of the driver, ``--settings JSON``,
             ``--started-by PIPELINE``.
 
     Returns:
-        Exit status.
+        Exit status, 0; if the JVM has ended, the process exits with 1.
     """
     parser = argparse.ArgumentParser(description="Run pipelines that share a driver.")
     parser.add_argument("--folder", type=Path, required=True)

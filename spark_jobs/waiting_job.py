@@ -23,7 +23,7 @@ from spark_jobs.launch.shared_socket import connect
 
 
 def main(command: list[str]) -> int:
-    """Answer questions until a run is assigned, then run it.
+    """Answer questions of the planner until a run is assigned to this driver, then run it.
 
     Args:
         command: Command line: ``--folder FOLDER``, the launch's folder for temporary files.

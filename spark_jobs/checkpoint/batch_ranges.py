@@ -11,11 +11,11 @@ from spark_jobs.checkpoint import offset_log
 
 
 class BatchRanges:
-    """Ranges of offsets of the micro-batches of one query, by the checkpoint.
+    """Ranges of a topic's offsets that a query's micro-batches read, by the checkpoint.
 
     Args:
         checkpoint: The checkpoint's folder.
-        place: Place of the source, that is its fixed position in the query's union, from 0.
+        place: Number of the source's fixed position in the query's union, from 0.
     """
 
     def __init__(self, checkpoint: Folder, place: int) -> None:
@@ -25,11 +25,12 @@ class BatchRanges:
         self._known: tuple[int, list[Any]] | None = None
 
     def of(self, batch_id: int) -> Ranges | None:
-        """Return the offsets of a micro-batch that has begun; None if it reads something else, too.
+        """Return the ranges of offsets that a micro-batch, which has begun, reads of the topic.
 
         Returns:
-            None if more than these offsets is to be read, or to be judged: a partition has appeared
-            or is gone, its log has become shorter, or another source has something to read.
+            First offset and the one after the last, by partition with new records. None if more
+            than these offsets is to be read, or to be judged: a partition has appeared or is gone,
+            its log has become shorter, or another source has something to read.
 
         Raises:
             StateError: The file with the micro-batch's offsets is missing.

@@ -10,10 +10,10 @@ _NAME = "history-watermark.json"
 
 
 class HistoryWatermark(Record):
-    """State document of the watermark of history's last micro-batch.
+    """State document with the watermark that history's last micro-batch has left.
 
-    Spark drops rows of the next micro-batch whose windows end at or before it, and the sink has
-    got those windows by then.
+    Spark drops rows of the next micro-batch whose windows end at or before it, and the sink has got
+    those windows by then.
 
     Attributes:
         watermark_ms: The watermark, in ms since 1970; 0 if none was reached.
@@ -25,7 +25,8 @@ class HistoryWatermark(Record):
 def keep_history_watermark(generation: Generation) -> None:
     """Record the watermark of history's last micro-batch in the state folder, once.
 
-    Call it before the first live micro-batch is planned; later calls do nothing.
+    Call it before the first live micro-batch is planned; later calls do nothing, as does a call for
+    a checkpoint without micro-batches.
 
     Args:
         generation: State of the generation whose history was read to its end.
@@ -38,7 +39,7 @@ def keep_history_watermark(generation: Generation) -> None:
 
 
 def history_watermark(generation: Generation, *, is_live: bool) -> HistoryWatermark | None:
-    """Return the watermark that history leaves to the live run.
+    """Return the watermark that history leaves to the live run, whose earlier windows are closed.
 
     Args:
         generation: State of the generation whose history was read to its end.

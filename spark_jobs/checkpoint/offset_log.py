@@ -22,40 +22,37 @@ def _latest(checkpoint: Folder, folder: str) -> int | None:
 
 
 def last_planned(checkpoint: Folder) -> int | None:
-    """Return the number of the last micro-batch whose offsets were written; None without any.
+    """Return the number of the last micro-batch in the checkpoint's ``offsets``; None without any.
 
-    It may not be committed: then Spark repeats it at the next start.
+    Its offsets are written; if it is not committed, Spark repeats it at the next start.
     """
     return _latest(checkpoint, "offsets")
 
 
 def last_committed(checkpoint: Folder) -> int | None:
-    """Return the number of the last micro-batch that was committed; None without any."""
+    """Return the number of the last micro-batch in the checkpoint's ``commits``, or None."""
     return _latest(checkpoint, "commits")
 
 
 def committed_at_ms(checkpoint: Folder, batch_id: int) -> int | None:
-    """Return when a micro-batch was committed, in ms since the epoch.
+    """Return when a micro-batch was committed, in ms since 1970, by its file under ``commits``.
 
-    It is the time at which its file under ``commits`` was last written.
-
-    Returns:
-        The time; None if the micro-batch is not committed, or Spark has removed its file.
+    None if the micro-batch is not committed, or Spark has removed its file.
     """
     found = checkpoint.document(f"commits/{batch_id}")
     return None if found is None else found.modified_ms
 
 
 def offset_of(checkpoint: Folder, batch_id: int, place: int) -> Any:
-    """Return the end offset of a source in a micro-batch.
+    """Return up to where a micro-batch reads a source, by the checkpoint's ``offsets``.
 
     Args:
         checkpoint: The checkpoint's folder.
         batch_id: Number of the micro-batch.
-        place: Place of the source, that is its fixed position in the query's union, from 0.
+        place: Number of the source's fixed position in the query's union, from 0.
 
     Returns:
-        Spark's offset, decoded from JSON; None if the source never had one.
+        Spark's end offset, decoded from JSON; None if the source never had one.
 
     Raises:
         StateError: The micro-batch's file is missing.
@@ -65,17 +62,32 @@ def offset_of(checkpoint: Folder, batch_id: int, place: int) -> Any:
 
 
 def offsets_of(checkpoint: Folder, batch_id: int) -> list[Any]:
-    """Return the end offset of each source in a micro-batch, in the order of their places.
+    """Return up to where a micro-batch reads each source, in the order of their places.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        batch_id: Number of the micro-batch.
 
     Returns:
-        Spark's offsets, decoded from JSON; None for a source that never had one.
+        Spark's end offsets, decoded from JSON; None for a source that never had one.
+
+    Raises:
+        StateError: The micro-batch's file is missing.
     """
     lines = _lines(checkpoint, batch_id)[2:]
     return [None if line == "-" else json.loads(line) for line in lines]
 
 
 def watermark_ms(checkpoint: Folder, batch_id: int) -> int:
-    """Return the watermark of a micro-batch, in ms since 1970; 0 if none was reached."""
+    """Return the event-time watermark of a micro-batch, in ms since 1970; 0 if there was none.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        batch_id: Number of the micro-batch.
+
+    Raises:
+        StateError: The micro-batch's file is missing.
+    """
     return int(json.loads(_lines(checkpoint, batch_id)[1])["batchWatermarkMs"])
 
 
@@ -112,14 +124,14 @@ def _lines(checkpoint: Folder, batch_id: int) -> list[str]:
 
 
 def committed_offset(checkpoint: Folder, place: int) -> Any:
-    """Return the end offset of a source in the last committed micro-batch.
+    """Return up to where a source is read and committed, by the checkpoint as it is now.
 
     Args:
         checkpoint: The checkpoint's folder.
-        place: Place of the source, that is its fixed position in the query's union, from 0.
+        place: Number of the source's fixed position in the query's union, from 0.
 
     Returns:
-        Spark's offset, decoded from JSON; None if no micro-batch was committed, or the source
+        Spark's end offset, decoded from JSON; None if no micro-batch was committed, or the source
         never had an offset.
 
     Raises:
@@ -130,7 +142,7 @@ def committed_offset(checkpoint: Folder, place: int) -> Any:
 
 
 def kafka_offsets(offset: Any) -> Offsets:
-    """Return Spark's offset of a Kafka source as the first unread offset of each partition.
+    """Convert Spark's offset of a Kafka source to the first unread offset of each partition.
 
     Args:
         offset: Spark's offset, decoded from JSON; None leads to an empty result.
@@ -155,7 +167,7 @@ def next_offsets(checkpoint: Folder, place: int) -> Offsets:
 
 
 def is_drained(offset: Any, versions: int) -> bool:
-    """Return whether a planned source has been read to the end of its Delta log.
+    """Return whether a source has been read to the end of its plan, a Delta log, and committed.
 
     Delta's offset moves beyond a version when the version's last file has been read.
 
@@ -198,6 +210,9 @@ def initial_kafka_offsets(checkpoint: Folder, place: int) -> Offsets | None:
 
 
 def query_id(checkpoint: Folder) -> str | None:
-    """Return the query's id, Delta's transaction id for a streaming sink; None before its start."""
+    """Return the id of the query that the checkpoint belongs to; None before its first start.
+
+    Delta's streaming sink has it as the application id of its transactions.
+    """
     data = checkpoint.read_bytes("metadata")
     return None if data is None else str(json.loads(data)["id"])

@@ -60,7 +60,8 @@ class Transform(Record):
     def is_like(self, other: Transform) -> bool:
         """Return whether another transform computes the same rows, as far as can be known.
 
-        Compared are name, digests of code and query plan, operators, and the version of Spark.
+        Compared are name, digests of code and query plan, operators, and the version of Spark; not
+        the micro-batches.
         """
         return self._what() == other._what()
 
@@ -115,9 +116,9 @@ def record_transform(generation: Generation, found: Transform) -> str | None:
 
 
 def last_change(generation: Generation) -> str | None:
-    """Return a warning about the last change of the transform; None without a change.
+    """Describe the last change of a generation's transform as a warning; None without a change.
 
-    The warning names the first micro-batch of the new transform, and where the old one's rows end.
+    It names the first micro-batch of the new transform, and where the old one's rows end.
     """
     pairs = pairwise(read_transforms(generation))
     changes = [(before, now) for before, now in pairs if not now.is_like(before)]
@@ -133,21 +134,21 @@ def last_change(generation: Generation) -> str | None:
 
 
 def first_batch(generation: Generation) -> int:
-    """Return the number of the next micro-batch; 0 for a new checkpoint."""
+    """Return the number of the micro-batch after the last committed one; 0 for a new checkpoint."""
     committed = offset_log.last_committed(generation.checkpoint)
     return 0 if committed is None else committed + 1
 
 
 def state_refusal(condition: str | None, reason: str) -> StateError | None:
-    """Turn a failure of Spark into the refusal of a changed transform; None for other failures.
+    """Turn a failure of Spark into the refusal of a transform that does not fit the checkpoint.
 
     Args:
         condition: Spark's error condition without its sub-condition; None if there is none.
         reason: Spark's message.
 
     Returns:
-        An error for the caller to report or raise, if the condition says that a different query
-        has left the state in the checkpoint.
+        An error for the caller to report or raise, if the condition says that a different query has
+        left the state in the checkpoint; None for any other failure.
     """
     if condition not in _REFUSALS:
         return None

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 
 def main(folder: str) -> None:
-    """Run what a driver runs, so that the JVM loads the classes to archive.
+    """Run what a driver runs in a small Spark job, so that the JVM archives the loaded classes.
 
     Run by ``spark-submit`` once per installation; the results are thrown away. Two streaming
     queries read a small Delta table: one appends its rows, after a join, to another Delta table;

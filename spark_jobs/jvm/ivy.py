@@ -31,7 +31,7 @@ _REASON = re.compile(
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository in Maven's layout, from which jars are downloaded.
+    """A repository in Maven's layout, from which jars are downloaded, with its login.
 
     Attributes:
         root: Its URL with a slash at the end; never contains the user's name and password.
@@ -62,7 +62,7 @@ class Request:
 
 
 def repository() -> Repository:
-    """Return the mirror named in ``HYBRID_MAVEN_REPOSITORY``, or Maven Central.
+    """Return the repository to download from: ``HYBRID_MAVEN_REPOSITORY``, or Maven Central.
 
     Raises:
         InputError: ``HYBRID_MAVEN_REPOSITORY`` is not a usable URL.
@@ -103,7 +103,9 @@ def fetch(
     lock: int,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Download the requested packages and their dependencies into ``folder``/``RETRIEVED``.
+    """Download packages and their dependencies into ``folder``/``RETRIEVED`` by Ivy.
+
+    Waits until Ivy, a process of its own, has ended.
 
     Args:
         launcher: The command that starts Ivy: Java, its flags, and ``-jar``.
@@ -113,6 +115,9 @@ def fetch(
         lock: A locked file descriptor that Ivy inherits, so that the lock lasts as long as Ivy
             runs, even if this process is killed.
         on_progress: Called with the file name of each jar whose download begins.
+
+    Raises:
+        InputError: A package can't be downloaded; names it and the reason.
     """
     (folder / "ivy.xml").write_text(_module(request), encoding="utf-8")
     (folder / "settings.xml").write_text(_settings(request, place), encoding="utf-8")

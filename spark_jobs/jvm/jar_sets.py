@@ -121,7 +121,9 @@ SETS: dict[str, JarSet] = {
 
 
 def sets_with(parts: JvmParts) -> dict[str, JarSet]:
-    """Return all declared sets, by name: those of Spark and its stores first.
+    """Return all declared sets of jars by name, in the versions that go with a Spark.
+
+    Those of Spark and its stores come first.
 
     Args:
         parts: Versions that go with the Spark that loads them.
@@ -165,10 +167,10 @@ def sets_with(parts: JvmParts) -> dict[str, JarSet]:
 
 
 def find_set(name: str) -> JarSet:
-    """Return the Maven packages of a declared set of jars, such as ``spark``.
+    """Return the Maven packages of a declared set of jars, such as ``spark``; nothing is fetched.
 
     Raises:
-        InputError: There is no set of this name for the installed Spark.
+        InputError: There is no set of this name for the installed Spark, or that is not supported.
     """
     if name in SETS:
         return SETS[name]
@@ -192,7 +194,7 @@ def packages(set_name: str) -> str:
     ``spark.jars.excludes`` removes both. A cluster's repository must have the newer one.
 
     Raises:
-        InputError: There is no set of this name.
+        InputError: There is no set of this name for the installed Spark.
     """
     return ",".join(find_set(set_name).packages)
 
@@ -203,7 +205,7 @@ def excludes(*set_names: str) -> str:
     Spark has one list for all packages, so the excludes of all sets are combined.
 
     Raises:
-        InputError: There is no set of one of these names.
+        InputError: There is no set of one of these names for the installed Spark.
     """
     names = (exclude for name in set_names for exclude in find_set(name).excludes)
     return ",".join(dict.fromkeys(names))

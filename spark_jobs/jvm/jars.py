@@ -75,13 +75,19 @@ def resolve_sets(
 
 
 def obtain(set_name: str, jar_set: JarSet, on_progress: OnProgress = lambda _: None) -> list[Path]:
-    """Return the jars of any set, sorted by name; download them unless the cache has them.
+    """Return the jars of a set, sorted by name; download them unless the cache has them.
+
+    Several processes may call this at once: one downloads, the others wait for it.
 
     Args:
         set_name: Names the set in messages and in the cache.
         jar_set: The Maven packages of the set.
         on_progress: Called with the file name of each jar whose download begins, and once before
             waiting for another process.
+
+    Raises:
+        InputError: Java is missing, a jar can't be downloaded, the cache folder can't be written,
+            or the folder named in ``HYBRID_JARS`` lacks the set.
     """
     if handed_in := os.environ.get(FOLDER_VARIABLE):
         return _handed_in(Path(handed_in) / set_name, set_name)

@@ -28,7 +28,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def require_java(minimum: int = MINIMUM) -> Path:
-    """Return the Java to start: ``JAVA_HOME/bin/java`` if JAVA_HOME is set, else that on the PATH.
+    """Return the Java to start, after asking it for its version: of JAVA_HOME, else on the PATH.
 
     Args:
         minimum: Lowest feature release that is accepted, such as 17.
@@ -49,7 +49,7 @@ def require_java(minimum: int = MINIMUM) -> Path:
 
 
 def java_version(path: Path) -> int:
-    """Return the feature release of a ``java`` binary, such as 17.
+    """Run ``java -version`` and return the feature release, such as 17; waits 60 s at most.
 
     Raises:
         InputError: The program can't be started, or reports no version.

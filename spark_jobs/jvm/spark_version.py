@@ -91,7 +91,7 @@ def spark_home() -> Path:
 
 
 def installed_parts() -> JvmParts:
-    """Return the JVM parts of the installed Spark.
+    """Return the versions of the JVM parts that go with the installed Spark.
 
     Those of the default version where no Spark with jars is installed: jars of the cache, or of a
     folder that was handed in, can be named without one.
@@ -120,7 +120,7 @@ def version_at(home: Path) -> str | None:
 
 
 def parts_of(version: str, where: str) -> JvmParts:
-    """Return the JVM parts that go with a version of Spark.
+    """Return the versions of the JVM parts that go with a version of Spark.
 
     Args:
         version: The version, such as ``4.2.1``.
@@ -168,7 +168,7 @@ def require_launched(version: str, launched: str | None) -> None:
 
 
 def minor_of(version: str) -> str:
-    """Return the minor version of a version: ``4.2`` of ``4.2.1``."""
+    """Return the minor version that a version of Spark belongs to: ``4.2`` for ``4.2.1``."""
     return ".".join(version.split(".")[:2])
 
 

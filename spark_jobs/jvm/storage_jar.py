@@ -47,7 +47,7 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def require_jar() -> Path:
-    """Return the path of the jar; refuse an installation without it.
+    """Return the path of the jar with this project's Java classes, which queries in S3 need.
 
     Raises:
         InputError: The installed package lacks it.
@@ -65,10 +65,10 @@ def require_jar() -> Path:
 def use_own_classes(spark: SparkSession) -> None:
     """Make S3A use this project's classes, in this driver and in its tasks.
 
-    It reads each commit of a Delta log in S3 once, if the query uses :data:`CONF`, and follows a
-    credentials file that is rewritten, if it looks where :data:`DEFAULT_LOGIN` does.
-
-    Not properties of the launch: executors fetch files, which may be in S3, before jars.
+    Call it once the session is made. Commits of a Delta log in S3 are then read once each, if the
+    query uses :data:`CONF`; and a credentials file that is rewritten is followed, if S3A looks
+    where :data:`DEFAULT_LOGIN` does. These are no properties of the launch, as executors fetch
+    files, which may be in S3, before jars.
 
     Args:
         spark: The driver's session, which has read nothing from S3 yet.
@@ -82,10 +82,16 @@ def use_own_classes(spark: SparkSession) -> None:
 
 
 def compile_classes(folder: Path) -> None:
-    """Compile the sources against the jars of Spark, Hadoop and Delta that a query has.
+    """Compile the storage jar's sources against the jars of Spark, Hadoop and Delta.
+
+    Those that are not in the cache are downloaded.
 
     Args:
         folder: Folder for the class files.
+
+    Raises:
+        InputError: There is no Java compiler, or a jar can't be downloaded.
+        CalledProcessError: The sources do not compile.
     """
     if (javac := shutil.which("javac")) is None:
         message = "The storage jar can't be built: there is no Java compiler (`javac`)."
@@ -99,7 +105,12 @@ def compile_classes(folder: Path) -> None:
 
 
 def build() -> bytes:
-    """Compile the sources and return the jar; the same compiler makes the same bytes."""
+    """Compile the sources and return the storage jar; the same compiler makes the same bytes.
+
+    Raises:
+        InputError: There is no Java compiler, or a jar can't be downloaded.
+        CalledProcessError: The sources do not compile.
+    """
     out = io.BytesIO()
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(out, "w") as jar:
         compile_classes(Path(scratch))

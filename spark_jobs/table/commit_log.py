@@ -50,7 +50,10 @@ class CommitLog:
         self._table = table
 
     def read(self, version: int) -> Commit | None:
-        """Return one commit.
+        """Return one commit of the table's log.
+
+        Args:
+            version: Version of the table that the commit made.
 
         Returns:
             None if the log does not hold it: it was not made yet, or Delta has removed it.
@@ -62,14 +65,18 @@ class CommitLog:
         return None if text is None else parse_commit(version, text)
 
     def holds(self, version: int) -> bool:
-        """Return whether the log contains a commit, even an unreadable one."""
+        """Return whether the log still contains the commit of a version, even an unreadable one."""
         return self._table.exists(commit_name(version))
 
     def between(self, after: int, last: int) -> list[Commit]:
-        """Return the commits after a version, up to and including another one.
+        """Return the commits after a version, up to and including another one, in order.
 
         A commit that Delta has removed from the log (after ``delta.logRetentionDuration``) is
         returned as one that may have changed rows: nobody can tell any more.
+
+        Args:
+            after: Version whose commit is not among them.
+            last: Version of the last of them.
 
         Raises:
             OSError: A commit is there and can't be read.
@@ -83,11 +90,14 @@ class CommitLog:
 
 
 def parse_commit(version: int, text: bytes) -> Commit:
-    """Parse the content of a commit file of the log.
+    """Parse the content of a commit file of a Delta log.
 
     Args:
         version: Number of the commit.
         text: Content of the file: one JSON object, an action, in each line.
+
+    Raises:
+        ValueError: A line is no JSON.
     """
     info: dict[str, Any] = {}
     transactions: dict[str, int] = {}
@@ -117,7 +127,7 @@ def parse_commit(version: int, text: bytes) -> Commit:
 
 @dataclass(frozen=True)
 class ForeignChanges:
-    """Changes of a table's rows by others that are still in effect.
+    """Changes of a table's rows that others than the pipeline made, and that are still in effect.
 
     Attributes:
         commits: Their commits, the oldest first; empty if there are none.

@@ -50,7 +50,7 @@ def transactions_of(
 
 
 def version_of(table: Folder) -> int:
-    """Return the number of a Delta table's newest version.
+    """Return the number of a Delta table's newest version, read from its log.
 
     Raises:
         InputError: The table can't be read.
@@ -60,16 +60,20 @@ def version_of(table: Folder) -> int:
 
 
 def paths_of(table: DeltaTable) -> list[str]:
-    """Return the paths of the files of a Delta table, as its log names them."""
+    """Return the paths of all files of a Delta table, as its log names them (URI-encoded)."""
     files = pa.table(table.get_add_actions())
     return [str(name) for name in files["path"].to_pylist()]
 
 
 def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
-    """Open a Delta table at a version; None for the newest.
+    """Open a Delta table by delta-rs, to read its log or to commit; no file is read.
+
+    Args:
+        folder: The table's folder.
+        version: Version of the table; None for the newest.
 
     Raises:
-        InputError: The table can't be read.
+        InputError: There is no table, or it can't be read at that version.
         UnavailableError: The table's store does not answer.
     """
     try:
@@ -117,19 +121,26 @@ def commit_once(
 
 
 def commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
-    """Make an empty commit that records a transaction id."""
+    """Make an empty commit to a table, for the transaction in its properties.
+
+    Raises:
+        CommitFailedError: Another writer has committed this transaction.
+    """
     commit_files(table, [], properties)
 
 
 def commit_files(
     table: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
 ) -> None:
-    """Add files to a table, and remove others from it, in one commit.
+    """Add files to a table, and remove others from it, in one commit; no file is written.
 
     Args:
         table: The table.
         actions: What the commit lists.
         properties: Transactions and further properties of the commit.
+
+    Raises:
+        CommitFailedError: Another writer's commit conflicts with it, or has this transaction.
     """
     table.create_write_transaction(
         list(actions),
@@ -141,7 +152,9 @@ def commit_files(
 
 
 def link_files(source: Folder, target: Folder, names: Mapping[str, str]) -> None:
-    """Link or copy files from one table's folder into another's.
+    """Link files from one table's folder into another's; copy them where there are no links.
+
+    It can be repeated.
 
     Args:
         source: Folder of the table that has them.
@@ -166,7 +179,7 @@ def link_files(source: Folder, target: Folder, names: Mapping[str, str]) -> None
 
 
 def missing_file(path: str) -> StateError:
-    """Return the error to raise for a missing data file."""
+    """Return the error to raise when a data file is missing whose rows another table was to get."""
     message = (
         f"File {path} is missing: its rows can't be restored. VACUUM removes files of older "
         "versions. The table that was to get them is as it was before."
@@ -179,7 +192,7 @@ def missing_file(path: str) -> StateError:
 
 
 def add_action(row: dict[str, Any], path: str) -> AddAction:
-    """Return the log action that adds a file from one table to another.
+    """Make the action of the Delta log that adds one table's file to another table.
 
     Args:
         row: The file's row in ``DeltaTable.get_add_actions`` of the first table.

@@ -16,7 +16,7 @@ from sources.storage.tables.delta import dataset_of
 
 
 class FileReader:
-    """Reader of a Delta table, file by file.
+    """Reader of the rows of single files of a Delta table, at the version that was opened.
 
     Args:
         table: The table.
@@ -27,7 +27,7 @@ class FileReader:
         self._files = {fragment.path: fragment for fragment in self._all.get_fragments()}
 
     def rows(self, row: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:
-        """Return the rows of a file, partition columns included.
+        """Read the rows of one file of the table, partition columns included.
 
         Args:
             row: The file's row in ``DeltaTable.get_add_actions``.
@@ -41,7 +41,7 @@ class FileReader:
 
 
 def remove_action(row: dict[str, Any]) -> RemoveAction:
-    """Return the log action that removes a file from its table.
+    """Make the action of the Delta log that removes a file from its table; nothing is deleted.
 
     Args:
         row: The file's row in ``DeltaTable.get_add_actions``.

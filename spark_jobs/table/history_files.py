@@ -43,7 +43,7 @@ class CompactedFiles(Record):
 
 @dataclass(frozen=True)
 class HistoryFiles:
-    """Files of a table that hold history.
+    """Files of a target that hold rows of history, by which these are told from live rows.
 
     Attributes:
         paths: Paths of files that hold, or held, rows of history, as the Delta log names them.
@@ -54,7 +54,11 @@ class HistoryFiles:
     gone: set[str]
 
     def of(self, paths: Iterable[str]) -> set[str]:
-        """Return those of some paths that hold history, including rewritten ranges."""
+        """Return those of some paths that hold history, files of replaced ranges included.
+
+        Args:
+            paths: Paths as the Delta log names them.
+        """
         return {
             path for path in paths if path in self.paths or Path(path).name.startswith(RANGE_FILE)
         }
@@ -76,6 +80,7 @@ def keep_history_files(generation: Generation, table: Folder, target: Folder) ->
 
     Raises:
         InputError: The table can't be read.
+        StateError: The state can't be written.
     """
     if not generation.exists(_NAME):
         inside = table.name_in(target)
@@ -85,22 +90,25 @@ def keep_history_files(generation: Generation, table: Folder, target: Folder) ->
 
 
 def record_history_files(generation: Generation, paths: Sequence[str]) -> None:
-    """Record files as files of history, replacing the earlier record.
+    """Record files as files of history, in place of those that were recorded before.
 
     Args:
         generation: State of the generation.
         paths: Their paths, as the log of the target names them or will name them.
+
+    Raises:
+        StateError: The state can't be written.
     """
     write_state_table(generation, _NAME, pa.table({_COLUMN: pa.array(paths, pa.string())}))
 
 
 def has_history_files(generation: Generation) -> bool:
-    """Return whether the files of history are recorded: the live stream has started once."""
+    """Return whether files of history are recorded: the live stream was started at least once."""
     return generation.exists(_NAME)
 
 
 def read_history_files(generation: Generation, table: DeltaTable) -> HistoryFiles:
-    """Return the target's files of history: recorded ones, and those that compactions removed.
+    """Return the target's files of history, with those that compactions have written or removed.
 
     Args:
         generation: State of the generation.
@@ -135,12 +143,15 @@ def read_history_files(generation: Generation, table: DeltaTable) -> HistoryFile
 
 
 def compaction_id(generation: Generation) -> str:
-    """Return the Delta application id under which a generation's compactions are numbered."""
+    """Return Delta's application id under which a generation's compactions are numbered."""
     return f"{generation.info.transaction_id}-compaction"
 
 
 def keep_compacted(generation: Generation, number: int, files: CompactedFiles | None) -> None:
-    """Record the files of history that a numbered compaction is about to replace.
+    """Record the files of history that a numbered compaction replaces; call it before its commit.
+
+    The record counts once the table has a commit of that number, so an interrupted compaction
+    leaves nothing behind.
 
     Args:
         generation: State of the generation.

@@ -12,7 +12,7 @@ DELETES = "deletes"
 
 
 def append_deletes(folder: Folder, rows: pa.Table) -> None:
-    """Append deletes to the table, which is created if it does not exist.
+    """Append deletes to the Delta table that keeps them, which is created if it does not exist.
 
     Args:
         folder: Folder of the table.

@@ -46,10 +46,10 @@ _PLAIN_WRITER = 2
 
 
 def is_plain(table: DeltaTable) -> bool:
-    """Return whether rows may be written without Spark: no table feature requires it.
+    """Return whether a table's rows may be written without Spark, as no table feature needs it.
 
-    That is a table without column mapping, constraints, generated columns and the like, in which
-    each column may be null.
+    So it is for a table without column mapping, constraints, generated columns and the like, in
+    which each column may be null.
 
     Args:
         table: The table.
@@ -81,7 +81,7 @@ class Protocol:
 
     @classmethod
     def of(cls, action: dict[str, Any]) -> Protocol:
-        """Parse a ``protocol`` action."""
+        """Parse a ``protocol`` action of the Delta log; features implied by versions are named."""
         reader, writer = action["minReaderVersion"], action["minWriterVersion"]
         return cls(
             reader,
@@ -96,7 +96,7 @@ class Protocol:
         return self.reader_features | self.writer_features
 
     def joined(self, other: Protocol) -> Protocol:
-        """Return the union of two protocols, without lowering a version."""
+        """Return the protocol of a table that needs the features of both; no version is lowered."""
         readers = self.reader_features | other.reader_features
         reader, writer = max(self.reader, other.reader), max(self.writer, other.writer)
         return Protocol(
@@ -107,7 +107,7 @@ class Protocol:
         )
 
     def action(self) -> dict[str, Any]:
-        """Return the ``protocol`` action with these features."""
+        """Return the ``protocol`` action of the Delta log that requires these features."""
         made: dict[str, Any] = {"minReaderVersion": self.reader, "minWriterVersion": self.writer}
         if self.reader >= _TABLE_FEATURES[0]:
             made["readerFeatures"] = sorted(self.reader_features)

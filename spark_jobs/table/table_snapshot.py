@@ -101,7 +101,7 @@ def read_snapshot(folder: Folder, version: int | None = None) -> TableSnapshot:
 
 
 def data_files(add: dict[str, Any]) -> list[str]:
-    """Return the files of an action: its data file, and its deletion vector's file.
+    """Return the files of a log action: the data file, and that of its deletion vector, if any.
 
     Args:
         add: The ``add`` or ``remove`` action.
@@ -121,7 +121,7 @@ def data_files(add: dict[str, Any]) -> list[str]:
 
 
 def with_paths_below(folder: str, add: dict[str, Any]) -> dict[str, Any]:
-    """Return an ``add`` action with paths relative to a surrounding table's folder.
+    """Return an ``add`` action of a table for the log of another table whose folder is around it.
 
     Args:
         folder: Path of the table's folder relative to that of the table around it, of characters
@@ -140,12 +140,12 @@ def with_paths_below(folder: str, add: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_absolute(name: str) -> bool:
-    """Return whether a path in the log is absolute rather than relative to the table's folder."""
+    """Return whether a path in a Delta log is absolute, not relative to the table's folder."""
     return _ABSOLUTE.match(name) is not None
 
 
 def identity(add: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what identifies the rows of an ``add`` action: its path and its deletion vector."""
+    """Return what two ``add`` actions with the same rows have in common: path, deletion vector."""
     vector = add.get("deletionVector") or {}
     return (
         add["path"],

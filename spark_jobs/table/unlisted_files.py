@@ -58,7 +58,10 @@ def delete_unlisted(target: Folder, folder: Folder, versions: Iterable[int]) -> 
 
 
 def forget_log(table: Folder, target: Folder) -> None:
-    """Remove the former table of a promoted generation, without files that the target lists.
+    """Remove the former table of a promoted generation, but not files that the target lists.
+
+    Call it after the promotion's commit. Of a table inside the target's folder only the log is
+    removed.
 
     Args:
         table: Folder of the table that it had until then.
@@ -68,10 +71,10 @@ def forget_log(table: Folder, target: Folder) -> None:
 
 
 def needed_files(target: Folder, versions: Iterable[int]) -> Iterator[str]:
-    """Yield the files that readers or a rollback need, relative to the table's folder.
+    """Yield the files of a table that readers or a rollback need, relative to its folder.
 
     They are in the newest version or in one of those named, or were removed within
-    ``delta.deletedFileRetentionDuration``.
+    ``delta.deletedFileRetentionDuration``. A file may be yielded several times.
 
     Args:
         target: Folder of the table.
@@ -79,6 +82,7 @@ def needed_files(target: Folder, versions: Iterable[int]) -> Iterator[str]:
 
     Raises:
         InputError: The table can't be read.
+        UnavailableError: The table's store does not answer.
     """
     newest = read_snapshot(target)
     yield from (name for action in newest.removed for name in data_files(action))

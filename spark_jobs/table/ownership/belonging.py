@@ -45,13 +45,16 @@ _LOOKS = 3  # a driver may be writing both sides while they are compared
 
 
 def epoch_id(generation: Generation) -> str:
-    """Return the Delta application id under which a target keeps its generation's epoch."""
+    """Return Delta's application id under which a target records its generation's epoch.
+
+    The epoch counts the starts of queries.
+    """
     return f"{generation.info.transaction_id}-epoch"
 
 
 @dataclass(frozen=True)
 class TargetSide:
-    """A generation, and the table that it writes to.
+    """A generation and the table that it writes to, as the commits of its queries name them.
 
     Attributes:
         generation: State of the generation.
@@ -66,7 +69,7 @@ class TargetSide:
 
     @classmethod
     def of(cls, loaded: LoadedPipeline, generation: Generation) -> TargetSide:
-        """Return the table that a generation writes to, by the state."""
+        """Return a generation with the table that it writes to, which the state decides."""
         is_append = loaded.pipeline.sink.mode == "append"
         return cls(generation, target_of(loaded, generation.name), is_append)
 
@@ -80,10 +83,13 @@ class TargetSide:
         return self.generation.info.transaction_id
 
     def is_own(self, writer: str | None) -> Callable[[Commit], bool]:
-        """Return a predicate for the pipeline's own commits: micro-batches, promotions and others.
+        """Return a predicate that tells the pipeline's own commits from those of others.
+
+        Its own are micro-batches, starts, promotions, compactions and the like.
 
         Args:
-            writer: Application id of the micro-batches, as :meth:`writer` returned it.
+            writer: Application id of the micro-batches, as :meth:`writer` returned it; None before
+                the query's first start.
         """
         own = self.generation.info.transaction_id
         return lambda commit: any(
@@ -111,9 +117,9 @@ class Examined:
 def require_belonging(loaded: LoadedPipeline, generation: Generation) -> None:
     """Refuse checkpoint, state and target that do not belong together; change nothing.
 
-    Nothing is refused between the commit of a promotion or rollback and its last step: the commit
-    exchanges them. Nor of a generation that another one has replaced in the target: it may not
-    write anyway.
+    Called at each launch. Nothing is refused between the commit of a promotion or rollback and its
+    last step: the commit exchanges them. Nor of a generation that another one has replaced in the
+    target: it may not write anyway.
 
     Raises:
         StateError: One of them is missing, or older than the others; the target is another table;
@@ -135,7 +141,9 @@ def require_belonging(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Refuse to serve a generation whose rows were changed by others.
+    """Refuse to let a generation serve whose rows were changed by others.
+
+    Called before a promotion or rollback; changes nothing.
 
     Raises:
         StateError: Names the changes; or checkpoint, state and its own table don't belong together.
@@ -158,7 +166,9 @@ def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:
-    """Return whether a promotion or rollback is committed, so that readers see its rows.
+    """Return whether the target has the commit of a promotion or rollback, so that readers see it.
+
+    False if the target does not exist.
 
     Raises:
         InputError: The target can't be read.
@@ -191,10 +201,16 @@ def require(side: TargetSide) -> Examined:
 
 
 def examine(side: TargetSide) -> Examined:
-    """Compare checkpoint, state and target, even while a driver writes them.
+    """Compare checkpoint, state and target, also while a driver writes them; allow foreign changes.
 
     Returns:
-        What was found, with changes by others, which are not refused here.
+        What was found, with changes of rows by others, which are not refused here.
+
+    Raises:
+        StateError: One of the three is missing, or older than the others; or the target is another
+            table.
+        InputError: The target can't be read.
+        UnavailableError: The store of the state or of the table does not answer.
     """
     for _ in range(_LOOKS):
         record = read_target_record(side.generation)
@@ -232,10 +248,10 @@ def _examine(side: TargetSide, known: TargetRecord | None) -> Examined:
 
 
 def require_owner(generation: Generation, path: Folder, table: DeltaTable) -> None:
-    """Refuse a table whose properties do not name the generation as its owner.
+    """Refuse a table whose property ``hybrid.generation`` does not name the generation.
 
     Raises:
-        StateError: Names the owner that the table has.
+        StateError: Names the owner that the table has, if any.
     """
     owner = table.metadata().configuration.get(OWNER)
     if owner != generation.info.transaction_id:

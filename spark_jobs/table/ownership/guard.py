@@ -21,7 +21,10 @@ RECORD_S = 60.0
 
 
 def epoch_transaction(side: TargetSide, record: TargetRecord) -> CommitProperties:
-    """Return the commit properties that give the target the epoch of a query start."""
+    """Return delta-rs's commit properties that record a start's epoch in the target.
+
+    The epoch counts the starts of queries of the generation; it is a transaction of Delta.
+    """
     return CommitProperties(app_transactions=[_epoch(side, record)])
 
 
@@ -57,9 +60,9 @@ def confirm_start(side: TargetSide, record: TargetRecord) -> TargetGuard:
 
 
 class TargetGuard:
-    """Guard of one query's target, from its last verified version on.
+    """Guard of one query's target: detects commits by others, and lost or repeated micro-batches.
 
-    Its methods may be called from several threads.
+    It begins at the last verified version. Its methods may be called from several threads.
 
     Args:
         side: The generation and its target.
@@ -77,11 +80,13 @@ class TargetGuard:
         self._lock = threading.Lock()
 
     def look(self, committed: int | None = None) -> None:
-        """Check the commits since the last call; record the verified version from time to time.
+        """Check the target's commits since the last call; now and then record the verified version.
+
+        Called at each look at the running query.
 
         Args:
             committed: Last micro-batch that the checkpoint has committed, as it was read just now;
-                read here if left out.
+                None to read it here.
 
         Raises:
             StateError: Others changed rows of the table, the table is gone or was replaced by an
@@ -100,8 +105,11 @@ class TargetGuard:
     def before(self, batch_id: int) -> None:
         """Refuse to write a micro-batch unless the target has the preceding one, or this one.
 
+        Called in ``foreachBatch`` before anything is written.
+
         Raises:
-            StateError: As :meth:`look`, or the target lacks micro-batches, or holds later ones.
+            StateError: The target lacks micro-batches or holds later ones, others changed its rows,
+                or it was replaced by an older copy.
         """
         with self._lock:
             self._read()
@@ -113,7 +121,7 @@ class TargetGuard:
                 raise refusals.batches_lost(generation, path, written, batch_id - 1)
 
     def keep(self) -> None:
-        """Record the last verified version of the target in the state.
+        """Record the last verified version of the target in the state; call it when a query ends.
 
         Raises:
             StateError: The state can't be written.

@@ -119,7 +119,14 @@ def another_table(generation: Generation, table: Folder, found: str, known: str)
 
 
 def table_behind(generation: Generation, table: Folder, found: str, known: str) -> StateError:
-    """Return the error for a target that is older than the state, such as a restored copy."""
+    """Return the error for a target that is older than the state, as a restored copy is.
+
+    Args:
+        generation: The generation.
+        table: Folder of the target.
+        found: What the target is at, in words.
+        known: What the state knows, in words.
+    """
     message = (
         f"The table {table} is older than the state: {found}, but the state has seen {known}. An "
         "older copy of its folder was put in its place; what was written since is not in it, and "
@@ -133,7 +140,14 @@ def table_behind(generation: Generation, table: Folder, found: str, known: str) 
 
 
 def state_behind(generation: Generation, table: Folder, found: str, known: str) -> StateError:
-    """Return the error for a state folder that is older than the target."""
+    """Return the error for a state folder that is older than the target, as a restored one is.
+
+    Args:
+        generation: The generation.
+        table: Folder of the target.
+        found: What the target is at, in words.
+        known: What the state knows, in words.
+    """
     message = (
         f"The state folder {generation.url} is older than the table {table}: {found}, but the "
         f"state knows {known}. It was restored from a backup, or a file of it was. A run would "
@@ -158,7 +172,14 @@ def checkpoint_missing(generation: Generation, table: Folder, written: int) -> S
 def checkpoint_behind(
     generation: Generation, table: Folder, planned: int | None, written: int
 ) -> StateError:
-    """Return the error for a checkpoint that lacks micro-batches which the target has."""
+    """Return the error for a checkpoint that lacks micro-batches which the target has.
+
+    Args:
+        generation: The generation.
+        table: Folder of the target.
+        planned: Last micro-batch that the checkpoint knows; None for none.
+        written: Last micro-batch that the target holds.
+    """
     known = "none" if planned is None else f"none after {planned}"
     first = 0 if planned is None else planned + 1
     message = (
@@ -171,7 +192,13 @@ def checkpoint_behind(
 
 
 def commits_missing(generation: Generation, committed: int | None, planned: int) -> StateError:
-    """Return the error for a checkpoint whose ``commits`` are more than one batch behind."""
+    """Return the error for a checkpoint whose ``commits`` lack more than the last batch begun.
+
+    Args:
+        generation: The generation.
+        committed: Last micro-batch in ``commits``; None for none.
+        planned: Last micro-batch in ``offsets``.
+    """
     message = (
         f"The checkpoint {generation.checkpoint} is damaged: micro-batch {planned} was begun, but "
         f"the last one in its folder `commits` is {'none' if committed is None else committed}. "
@@ -186,7 +213,14 @@ def commits_missing(generation: Generation, committed: int | None, planned: int)
 def batches_lost(
     generation: Generation, table: Folder, written: int | None, committed: int
 ) -> StateError:
-    """Return the error for a target that lacks micro-batches which the checkpoint has committed."""
+    """Return the error for a target that lacks micro-batches which the checkpoint has committed.
+
+    Args:
+        generation: The generation.
+        table: Folder of the target.
+        written: Last micro-batch that the target holds; None for none.
+        committed: Last micro-batch that the checkpoint has committed.
+    """
     first = 0 if written is None else written + 1
     message = (
         f"The table {table} lacks {_batches(first, committed)}{_since(generation, committed)}, "
@@ -199,7 +233,10 @@ def batches_lost(
 
 
 def changed_by_others(generation: Generation, table: Folder, found: ForeignChanges) -> StateError:
-    """Return the error for changes of the target's rows that the pipeline did not make."""
+    """Return the error for changes of the target's rows that the pipeline did not make.
+
+    It names each commit, and how to accept or undo it.
+    """
     is_restored = any(each.operation == RESTORE for each in found.commits)
     effect = (
         "A RESTORE takes rows away that the checkpoint counts as written and would never write "

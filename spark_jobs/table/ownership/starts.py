@@ -23,9 +23,10 @@ from spark_jobs.table.ownership.belonging import TargetSide, epoch_id, examine, 
 
 
 def announce_start(side: TargetSide) -> TargetRecord:
-    """Record in the state that a query is about to start, with the next epoch.
+    """Record in the state that a query is about to start, as the next epoch; return the record.
 
-    The target gets the epoch afterwards; a crash in between is recognized at the next launch.
+    The target gets the epoch afterwards (:func:`confirm_start`); a crash in between is recognized
+    at the next launch.
 
     Raises:
         StateError: Checkpoint, state and target do not belong together; a data file of the target
@@ -61,7 +62,7 @@ def _last_epoch(record: TargetRecord) -> int:
 
 
 def accept_foreign_changes(side: TargetSide, by: str, at_ms: int) -> list[AcceptedChange]:
-    """Accept changes of rows by others, so that the pipeline continues with them.
+    """Accept changes of the target's rows by others, so that the pipeline continues with them.
 
     Args:
         side: The generation and its target.
@@ -98,7 +99,9 @@ def accept_foreign_changes(side: TargetSide, by: str, at_ms: int) -> list[Accept
 
 
 def record_moved_rows(loaded: LoadedPipeline, generation: Generation, since: int) -> None:
-    """Record that a promotion or rollback moved a generation's rows to another table.
+    """Record in the state that a promotion or rollback moved a generation's rows to the target.
+
+    Call it after that commit. Nothing is done for a generation whose query was never started.
 
     Args:
         loaded: The pipeline.
@@ -117,7 +120,13 @@ def record_moved_rows(loaded: LoadedPipeline, generation: Generation, since: int
 
 
 def verified_record(side: TargetSide, record: TargetRecord, version: int) -> TargetRecord:
-    """Return a record of the target at a verified version, without writing it."""
+    """Return the record of a target that was verified up to a version; nothing is written.
+
+    Args:
+        side: The generation and its target.
+        record: The record before.
+        version: The version, which is read from the table.
+    """
     writer = side.writer()
     table = delta_table(side.table, version)
     changes = {

@@ -36,12 +36,17 @@ _CLUSTERING = "delta.clustering"
 
 
 class OutdatedError(StateError):
-    """Another writer committed to the table since it was checked; nothing was replaced."""
+    """Error of a take-over: another writer committed to the table since it was checked.
+
+    Nothing was replaced; it may succeed if it is prepared again.
+    """
 
 
 @dataclass(frozen=True)
 class TakeOver:
-    """Replacement of all rows of one table by those of another, checked but not committed.
+    """Replacement of all rows of a table by another one's, prepared by :func:`prepare`.
+
+    Nothing is changed before :meth:`commit`.
 
     Attributes:
         table: The table whose rows are replaced, as it is now.
@@ -80,7 +85,10 @@ class TakeOver:
             raise OutdatedError(message, hint, transient=True, table=target.url)
 
     def undo(self) -> None:
-        """Remove linked files of the other table from the folder, unless a commit lists them."""
+        """Remove the other table's linked files again, unless the table as prepared lists them.
+
+        Call it after :meth:`commit` has failed.
+        """
         if not self._is_elsewhere:
             return
         listed = {name for add in self.table.files for name in data_files(add)}
@@ -149,12 +157,15 @@ class TakeOver:
 
 
 def prepare(target: Folder, source: Folder, version: int | None) -> TakeOver:
-    """Check whether a table's rows can be replaced by another table's; change nothing.
+    """Check whether a table's rows can be replaced by those of another; change nothing.
 
     Args:
         target: The table's folder.
         source: Folder of the other table; it may be the same table, at an older version.
         version: Version of the other table; None for the newest.
+
+    Returns:
+        The replacement, which is yet to be committed.
 
     Raises:
         InputError: One of the tables can't be read, they are partitioned differently, or one of

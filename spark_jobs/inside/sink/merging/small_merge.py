@@ -51,7 +51,7 @@ _COMPARABLE = (*SAME_STATISTICS, DecimalType)
 
 
 class SmallMerge(NamedTuple):
-    """Limits and measurements for a MERGE that may be done without Spark.
+    """Clauses of a MERGE, and the measurements by which delta-rs may do it without Spark.
 
     Attributes:
         rows: Number of rows of the micro-batch, at least.

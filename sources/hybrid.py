@@ -171,7 +171,11 @@ class SwitchState:
         self._generation = generation
 
     def end_of(self, name: str) -> EndPosition | None:
-        """Read the end position of a source from the state; None until it has finished."""
+        """Read the end position of a source from the state; None until it has finished.
+
+        Raises:
+            StateError: The document is damaged, or of an unknown version.
+        """
         return self._generation.read(f"positions/{name}-end.json", EndPosition)
 
     def ends_before(self, name: str) -> list[EndPosition]:
@@ -184,7 +188,11 @@ class SwitchState:
         return [end for source in earlier if (end := self.end_of(source.name)) is not None]
 
     def start_of(self, name: str) -> StartPosition | None:
-        """Read the start position of a source from the state; None until its hand-over is made."""
+        """Read the start position of a source from the state; None until its hand-over is made.
+
+        Raises:
+            StateError: The document is damaged, or of an unknown version.
+        """
         return self._generation.read(f"positions/{name}-start.json", StartPosition)
 
     def require_turn(self, name: str) -> None:

@@ -86,7 +86,7 @@ class PostgresSnapshot(BaseModel, frozen=True, extra="forbid"):
         return {**_envelope(self.taken_ms), "lsn": self.lsn}
 
     def summary(self) -> dict[str, str | int]:
-        """Return the snapshot's position for display: values by what they are called."""
+        """Return the snapshot's LSN and its number of open transactions, by label, for display."""
         return {"LSN": self.lsn, "transactions in flight": len(self.in_progress)}
 
 
@@ -167,7 +167,7 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
         return _envelope(self.taken_ms)
 
     def summary(self) -> dict[str, str | int]:
-        """Return the snapshot's position for display: values by what they are called."""
+        """Return the snapshot's position in the binary log, by label, for display."""
         found: dict[str, str | int] = {"binary log": f"file {self.file}, position {self.offset}"}
         if self.domain is not None:
             found["GTID domain"] = self.domain

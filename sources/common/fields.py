@@ -172,6 +172,6 @@ class Declared(BaseModel):
 
     @classmethod
     def written(cls) -> dict[str, FieldInfo]:
-        """Return the model's fields by their names in the YAML file (aliases, if they have one)."""
+        """Return the model's fields by their names in the YAML file: the alias, if it has one."""
         fields = cls.model_fields.items()
         return {str(info.validation_alias or name): info for name, info in fields}

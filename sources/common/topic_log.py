@@ -41,16 +41,29 @@ class Log(Protocol):
         """All partitions that the topics had when the log was opened, sorted."""
 
     def log_start(self) -> Offsets:
-        """Return the log start of each partition: the first offset that Kafka has not deleted."""
+        """Return the log start of each partition: the first offset that Kafka has not deleted.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+        """
 
     def log_end(self) -> Offsets:
         """Return the log end of each partition: the offset after the last record that may be read.
 
         With ``read_committed``, records from an open transaction on may not be read yet.
+
+        Raises:
+            UnavailableError: The broker does not answer.
         """
 
     def high_watermark(self) -> Offsets:
-        """Return the offset of each partition after its last record, open transactions included."""
+        """Return each partition's high watermark: the offset after its last record.
+
+        Records of open transactions count, which the log end leaves out.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+        """
 
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
         """Return the first offset of each partition whose record timestamp is at or after a time.
@@ -60,15 +73,25 @@ class Log(Protocol):
 
         Returns:
             The offset by partition; None where no record is that late.
+
+        Raises:
+            UnavailableError: The broker does not answer.
         """
 
     def compacted(self) -> frozenset[str]:
-        """Return the names of the topics that Kafka compacts: only a key's last record is kept."""
+        """Return the names of those topics that Kafka compacts: it keeps a key's last record only.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+        """
 
     def newest_ms(self) -> dict[TopicPartition, int | None]:
         """Return the highest record timestamp of each partition, in Unix milliseconds.
 
         None for a partition without records.
+
+        Raises:
+            UnavailableError: The broker does not answer.
         """
 
     def read(
@@ -76,13 +99,16 @@ class Log(Protocol):
     ) -> list[LogRecord]:
         """Read up to ``limit`` records of each partition, from a start offset up to an end offset.
 
-        In order within a partition. The Kafka client raises UnavailableError if the broker stops
-        answering, and InputError if a start offset is deleted.
+        In order within a partition.
 
         Args:
             start: First offset of each partition that is read.
             limit: Highest number of records of each partition.
             end: First offset of each partition that is not read.
+
+        Raises:
+            UnavailableError: The broker stops answering.
+            InputError: A start offset is deleted.
         """
 
     def first_within(

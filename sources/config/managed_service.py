@@ -40,10 +40,17 @@ class ManagedService(ABC):
 
     @abstractmethod
     def place(self, settings: SparkSettings) -> dict[str, Any]:
-        """Return where the service's drivers run, as fields that the record of a launch keeps."""
+        """Return where drivers run on the service, as fields for the record of a launch.
+
+        By these the driver is found again later; nothing is asked.
+        """
 
 
 @cache
 def managed_services() -> dict[str, ManagedService]:
-    """Return the services that extensions add, by scheme."""
+    """Return the managed services that installed extensions add, by the scheme of ``spark.master``.
+
+    Raises:
+        InputError: An extension can't be loaded.
+    """
     return {each.scheme: each for each in items_added("services")}

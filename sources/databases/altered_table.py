@@ -48,7 +48,7 @@ class AlteredTable(Part):
     found_ms: int
 
     def error(self) -> InputError:
-        """Return the InputError, for the caller to raise, that stops a run of this table."""
+        """Return the error to raise to stop a run of this table: what was altered, the way on."""
         since = f"found at {iso(self.found_ms)}" if self.since_ms is None else iso(self.since_ms)
         by = "" if self.statement is None else f" Statement: `{self.statement}`."
         message = (

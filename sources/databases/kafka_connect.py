@@ -141,7 +141,11 @@ def without_passwords(text: str) -> str:
 
 
 def failure_in_words(error: Exception) -> str:
-    """Return in words why a request to Kafka Connect failed: a clause without a full stop."""
+    """Describe why a request to Kafka Connect failed, as a clause without a full stop.
+
+    Args:
+        error: What ``urllib`` raised.
+    """
     if isinstance(error, urllib.error.HTTPError):
         return f"Kafka Connect answers {error.code} ({error.reason})"
     return f"Kafka Connect does not answer: {' '.join(str(error).split())}"

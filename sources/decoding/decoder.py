@@ -98,9 +98,9 @@ class RowDecoder:
         return self._row(self._reader.fields(value))
 
     def deleted(self, key: bytes | None, timestamp_ms: int) -> list[Any]:
-        """Return the row that a tombstone (a record without a value) deletes, as :meth:`decode`.
+        """Return the row that a tombstone (a record without a value) deletes, by its key.
 
-        Columns that the key does not fill are None.
+        One value for each column, in order; None for columns that the key does not fill.
 
         Args:
             key: The record's key.

@@ -78,14 +78,16 @@ class Tombstones:
         return fields
 
     def as_json(self, key: bytes | None, timestamp_ms: int) -> bytes:
-        """Return the columns that :meth:`fields` fills, as a JSON object for Spark's parser.
+        """Return the columns of the row that a tombstone deletes, as a JSON object for Spark.
 
         Args:
             key: The record's key.
             timestamp_ms: The record's timestamp, in Unix milliseconds.
 
         Raises:
-            BadValue, InputError, UnavailableError: As :meth:`fields`.
+            BadValue: The key does not identify a row.
+            InputError: The schema registry refuses the login or the request.
+            UnavailableError: The schema registry does not answer.
         """
         fields = self.fields(key, timestamp_ms)
         return orjson.dumps(fields, default=str, option=orjson.OPT_UTC_Z)

@@ -38,7 +38,7 @@ def in_columns(
 
 
 def batch_in_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """Convert a batch to the given columns, as :func:`in_columns` does.
+    """Convert a record batch to exactly the given columns; one that it lacks is null.
 
     Raises:
         pyarrow.ArrowInvalid: A value does not fit its column; names the column.

@@ -35,9 +35,9 @@ def identifying_columns(pipeline: Pipeline, source: DeclaredSource) -> set[str]:
 
 
 def judge_names_of_files(pipeline: Pipeline, source: FileSource, listing: FileListing) -> list[str]:
-    """Check declared names against sampled lines of JSON files, as :func:`judge_names` does.
+    """Check declared names against sampled lines of JSON files; return warnings.
 
-    Empty for other formats, which need no sample.
+    Empty for other formats, which need no sample. Called while a plan is made.
 
     Raises:
         InputError: A declared name looks misspelled, or is needed and no line has it; or a file

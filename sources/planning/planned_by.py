@@ -24,7 +24,7 @@ class PlannedBy(Record):
 
     @classmethod
     def of(cls, loaded: LoadedPipeline) -> PlannedBy:
-        """Compute the digests of a declaration as it is now."""
+        """Compute digests of a pipeline's declared values, to tell later which have changed."""
         return cls(parts=digests(_parts(loaded)))
 
 

@@ -71,28 +71,62 @@ class DocumentStore(Protocol):
         """
 
     def read(self, path: str) -> Document | None:
-        """Return a document; None if it does not exist."""
+        """Return a document with its version tag; None if it does not exist.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            InputError: The store refuses, for example without permission.
+            OSError: On this machine: it can't be read.
+        """
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a document of this path."""
+        """Return whether there is a document of this path.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            InputError: The store refuses, for example without permission.
+        """
 
     def age_ms(self, path: str) -> int | None:
         """Return how many milliseconds ago a document was written; None if it does not exist.
 
         Both times are the store's, so that clocks of hosts don't matter.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            InputError: The store refuses, for example without permission.
+            OSError: On this machine: it can't be examined.
         """
 
     def listing(self, folder: str) -> list[Listed]:
-        """Return all documents of a folder and of the folders in it, sorted by path."""
+        """Return all documents of a folder and of the folders in it, sorted by path.
+
+        Empty if the folder does not exist.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            InputError: The store refuses, for example without permission.
+            OSError: On this machine: a folder can't be listed.
+        """
 
     def folders(self, folder: str) -> list[str]:
-        """Return the names of the folders directly in a folder, sorted."""
+        """Return the names of the folders directly in a folder, sorted.
+
+        Empty if the folder does not exist.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            InputError: The store refuses, for example without permission.
+            OSError: On this machine: it can't be listed.
+        """
 
     def put(self, path: str, data: bytes) -> str:
-        """Write a document, over an existing one if there is one.
+        """Write a document, over an existing one if there is one; return its version tag.
 
-        Returns:
-            The new version tag.
+        Raises:
+            UnavailableError: The store does not answer.
+            InputError: The store refuses, for example without permission.
+            OSError: On this machine: it can't be written.
         """
 
     def put_if_absent(self, path: str, data: bytes) -> str | None:
@@ -102,6 +136,11 @@ class DocumentStore(Protocol):
             The new version tag if this writer won; None if another document is there. A document
             with the same content counts as this writer's own, because the answer to an earlier
             request may have been lost.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            InputError: The store refuses, for example without permission.
+            OSError: On this machine: it can't be written.
         """
 
     def replace(self, path: str, data: bytes, tag: str) -> str | None:
@@ -117,20 +156,34 @@ class DocumentStore(Protocol):
             The new version tag; None if the document was changed or deleted meanwhile. After None
             the write may still have taken place: its answer was lost, the request was repeated, and
             another writer came in between. Who needs to know reads the document.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            InputError: The store refuses, for example without permission.
+            OSError: On this machine: it can't be written.
         """
 
     def copy(self, source: str, path: str) -> None:
         """Make an immutable file available under a second path, by a link or a copy.
 
-        The content does not pass through this process where the store can avoid it. Nothing is
-        done if the second path exists.
+        The content does not pass through this process where the store can avoid it. Nothing is done
+        if the second path exists.
 
         Raises:
             FileNotFoundError: There is no such file.
+            UnavailableError: The store does not answer.
+            InputError: The store refuses, for example without permission.
+            OSError: On this machine: it can't be linked or copied.
         """
 
     def delete(self, path: str) -> None:
-        """Delete a document; nothing happens if it does not exist."""
+        """Delete a document; nothing happens if it does not exist.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            InputError: The store refuses, for example without permission.
+            OSError: On this machine: it can't be deleted.
+        """
 
     def delete_folder(self, folder: str) -> None:
         """Delete a folder with all documents below it; nothing happens if it does not exist.
@@ -141,7 +194,7 @@ class DocumentStore(Protocol):
 
 
 class LocalDocuments:
-    """Documents on a file system of this machine; written durably, with ``fsync``."""
+    """Documents on a file system of this machine; each write is atomic and durable (``fsync``)."""
 
     deletes_at_once = True
 

@@ -106,7 +106,7 @@ class Folder:
         return f"{self.url}/{name}"
 
     def folder(self, name: str) -> Folder:
-        """Return a subfolder, which need not exist."""
+        """Return the subfolder of a name, in the same store; it need not exist."""
         return Folder(self.location(name), self.documents)
 
     def name_in(self, other: Folder) -> str | None:

@@ -99,7 +99,7 @@ def folder_of_process(pid: int) -> Path | None:
 
 
 def log_of(folder: Path) -> Path:
-    """Return the log file of a shared driver, for output that belongs to no pipeline."""
+    """Return the path of a shared driver's log file, for output that belongs to no pipeline."""
     return folder / "driver.log"
 
 

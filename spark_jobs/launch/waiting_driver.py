@@ -82,7 +82,7 @@ class WaitingDriver(SparkProcess):
             self.start()
 
     def end(self) -> None:
-        """End the waiting driver; one that was given a run is left alone."""
+        """End the waiting driver, unless it was given a run: then it runs on."""
         super().end()
         self._leave()
 

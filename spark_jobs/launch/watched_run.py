@@ -147,7 +147,7 @@ class WatchedRun:
         Returns if the driver succeeded, or went on to a later source.
 
         Raises:
-            DriverError: As :meth:`failure`.
+            DriverError: It did not; with what the driver reported, or the last lines of its log.
         """
         if self.driver.has_switched():
             return

@@ -63,7 +63,7 @@ class Lock(Protocol):
         """
 
     def release(self) -> None:
-        """Free the lock, unless it was handed over to another process."""
+        """Free the lock at once, unless it was handed over to another process."""
 
 
 class FileLock:

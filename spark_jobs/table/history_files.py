@@ -30,7 +30,7 @@ _LARGEST = 10**8
 
 
 class CompactedFiles(Record):
-    """Files of history that one compaction replaces.
+    """Files of history that one compaction replaces, and those that it puts in their place.
 
     Attributes:
         removed: Paths of the files that it removes from the table, as the Delta log names them.

@@ -145,7 +145,10 @@ def is_absolute(name: str) -> bool:
 
 
 def identity(add: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what two ``add`` actions with the same rows have in common: path, deletion vector."""
+    """Return a value that tells whether two ``add`` actions are of the same rows.
+
+    It is made of path and deletion vector; equal values mean equal rows.
+    """
     vector = add.get("deletionVector") or {}
     return (
         add["path"],

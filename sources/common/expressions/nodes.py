@@ -129,7 +129,11 @@ class Translator:
         raise UnprovenError(message)
 
     def literal(self, tree: exp.Expr) -> Value:
-        """Translate a literal text or number to DuckDB's SQL, with the type that Spark gives it."""
+        """Translate a literal text or number to DuckDB's SQL, with the type that Spark gives it.
+
+        Raises:
+            UnprovenError: It is a number whose type or value is not proven to be the same.
+        """
         text = tree.name
         if tree.is_string:
             return Value(literal(text), STRING, text)

@@ -29,7 +29,11 @@ def msk_client_settings(region: str) -> dict[str, str | Callable[[str], tuple[st
 
 
 def msk_java_settings() -> dict[str, str]:
-    """Return the settings of Kafka's Java client, which needs the set of jars ``msk``."""
+    """Return the settings by which Kafka's Java client logs in to Amazon MSK by IAM.
+
+    They need the jars of the set ``msk`` on the class path. The login itself is looked up by the
+    client.
+    """
     return {
         "sasl.mechanism": "AWS_MSK_IAM",
         "sasl.jaas.config": f"{_MODULE} required;",

@@ -16,7 +16,7 @@ from sources.hybrid import Source
 
 
 class Chain(Protocol):
-    """The parts of a pipeline that its sources are checked against."""
+    """Interface of a pipeline for checks of its sources: event time, sequence and sink."""
 
     @property
     def event_time(self) -> EventTime:

@@ -185,7 +185,7 @@ class ExportedFiles(FileSource):
         return copy.parsed() if self._is_parsed else copy
 
     def declaration(self) -> dict[str, Any]:
-        """Return the source as fields of a pipeline's file, with ``type: files``."""
+        """Return the fields, for a pipeline's file, of a file source over the exported files."""
         return self.plain().model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
     def __reduce__(self) -> tuple[Any, ...]:

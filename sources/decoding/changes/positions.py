@@ -155,7 +155,9 @@ _POSITIONS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], bool], str
 def positions_of(
     op: pa.StringArray, origin: Mapping[str, pa.Array], failovers: pa.StringArray
 ) -> tuple[pa.StringArray, Mask]:
-    """Return the positions of many changes of one connector at once, as :func:`position`.
+    """Return the log positions of many changes of one connector at once, as texts.
+
+    They sort in the order of commits, like those of :func:`position`, which computes one.
 
     Args:
         op: The envelopes' ``op``.

@@ -212,7 +212,14 @@ class StartLookUp:
         return position.model_copy(update={"partitions": partitions, "gaps": gaps})
 
     def at_log_start(self) -> StartPosition:
-        """Return the start at each partition's log start: everything that Kafka has is read."""
+        """Return the start at each partition's log start, so that all that Kafka has is read.
+
+        Nothing is decided by it yet. After history, records that neither of the two has are listed
+        as gaps.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+        """
         ends, starts = self._log.log_end(), self._log.log_start()
         partitions = {
             partition: PartitionStart(

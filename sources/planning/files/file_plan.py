@@ -355,7 +355,7 @@ def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
 def micro_batches(splits: pa.Table, source: FileSource) -> Ints:
     """Divide splits into micro-batches: return the cumulative number of splits at each one's end.
 
-    As :func:`batch_ends`; but if the source is read in order of arrival, each interval of arrival
+    The limits ``batch`` decide; if the source is read in order of arrival, each interval of arrival
     is one micro-batch.
 
     Args:

@@ -44,7 +44,7 @@ class PlacesAnswer(BaseModel):
 
 
 def tables_by_name(pipeline: Pipeline) -> dict[str, FileSource]:
-    """Return the file sources whose table has only a catalog name so far, by the source's name."""
+    """Return file sources, by name, that name a table of a catalog whose path is not known yet."""
     return {
         source.name: source
         for source in pipeline.sources

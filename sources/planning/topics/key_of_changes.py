@@ -36,7 +36,12 @@ class ExpectedKey(NamedTuple):
 
     @classmethod
     def of(cls, sink: Sink, ends: Sequence[EndPosition]) -> ExpectedKey:
-        """Collect what the sink declares and the last table definition of earlier sources."""
+        """Collect the sink's key, and the table's primary key at the last snapshot, if known.
+
+        Args:
+            sink: The declaration of the sink.
+            ends: End positions of the earlier sources, whose last table definition counts.
+        """
         known = [end.definition.key for end in ends if end.definition is not None]
         return cls(known[-1] if known else [], sink.key)
 

@@ -11,7 +11,7 @@ from spark_jobs.inside.query.places.place import PlaceStream
 
 
 class RunningQuery:
-    """Running query of this project; creating this object starts it.
+    """Started query of this project with Spark's handle on it; creating this object starts it.
 
     Args:
         declared: Declaration of the query.
@@ -35,13 +35,17 @@ class RunningQuery:
         self.spark_query: StreamingQuery = built.writer.start()
 
     def is_drained(self) -> bool:
-        """Return whether every planned split of the source was read and committed by now."""
+        """Return whether every planned split of the source was read and committed by now.
+
+        By the checkpoint; always False for a source without an end.
+        """
         return self.declared.is_drained()
 
     def is_over(self) -> bool:
-        """Return whether a bounded run's query must be stopped, as it does not end by itself then.
+        """Return whether a bounded run's query has to be stopped, as it won't end by itself.
 
-        It must if the rate limit was changed, or if a query with a rate limit has read all.
+        So it has if the rate limit was changed, or if all is read under a rate limit. Asked at each
+        look at the query.
         """
         return self.declared.has_new_rate() or (self.is_paced and self.is_drained())
 

@@ -246,7 +246,7 @@ def unmovable() -> Column:
 
 
 def without_staged(rows: DataFrame, staged: Column, folder: Folder) -> DataFrame:
-    """Return the good rows of a stream; its tasks stage the others.
+    """Return the good rows of a stream, whose tasks stage the bad ones as they evaluate it.
 
     Args:
         rows: The stream.

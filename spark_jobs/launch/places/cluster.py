@@ -31,7 +31,7 @@ class Cluster(Protocol):
     has_image: bool
 
     def place(self, settings: SparkSettings) -> Place | None:
-        """Return where drivers with these settings run; None if ``master`` is not of this kind."""
+        """Return the place of drivers on the cluster; None if ``master`` is of another kind."""
 
     def conf(self, application: str) -> dict[str, str]:
         """Return the Spark properties that mark a driver, so that it is found on the cluster later.
@@ -58,7 +58,11 @@ class Cluster(Protocol):
 
 @cache
 def clusters() -> dict[str, Cluster]:
-    """Return the kinds of clusters that extensions add, by ``kind``; looked up once per process."""
+    """Return the kinds of clusters that installed extensions add, by name; looked up once.
+
+    Raises:
+        InputError: An extension can't be loaded.
+    """
     return {each.kind: each for each in items_added("clusters")}
 
 

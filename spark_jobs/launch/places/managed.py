@@ -27,7 +27,10 @@ class HandOver(NamedTuple):
 
 
 class ManagedDrivers(Protocol):
-    """Interface for the drivers on one managed service; extensions implement it."""
+    """Interface of a managed service for its drivers: starts, finds and ends them.
+
+    Extensions implement it.
+    """
 
     def launcher(self, place: Place, log: Path) -> Launcher:
         """Return the launcher for a driver on the service, which asks about it and ends it.

@@ -61,7 +61,7 @@ class SparkProcess:
         self.end()
 
     def end(self) -> None:
-        """End the process with its JVM; do nothing if none runs."""
+        """Kill the process with its JVM and wait for its end; do nothing if none runs."""
         if self._process is not None:
             # Nothing waits for the JVM's orderly end.
             kill_group(self._process.pid)

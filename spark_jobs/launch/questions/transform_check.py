@@ -45,7 +45,11 @@ class TransformCheck:
         self.process.end()
 
     def start(self) -> None:
-        """Start the Spark process without waiting for it; a failed start raises nothing."""
+        """Start the Spark process of the check, without waiting for it; raises nothing.
+
+        Call it early, as Spark takes seconds to start. The check itself tells why a start has
+        failed.
+        """
         self.process.start()
 
     def require(self, plan: Plan) -> None:

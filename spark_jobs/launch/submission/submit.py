@@ -508,7 +508,7 @@ def shared_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
 
 
 def store_names(loaded: LoadedPipeline) -> list[str]:
-    """Return the object stores whose jars a pipeline's driver needs: ``s3``, ``azure``, …."""
+    """Return the object stores, such as ``s3``, whose jars the driver of a pipeline needs."""
     return [name for name in _STORES if _uses(loaded, name)]
 
 

@@ -193,7 +193,19 @@ def _explain_serving(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def require(side: TargetSide) -> Examined:
-    """Refuse what :func:`require_belonging` refuses; return the result of the comparison."""
+    """Compare checkpoint, state and target of a generation; refuse those that don't fit each other.
+
+    Changes nothing.
+
+    Returns:
+        What the comparison has found.
+
+    Raises:
+        StateError: One of them is missing, or older than the others; the target is another table;
+            or others changed its rows.
+        InputError: The target can't be read.
+        UnavailableError: The store of the state or of the table does not answer.
+    """
     found = examine(side)
     if found.foreign.commits:
         raise refusals.changed_by_others(side.generation, side.table, found.foreign)

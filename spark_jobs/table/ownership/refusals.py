@@ -48,7 +48,12 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def documents_missing(generation: Generation, names: Sequence[str]) -> StateError:
-    """Return the error for documents of the state that are missing after a commit."""
+    """Return the error for documents of the state that are missing though batches were committed.
+
+    Args:
+        generation: The generation.
+        names: Paths of the documents in the state; at least one.
+    """
     files = [generation.location(name) for name in names]
     message = (
         f"State file {_shown(files)} is missing, although micro-batches were committed by it. "
@@ -59,7 +64,13 @@ def documents_missing(generation: Generation, names: Sequence[str]) -> StateErro
 
 
 def table_missing(generation: Generation, table: Folder, committed: int) -> StateError:
-    """Return the error for a target that is missing although micro-batches were committed to it."""
+    """Return the error for a target that is missing although micro-batches were committed to it.
+
+    Args:
+        generation: The generation.
+        table: Folder of the target.
+        committed: Last micro-batch that the checkpoint has committed.
+    """
     message = (
         f"The table {table} is missing. The rows of {_batches(0, committed)}"
         f"{_since(generation, committed)} were in it; the checkpoint counts them as written and "
@@ -70,7 +81,13 @@ def table_missing(generation: Generation, table: Folder, committed: int) -> Stat
 
 
 def files_missing(generation: Generation, table: Folder, names: Sequence[str]) -> StateError:
-    """Return the error for missing data files of the target that its log still lists."""
+    """Return the error for missing data files of the target that its log still lists.
+
+    Args:
+        generation: The generation.
+        table: Folder of the target.
+        names: The missing files; the message has the first few.
+    """
     message = (
         f"Data files of the table {table} are missing, although its log lists them: "
         f"{_shown(names)}. Their rows are lost, and the table can't be read."
@@ -94,7 +111,14 @@ def serving_missing(generation: Generation, table: Folder, target: Folder) -> St
 def another_owner(
     generation: Generation, table: Folder, prop: str, owner: str | None
 ) -> StateError:
-    """Return the error for a table whose owner is another generation, or nobody."""
+    """Return the error for a table that another generation owns, or nobody.
+
+    Args:
+        generation: The generation.
+        table: Folder of the table.
+        prop: Name of the table property with the owner.
+        owner: Value of that property; None if it is not set.
+    """
     message = (
         f"The table {table} was not made by this generation ({generation.url}): its property "
         f"`{prop}` is {owner or 'not set'}, this generation's id is "
@@ -109,7 +133,14 @@ def another_owner(
 
 
 def another_table(generation: Generation, table: Folder, found: str, known: str) -> StateError:
-    """Return the error for a table whose id differs from that of the table written before."""
+    """Return the error for a table in the target's place that is not the one written before.
+
+    Args:
+        generation: The generation.
+        table: Folder of the table.
+        found: Delta's id of the table.
+        known: Delta's id of the table that was written before.
+    """
     message = (
         f"The table {table} is not the one that this pipeline wrote to: its Delta id is {found}, "
         f"and the state knows {known}. Its rows are not those of the checkpoint."
@@ -158,7 +189,13 @@ def state_behind(generation: Generation, table: Folder, found: str, known: str) 
 
 
 def checkpoint_missing(generation: Generation, table: Folder, written: int) -> StateError:
-    """Return the error for a checkpoint that is missing, or new, after a commit."""
+    """Return the error for a checkpoint that is missing, or new, although the target has its rows.
+
+    Args:
+        generation: The generation.
+        table: Folder of the target.
+        written: Last micro-batch that the target holds.
+    """
     message = (
         f"The checkpoint {generation.checkpoint} is missing, or another one is in its place. The "
         f"table {table} holds {_batches(0, written)} of it; a new checkpoint would begin with "

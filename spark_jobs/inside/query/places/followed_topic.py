@@ -85,11 +85,14 @@ class FollowedTopic:
     seam: Seam | None
 
     def rows(self, spark: SparkSession, prepared: Prepared | None = None) -> DataFrame:
-        """Return the parsed and filtered rows as a stream.
+        """Return the topic's rows as a stream: parsed, without those that the seam filter removes.
+
+        Nothing is read from the topic yet; the filter may read history.
 
         Args:
             spark: The Spark session.
-            prepared: DataFrame that was built before; returned if it was built of the same.
+            prepared: DataFrame that was built before; it is returned if source, offsets and filter
+                are still those it was built with.
 
         Raises:
             InputError: The schema of the values can't be obtained, ``select`` does not fit it, or
@@ -285,7 +288,8 @@ class ExpectedTopic:
     def prepare(self, spark: SparkSession) -> Prepared:
         """Build the DataFrame of the topic's rows from the expected start offsets on.
 
-        It is used after the switch if start, rate limit and filter turn out to be the same.
+        Called while history is read. After the switch it is used if start, rate limit and filter
+        are then the same. Nothing is read from the topic.
 
         Raises:
             UnavailableError: The broker does not answer.

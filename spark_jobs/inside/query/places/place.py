@@ -52,7 +52,7 @@ class DirectStream:
 
 @dataclass(frozen=True)
 class PlaceStream:
-    """Stream of one place, built for one run of the query.
+    """Stream of one place of the query's union, built for one run of the query.
 
     Attributes:
         rows: The stream.
@@ -61,7 +61,8 @@ class PlaceStream:
             the stream.
         is_first: Whether the query reads one small micro-batch only, so that it is committed soon,
             although very much waits.
-        direct: The same rows, for tasks to write; None if Spark has to see each of them.
+        direct: The rows as a stream whose tasks write them themselves; None if Spark has to see
+            each of them.
     """
 
     rows: DataFrame
@@ -89,7 +90,7 @@ class Reached:
 
 
 class Growing(Protocol):
-    """Additional interface of the place of a folder that keeps growing."""
+    """Interface that the place of a folder which keeps growing has besides that of a place."""
 
     @property
     def folder(self) -> GrowingFolder:

@@ -27,11 +27,11 @@ class KeptRows(Record):
     rows: int
 
     def read(self, spark: SparkSession, place: Folder) -> DataFrame:
-        """Return the rows as a DataFrame.
+        """Return the kept rows as a DataFrame over the Parquet file.
 
         Args:
             spark: The Spark session.
-            place: The folder that they were found in.
+            place: Folder of the state in which they were found.
         """
         return spark.read.parquet(place.folder(self.folder).hadoop_path)
 

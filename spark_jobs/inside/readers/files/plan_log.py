@@ -70,12 +70,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class FilesOfLog:
-    """Common properties of the files in a log.
+    """What all files of a plan's Delta log have in common.
 
     Attributes:
         columns: The columns of the files, partition columns included.
         partitions: Names of the partition columns, whose values no file holds.
-        mapping: Names of the columns inside the files; None if they are the same.
+        mapping: Names of the columns inside the files; None if they are the table's own.
         have_deleted: Whether some of them have deletion vectors.
     """
 

@@ -19,6 +19,8 @@ SEEN = "__seen"
 def with_values_before(batch: DataFrame, sink: Sink, is_gone: Column, by: Column) -> DataFrame:
     """Give each delete the values of the preceding change of its key in the same micro-batch.
 
+    So a row that is marked as deleted keeps its values although the delete has only the key.
+
     Args:
         batch: Changes of one micro-batch.
         sink: The declaration of the sink, with ``deletes: soft``.
@@ -26,7 +28,8 @@ def with_values_before(batch: DataFrame, sink: Sink, is_gone: Column, by: Column
         by: What orders the changes of a key.
 
     Returns:
-        The changes with one column more, :data:`SEEN`.
+        The changes with one column more, :data:`SEEN`: the sequence of the change whose values a
+        delete has got, else null.
     """
     before = (
         Window.partitionBy(*map(in_backticks, sink.key))

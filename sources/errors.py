@@ -162,7 +162,7 @@ class UnavailableError(HybridError):
 
 
 class SeamError(HybridError):
-    """Error of a hand-over between two sources that would lose or duplicate rows."""
+    """Error of a hand-over between two sources that would lose rows, or deliver rows twice."""
 
     kind = "seam"
 

@@ -50,11 +50,13 @@ class HybridSourceBuilder(Generic[S]):
         self._sources: list[S] = []
 
     def add_source(self, source: S) -> HybridSourceBuilder[S]:
-        """Append a source to the chain, and return this builder for further calls.
+        """Append a source to the chain; returns this builder, for further calls.
+
+        Args:
+            source: The source; all but the last one have to be bounded.
 
         Raises:
             InputError: An earlier source has the same name, or the source before has no end.
-
         """
         if any(source.name == other.name for other in self._sources):
             message = f"Two sources are named `{source.name}`; the state is kept by this name."

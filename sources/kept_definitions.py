@@ -79,7 +79,14 @@ def changed_since(loaded: LoadedPipeline, generation: str) -> list[str]:
 
 
 def kept_folder(loaded: LoadedPipeline, generation: str) -> Folder:
-    """Return the state folder for a generation's copy of the definition; it need not exist."""
+    """Return the folder in the state that keeps a generation's copy of the definition.
+
+    It need not exist.
+
+    Args:
+        loaded: The pipeline.
+        generation: Name of the generation.
+    """
     return loaded.state.folder(generation).folder(_FOLDER)
 
 

@@ -17,7 +17,7 @@ Converter = Callable[[Any], Any]
 
 
 class Nanos(int):
-    """Nanoseconds since 1970, as an integer; whole microseconds convert to a timestamp exactly."""
+    """Integer of nanoseconds since 1970; converts to a timestamp if it is whole microseconds."""
 
 
 _SHORT_CHARACTERS = 60

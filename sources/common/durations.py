@@ -24,5 +24,5 @@ def duration(seconds: float, units: int = 2) -> str:
 
 
 def exactly(ms: float) -> str:
-    """Return a duration in milliseconds for people, rounded to seconds, such as ``1 d 2 h 3 s``."""
+    """Write a duration in milliseconds for people, rounded to seconds, as ``1 d 2 h 3 s``."""
     return duration(ms / 1000, len(_UNITS))

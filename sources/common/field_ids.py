@@ -8,6 +8,6 @@ _KEY = b"PARQUET:field_id"
 
 
 def field_id(field: pa.Field) -> int | None:
-    """Return the field id of a column of a Parquet file; None without one."""
+    """Return the field id (``PARQUET:field_id``) of a Parquet file's column; None without one."""
     number = (field.metadata or {}).get(_KEY)
     return None if number is None else int(number)

@@ -99,7 +99,7 @@ def to_us(moment: datetime) -> int:
 
 
 def span_ms(span: timedelta) -> int:
-    """Return the length of a duration in whole milliseconds, rounded down."""
+    """Return a duration in milliseconds as a whole number, rounded down."""
     return span // _MS
 
 

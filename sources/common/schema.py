@@ -188,7 +188,10 @@ def names_and_types(schema: pa.Schema) -> dict[str, str]:
 
 
 def may_be_long(kind: pa.DataType) -> bool:
-    """Return whether a type is text, bytes, a list or a map, whose values have no fixed size."""
+    """Return whether a type is text, bytes, a list or a map, whose values have no fixed size.
+
+    PostgreSQL may leave such a value out of its log if an update does not change it (TOAST).
+    """
     is_flat = pa.types.is_string(kind) or pa.types.is_binary(kind)
     return bool(is_flat or pa.types.is_list(kind) or pa.types.is_map(kind))
 
@@ -206,7 +209,7 @@ def ddl(schema: pa.Schema) -> str:
 
 
 def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """Yield the primitive types that a nested type is composed of; a primitive type itself."""
+    """Yield the primitive types inside a nested type, depth first; a primitive type itself."""
     if not pa.types.is_nested(kind):
         yield kind
     for at in range(kind.num_fields):

@@ -89,7 +89,10 @@ def schema_with_types_from(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
 
 
 def without_nulls(kind: pa.DataType) -> pa.DataType:
-    """Return a type in which Arrow's null types are replaced by int, as Spark reads Parquet."""
+    """Return a type in which Arrow's null types are replaced by int, also nested ones.
+
+    Spark reads a Parquet column without values as int.
+    """
     if pa.types.is_null(kind):
         return pa.int32()
     if pa.types.is_list(kind):

@@ -39,7 +39,7 @@ def topic_part(name: str) -> str:
 
 
 def folder_part(name: str) -> str:
-    """Return a name with characters replaced that have a meaning in a path or glob.
+    """Return a name for use in a path or glob: characters that have a meaning there are replaced.
 
     Args:
         name: Name of a schema, a database or a table.

@@ -278,7 +278,7 @@ class Division(NamedTuple):
 
 
 class SnapshotReader(Protocol):
-    """Interface of a reader of a table's chunks, all in one snapshot of the database."""
+    """Interface of a reader of a table's chunks; all readers see one snapshot of the database."""
 
     @property
     def snapshot(self) -> DatabaseSnapshot:
@@ -298,7 +298,10 @@ class SnapshotReader(Protocol):
 
 
 class OpenTable(Protocol):
-    """Interface of a connected database table, whose changes can be followed."""
+    """Interface of a database table that is connected and whose changes can be followed.
+
+    Its connections end with the context manager that has opened it.
+    """
 
     @property
     def warnings(self) -> Sequence[str]:

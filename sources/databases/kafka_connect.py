@@ -111,7 +111,7 @@ def restart_failed(url: str) -> None:
 
 
 def restart_command(url: str) -> str:
-    """Return the shell command (``curl``) that does what :func:`restart_failed` does, for hints."""
+    """Return a ``curl`` command for hints that restarts a failed connector and its failed tasks."""
     return f"curl -X POST '{_restart_url(url)}'"
 
 

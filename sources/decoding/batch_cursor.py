@@ -58,7 +58,7 @@ def spans(values: pa.Array) -> tuple[ByteArray, Int64Array, Int64Array]:
 
 
 def as_mask(array: pa.BooleanArray) -> Mask:
-    """Return a Boolean array without nulls as a NumPy mask."""
+    """Convert a Boolean Arrow array, which must not have nulls, to a NumPy mask."""
     mask: Mask = array.to_numpy(zero_copy_only=False)
     return mask
 
@@ -288,7 +288,11 @@ class Batch:
         self.is_sure &= holds | ~where
 
     def leave(self, where: Mask) -> None:
-        """Make the selected values undecided, so that the per-record decoder has to decode them."""
+        """Make the selected values undecided: the per-record decoder then has to decode them.
+
+        Args:
+            where: Mask of the values.
+        """
         self.is_sure &= ~where
 
     def finish(self) -> None:

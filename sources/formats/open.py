@@ -47,7 +47,7 @@ def read_region(
 
 
 def readable_region(region: Region) -> Region:
-    """Return the region that a format can read: for a compressed file all of its content."""
+    """Return the region of a file that a format can read: all of it if it is compressed."""
     if codec_of(region.path) is None:
         return region
     return Region(region.path, 0, UNKNOWN_BYTES, UNKNOWN_BYTES)

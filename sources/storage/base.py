@@ -110,7 +110,7 @@ class Storage(Protocol):
         """
 
     def uri(self, path: str) -> str:
-        """Return the URI by which Spark's Hadoop client reads a path; no request is made."""
+        """Return a path as the URI by which Spark's Hadoop client reads it; nothing is asked."""
 
 
 def tail_of(file: pa.NativeFile, size: int) -> bytes:
@@ -133,7 +133,7 @@ def hadoop_path(path: str) -> str:
 
 
 def table_of(files: Iterable[File]) -> pa.Table:
-    """Collect files in a table of schema :data:`FILES`, in chunks to save memory for many files."""
+    """Collect files into a table of schema :data:`FILES`; in chunks, to save memory for many."""
     chunks: list[pa.RecordBatch] = []
     rows: list[File] = []
 

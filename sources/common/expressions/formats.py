@@ -33,7 +33,10 @@ class TimeFormat(NamedTuple):
 
 
 def time_format(pattern: str) -> TimeFormat | None:
-    """Convert a pattern of Spark (``yyyy-MM-dd``) for DuckDB; None if a part is not proven."""
+    """Convert a date pattern of Spark, such as ``yyyy-MM-dd``, to DuckDB's terms.
+
+    None if a part of the pattern is not proven to mean the same; only Spark can use it then.
+    """
     shown = form = ""
     fields: list[str] = []
     at = 0

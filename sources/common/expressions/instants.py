@@ -26,7 +26,14 @@ def instant(wall: str) -> str:
 
 
 def floor_div(number: str, divisor: int) -> str:
-    """Return DuckDB SQL that divides a BIGINT by a positive number and rounds down."""
+    """Return DuckDB SQL that divides a BIGINT by a positive number and rounds down.
+
+    DuckDB's own division rounds negative numbers, as of times before 1970, towards zero.
+
+    Args:
+        number: SQL of the number.
+        divisor: The positive number.
+    """
     if divisor == 1:
         return number
     return f"(({number} - (({number} % {divisor}) + {divisor}) % {divisor}) // {divisor})"
@@ -45,5 +52,11 @@ def of_unit(number: str, unit_us: int) -> str:
 
 
 def within_years(instant: str) -> str:
-    """Return a DuckDB condition that is true for timestamps of the years 1 to 9999."""
+    """Return a DuckDB condition that is true for timestamps of the years 1 to 9999.
+
+    Only for these the results of Spark and DuckDB are proven to be equal.
+
+    Args:
+        instant: SQL of the timestamp.
+    """
     return f"epoch_us({instant}) >= {FIRST_US} AND epoch_us({instant}) < {END_US}"

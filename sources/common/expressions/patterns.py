@@ -42,7 +42,10 @@ class Pattern(NamedTuple):
 
 
 def java_pattern(text: str) -> Pattern | None:
-    """Convert a regular expression of Java to RE2; None unless both are proven to read it alike."""
+    """Convert a regular expression of Java, as in Spark SQL, to RE2, as in DuckDB.
+
+    None unless both are proven to read it alike; only Spark can use it then.
+    """
     parts: list[str] = []
     depth = groups = at = 0
     may_be_empty = has_end = False
@@ -74,5 +77,8 @@ def java_pattern(text: str) -> Pattern | None:
 
 
 def is_usual_like(pattern: str) -> bool:
-    """Return whether a LIKE pattern uses backslashes only before ``_``, ``%`` or a backslash."""
+    """Return whether a LIKE pattern uses backslashes only before ``_``, ``%`` or a backslash.
+
+    Only such a pattern is known to mean the same in Spark and DuckDB.
+    """
     return "\\" not in re.sub(r"\\[_%\\]", "", pattern)

@@ -162,7 +162,7 @@ def strict_value(
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether a type is one of Spark's numbers: integer, float, double or decimal."""
+    """Return whether Spark calculates with a type: integer, float, double or decimal."""
     return kind in INTEGERS or kind in (FLOAT, DOUBLE) or pa.types.is_decimal(kind)
 
 

@@ -101,7 +101,7 @@ def _parse(text: str) -> exp.Expr:
 
 
 def is_plain(tree: exp.Expr) -> bool:
-    """Return whether an expression is a column by its name, without field, function or alias."""
+    """Return whether an expression is nothing but a column's name: no field, function or alias."""
     return isinstance(tree, exp.Column) and len(tree.parts) == 1
 
 

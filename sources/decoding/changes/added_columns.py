@@ -55,7 +55,7 @@ class AddedColumn(Declared):
 
 
 def types_of(added: Mapping[str, AddedColumn]) -> dict[str, str]:
-    """Return the declared Spark SQL types of added columns, by name; empty if there are none."""
+    """Return the declared Spark SQL type of each added column by name; empty without any."""
     return {name: column.type for name, column in added.items()}
 
 

@@ -91,7 +91,10 @@ def value_converter(
 
 
 def micros_of_unit(encoding: Encoding) -> int | None:
-    """Return the unit of an encoded timestamp in microseconds; None for nanoseconds or no unit."""
+    """Return the unit, in microseconds, of a timestamp that is encoded as a number since 1970.
+
+    1 or 1,000; None for nanoseconds, and for any other encoding.
+    """
     return _UNITS.get(str(encoding.name))
 
 

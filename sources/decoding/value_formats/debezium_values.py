@@ -40,7 +40,11 @@ class DebeziumValues(DeclaredTable, ValueFormat):
         self.check_columns(columns)
 
     def reader(self, columns: RecordColumns) -> FieldReader:
-        """Build the decoder of change events; a registry is asked only when values are decoded."""
+        """Build the decoder of change events; a registry is asked only when values are decoded.
+
+        Args:
+            columns: Columns of a record, with the parts of the envelope that fill them.
+        """
         # Few need it.
         from sources.decoding.changes.reader import DebeziumReader  # noqa: PLC0415
 

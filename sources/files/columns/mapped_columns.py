@@ -62,7 +62,7 @@ class MappedColumns(Part):
         return {name: ids[number] for name, number in numbers.items() if number in ids}
 
     def number(self, name: str) -> int | None:
-        """Return the field id by which a column is found in files; None in mode ``name``."""
+        """Return the field id by which files have a column; None in mode ``name``, without ids."""
         return int(self.fields[name]["metadata"][_ID]) if self.mode == "id" else None
 
     def as_field(self, field: dict[str, Any], number: int) -> dict[str, Any]:

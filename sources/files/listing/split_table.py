@@ -214,7 +214,12 @@ def columns_differ(
 
 
 def in_one_case(one: str, other: str) -> str:
-    """Return the hint of an error about column names ``one`` and ``other`` that differ in case."""
+    """Return the hint for two column names that differ only in case, which Spark can't distinguish.
+
+    Args:
+        one: A name.
+        other: The other one.
+    """
     return (
         f"If they are one column of different files, declare `schema_drift: {{renamed: "
         f"{{{other}: {one}}}}}`; otherwise write the files again with other names."

@@ -110,7 +110,10 @@ def is_decimal(schema: Any) -> bool:
 
 
 def without_logical_types(schema: Any) -> Any:
-    """Return an Avro schema that reads values as stored, without logical types except decimals."""
+    """Return a copy of an Avro schema without logical types, so that values are read as stored.
+
+    Decimals keep theirs.
+    """
     if isinstance(schema, list):
         return [without_logical_types(each) for each in schema]
     if not isinstance(schema, dict):

@@ -22,7 +22,10 @@ def parsed_as(kind: pa.DataType) -> pa.DataType:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a type is string or binary, of which an empty value need not be null."""
+    """Return whether a type is string or binary: then an empty CSV value may be an empty text.
+
+    Of other types an empty value is null.
+    """
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
@@ -50,7 +53,10 @@ def convert_values(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def has_infinity(values: pa.ChunkedArray) -> bool:
-    """Return whether a floating-point column has an infinite value; False for other types."""
+    """Return whether a parsed column has an infinite value, whose text must then be checked.
+
+    False for types that are not floating-point.
+    """
     return pa.types.is_floating(values.type) and bool(pc.any(pc.is_inf(values)).as_py())
 
 

@@ -88,7 +88,10 @@ def check_floats(rows: pa.Table, doubles: pa.Table) -> None:
 
 
 def has_infinite_float(rows: pa.Table) -> bool:
-    """Return whether a ``float`` in the rows is infinite, also in nested columns."""
+    """Return whether a ``float`` in parsed rows is infinite, also in nested columns.
+
+    Then :func:`check_floats` has to tell whether the text says so.
+    """
     return any(np.isinf(each).any() for each in _floats(rows) if each.dtype == np.float32)
 
 
@@ -106,7 +109,10 @@ def has_integer_zero(rows: pa.Table, block: bytes) -> bool:
 
 
 def with_doubles(kind: pa.DataType) -> pa.DataType:
-    """Return a type with ``double`` in place of ``float``, also in nested types."""
+    """Return a type with ``double`` in place of each ``float``, also in nested types.
+
+    Rows parsed once more with it show, by :func:`check_floats`, which numbers were too large.
+    """
     return with_leaves(kind, lambda leaf: pa.float64() if pa.types.is_float32(leaf) else leaf)
 
 

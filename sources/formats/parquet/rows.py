@@ -125,5 +125,8 @@ class ArrivedRows(ParquetRows):
 
 
 def arrival_numbers(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert a column of arrival to int64: microseconds since 1970 of times, or offsets."""
+    """Convert the column that says when rows arrived to int64, to compare it with an interval.
+
+    Times become microseconds since 1970; offsets stay as they are.
+    """
     return microseconds(values, 1 if pa.types.is_integer(values.type) else None)

@@ -60,7 +60,10 @@ def helps_to_wait(error: KafkaError) -> bool:
 
 
 def is_electing(error: KafkaError) -> bool:
-    """Return whether a request failed only because a partition was getting another leader."""
+    """Return whether a request failed only because a partition was getting another leader.
+
+    It may be repeated then, after a moment.
+    """
     return error.code() in _ELECTING
 
 

@@ -9,7 +9,10 @@ LOG = "_delta_log"
 
 
 def commit_name(version: int) -> str:
-    """Return the path of a version's commit file, ``_delta_log/000….json``, below the table."""
+    """Return the path, below a Delta table, of the file of a version's commit.
+
+    ``_delta_log/`` and the version in 20 digits with ``.json``.
+    """
     return f"{LOG}/{version:020d}.json"
 
 

@@ -209,7 +209,8 @@ def write_stream(
     """Return the writer of the pipeline's query to its target; the caller sets checkpoint, trigger.
 
     Each micro-batch is written once. ``append`` is Delta's own streaming sink, whose transaction is
-    (query id, batch id); the other modes merge by key in ``foreachBatch``.
+    (query id, batch id); the other modes merge by key in ``foreachBatch``. Nothing is written
+    before the query is started.
 
     Args:
         rows: DataFrame that the transform returned.

@@ -104,7 +104,9 @@ def _master(settings: SparkSettings) -> str:
 
 
 def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
-    """Return the Spark properties of a pipeline's runs; those that it declares take precedence.
+    """Return the Spark properties with which a pipeline's drivers are started.
+
+    Those that the pipeline declares take precedence.
 
     Args:
         loaded: The pipeline.

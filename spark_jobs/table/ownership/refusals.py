@@ -97,7 +97,13 @@ def files_missing(generation: Generation, table: Folder, names: Sequence[str]) -
 
 
 def serving_missing(generation: Generation, table: Folder, target: Folder) -> StateError:
-    """Return the error for a missing ``serving.json`` although a promotion has been committed."""
+    """Return the error for a missing ``serving.json`` although a promotion has been committed.
+
+    Args:
+        generation: The generation that serves.
+        table: Folder of the table that it would have without the file.
+        target: Folder of the target, which has its rows.
+    """
     file = f"{generation.url.rpartition('/')[0]}/serving.json"
     message = (
         f"State file {file} is missing: generation {generation.name} serves, and its rows are in "
@@ -295,7 +301,13 @@ def changed_by_others(generation: Generation, table: Folder, found: ForeignChang
 def changed_before_rollback(
     generation: Generation, table: Folder, found: ForeignChanges
 ) -> StateError:
-    """Return the error for changes by others in rows that a rollback would serve again."""
+    """Return the error for changes by others in rows that a rollback would serve again.
+
+    Args:
+        generation: The generation that the rollback would return to.
+        table: Folder of the table.
+        found: The changes.
+    """
     message = (
         f"{_changes(table, found)}\nThat was before another generation replaced "
         f"{generation.name}; a rollback would return to these rows. Nothing was changed."
@@ -322,7 +334,10 @@ def _changes(table: Folder, found: ForeignChanges) -> str:
 
 
 def run_active(generation: Generation, table: Folder) -> StateError:
-    """Return the error for accepting changes while a run writes to the table."""
+    """Return the error for accepting changes by others while a run writes to the table.
+
+    It is transient.
+    """
     message = (
         f"A run of generation {generation.name} is active, so no change of {table} can be accepted."
     )

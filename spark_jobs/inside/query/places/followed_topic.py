@@ -61,7 +61,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class FollowedTopic:
-    """A topic that is followed without end from given offsets.
+    """Topic that is followed without end from given offsets, as part of a query.
 
     Attributes:
         generation: State of the generation, in which bad records are staged.

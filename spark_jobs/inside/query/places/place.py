@@ -74,7 +74,7 @@ class PlaceStream:
 
 @dataclass(frozen=True)
 class Reached:
-    """Progress of a source up to one of Spark's offsets.
+    """How far a source was read, up to one of Spark's offsets.
 
     Attributes:
         splits: Number of splits of the plan that were read; None for a source without a plan.

@@ -25,15 +25,18 @@ _NONE: frozenset[str] = frozenset()
 
 
 def column_lineage(rows: DataFrame, given: DataFrame) -> list[Inputs]:
-    """Return the input columns of each output column of a transform, in order.
+    """Return for each output column of a transform, in order, the input columns it comes from.
 
-    Columns that only decide which rows there are, as a filter's or a join condition's, are not
-    among them. A Python UDF passes on its arguments; a function over whole batches
-    (``mapInPandas``) does not tell what it uses.
+    Read from Spark's analyzed plan; no query runs. Columns that only decide which rows there are,
+    as a filter's or a join condition's, are not among them. A Python UDF passes on its arguments.
 
     Args:
         rows: DataFrame that the transform returned.
         given: DataFrame that it was called with, a stream; the transform reads no other stream.
+
+    Returns:
+        Names of input columns; None where the plan does not tell, as of a function over whole
+        batches (``mapInPandas``).
     """
     lineage = _Lineage(given.columns)
     analyzed = analyzed_plan(rows)

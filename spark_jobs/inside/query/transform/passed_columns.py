@@ -40,7 +40,8 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
 
     Without ``sink.unchanged`` no change may lack a value, and without ``on_truncate: follow`` none
     lacks a key: nothing is refused then. With ``sink.copy_files`` every row and column has to be
-    passed on, under its name: the rows of a file that is copied are not evaluated.
+    passed on, under its name: the rows of a file that is copied are not evaluated. By Spark's
+    analyzed plan; no query runs.
 
     Args:
         pipeline: The pipeline.

@@ -115,7 +115,7 @@ class PlanEntries:
         return Batch(*(None if None in of else max(of) for of in numbers))
 
     def splits(self) -> pa.Table:
-        """Return the splits of all parts as one table, in reading order."""
+        """Return the splits of all listings as one table, in the order in which they are read."""
         return pa.concat_tables([part.splits for part in self.parts])
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:

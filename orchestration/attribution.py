@@ -50,7 +50,10 @@ class UserRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
 
     @classmethod
     def config_type(cls) -> dict[str, Any]:
-        """Return the schema of its options: those of Dagster's own coordinator, and ``header``."""
+        """Return the schema of the options in ``dagster.yaml``: Dagster's own ones, and ``header``.
+
+        Called by Dagster, which refuses other options when it starts.
+        """
         header = dg.Field(
             dg.StringSource,
             is_required=False,
@@ -66,11 +69,11 @@ class UserRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
         return cls(inst_data=inst_data, **config_value)
 
     def submit_run(self, context: dg.SubmitRunContext) -> dg.DagsterRun:
-        """Tag a run with its user, then put it into the queue; called by Dagster.
+        """Tag a run with its user, put it into the queue, and return it; called by Dagster.
 
         A tag of that name that a client sent itself is overwritten: with the user of the request,
-        or with nothing if the request names none. Runs of schedules, sensors and retries come from
-        the daemon and not from a request; their tags stay.
+        or with an empty text if the request names none. Runs of schedules, sensors and retries come
+        from the daemon and not from a request; their tags stay.
         """
         run = context.dagster_run
         # The workspace of the daemon has no request.
@@ -84,15 +87,17 @@ class UserRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
 def acting_user(run_tags: Mapping[str, str], given: str | None) -> str:
     """Return who launched a run: the authenticated user, else the name that was typed.
 
+    Called by jobs that record who acted, before they change anything.
+
     Args:
-        run_tags: The run's tags.
+        run_tags: The run's tags, of which ``user`` is the authenticated user.
         given: Name that was typed into the form; None or empty if none was.
 
     Returns:
-        The name; empty if there is neither.
+        The name without spaces around it; empty if there is neither.
 
     Raises:
-        InputError: The typed name is not that of the authenticated user.
+        InputError: There are both, and they differ.
     """
     user, typed = run_tags.get(USER_TAG, "").strip(), (given or "").strip()
     if user and typed and typed != user:

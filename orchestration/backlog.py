@@ -37,8 +37,10 @@ _LOOK_S = 3.0
 class Backlog(Protocol):
     """Input of an unbounded source that its run has not committed yet.
 
+    Made by :func:`backlog_of`; each method looks anew.
+
     Attributes:
-        unit: What is counted, in the plural.
+        unit: What is counted, in the plural: ``records``, or ``files or splits``.
     """
 
     unit: str
@@ -69,7 +71,9 @@ class Backlog(Protocol):
         """
 
     def held(self) -> int:
-        """Return how many offsets can't be read yet because of an open transaction.
+        """Return how many offsets can't be read yet because of an open transaction; else 0.
+
+        They come on top of :meth:`waiting`.
 
         Raises:
             InputError: The broker does not know the topic, or refuses.
@@ -77,7 +81,7 @@ class Backlog(Protocol):
         """
 
     def missing(self) -> list[str]:
-        """Return the topics that are waited for, as they do not exist yet.
+        """Return the names of declared topics that do not exist yet and are waited for; maybe none.
 
         Raises:
             InputError: The broker does not know another topic, or refuses.
@@ -156,7 +160,7 @@ def wait_until_caught_up(
 
 
 def held_in_words(held: int) -> str:
-    """Return a sentence about the offsets that an open transaction holds back."""
+    """Return a sentence about the number of offsets that an open transaction holds back."""
     return (
         f"{counted(held, 'offset')} of its topics can't be read yet, from the first open "
         "transaction on, whether or not the records behind it are committed: they are read once "
@@ -186,8 +190,8 @@ def _seam_is_counted(context: PipelineContext, source: str) -> bool:
 class ConnectorWait:
     """Wait for the connector to write a captured table's changes to the topic.
 
-    It is behind until it has confirmed that the topic holds the database's log up to its end at the
-    first look; or until it has received that, and no record has come for
+    The connector is behind until it has confirmed that the topic holds the database's log up to its
+    end at the first look; or until it has received that, and no record has come for
     :data:`~orchestration.databases.database_log.SETTLED_S`, as it confirms nothing while only other
     tables change. Never behind where no source declares a ``snapshot``.
 
@@ -195,7 +199,8 @@ class ConnectorWait:
         context: The pipeline and its state.
 
     Attributes:
-        text: What waits besides the input in the topic, as the end of a sentence; or empty.
+        text: What waits besides the input in the topic, as the end of a sentence, by the last look;
+            empty if no log is watched.
     """
 
     def __init__(self, context: PipelineContext) -> None:
@@ -207,16 +212,17 @@ class ConnectorWait:
         self.text = ""
 
     def is_behind(self, waiting: int, beat: Heartbeat | None) -> bool:
-        """Return whether changes may be missing from the topic.
+        """Look once; return whether changes may be missing from the topic. Called again and again.
 
         Args:
             waiting: Records in the topic that are not committed.
-            beat: The run's latest heartbeat.
+            beat: The run's latest heartbeat; None if it has none.
 
         Raises:
             RunError: No connector reads the slot, or it is missing or lost.
             InputError: Something was done to the captured table that no change reports.
             UnavailableError: The database does not answer.
+            StateError: The state is damaged.
         """
         is_behind = self._is_behind(waiting, beat)
         if not is_behind and not self._is_looked_at:
@@ -243,16 +249,17 @@ class ConnectorWait:
 
 
 class UpToNow:
-    """Input up to this moment: that of its topics or folder, and a captured database's log.
+    """All input that exists when this object is made, for a drain.
 
-    What the connector has not written to the topic when this is made counts once it is there. What
-    arrives meanwhile may count or not.
+    That is what the topics or the folder hold, and the captured database's log: what the connector
+    has not yet written to the topic counts once it is there. What arrives meanwhile may count or
+    not.
 
     Args:
         context: The pipeline and its state.
 
     Attributes:
-        is_committed: Whether the run has committed all of it, by the last look.
+        is_committed: Whether the run has committed all of that input, by the last :meth:`left`.
 
     Raises:
         InputError: The topic or the folder can't be read.
@@ -266,7 +273,9 @@ class UpToNow:
         self.is_committed = False
 
     def left(self, beat: Heartbeat) -> int:
-        """Return how much of it is not committed yet.
+        """Look again; return how much of that input is not committed yet, in :attr:`unit`.
+
+        0 is not the end while the connector is behind: see ``is_committed``.
 
         Args:
             beat: The run's latest heartbeat.
@@ -287,11 +296,11 @@ class UpToNow:
 
     @property
     def unit(self) -> str:
-        """What is counted, in the plural, with what waits elsewhere."""
+        """What :meth:`left` counts, in the plural, with what the database's log still holds."""
         return f"{self._backlog.unit}{self._connector.text}"
 
     def held(self) -> int:
-        """Return how many offsets can't be read yet because of an open transaction.
+        """Return how many offsets can't be read yet because of an open transaction; else 0.
 
         Raises:
             InputError: The broker does not know the topic, or refuses.
@@ -301,7 +310,9 @@ class UpToNow:
 
 
 class TopicBacklog:
-    """Backlog of topics: offsets that are not committed; it keeps one connection to the broker.
+    """Backlog of topics in offsets; it keeps one connection to the broker.
+
+    Offsets are more than records where transactions take some up.
 
     Args:
         context: The pipeline and its state.
@@ -351,20 +362,23 @@ class TopicBacklog:
         return sum(max(end - position[partition], 0) for partition, end in ends.items())
 
     def reported(self, beat: Heartbeat) -> int:
-        """Return the number of offsets that are not committed, by one request to the broker.
+        """Return the number of offsets that are not committed; the broker is waited for briefly.
 
         Args:
             beat: The run's latest heartbeat.
 
         Raises:
             InputError: The broker does not know the topic, or refuses.
-            UnavailableError: The broker does not answer within about :data:`_LOOK_S`.
+            UnavailableError: The broker does not answer within about :data:`_LOOK_S` (3 s).
+            StateError: A file of the checkpoint is missing.
         """
         self._log(_LOOK_S)
         return self.waiting(beat)
 
     def held(self) -> int:
         """Return how many offsets can't be read yet because of an open transaction.
+
+        0 where the source declares ``isolation: read_uncommitted``.
 
         Raises:
             InputError: The broker does not know the topic, or refuses.
@@ -377,7 +391,7 @@ class TopicBacklog:
         return sum(max(end - ends.get(at, end), 0) for at, end in highest.items())
 
     def missing(self) -> list[str]:
-        """Return the topics that are waited for, as they do not exist yet.
+        """Return the names of declared topics that do not exist yet and are waited for; maybe none.
 
         Raises:
             InputError: The broker does not know another topic, or refuses.

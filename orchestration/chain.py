@@ -44,7 +44,10 @@ _AHEAD_S = 20.0
 
 
 class Observer:
-    """Observer of a chain's progress; methods do nothing unless overridden."""
+    """Observer of a chain's progress (terminal, Dagster); methods do nothing unless overridden.
+
+    They run in the process that runs the chain, which waits for them.
+    """
 
     def started(self, step: Step[Any]) -> None:
         """Show that a step begins; called before the step does anything."""
@@ -53,13 +56,13 @@ class Observer:
         """Show a step's message, such as one for each chunk of a snapshot."""
 
     def beat(self, step: Step[Any], beat: Heartbeat) -> None:
-        """Show a new heartbeat of a step's Spark run."""
+        """Show a new heartbeat (progress document) of a step's Spark run."""
 
     def printed(self, step: Step[Any], line: str) -> None:
         """Show a line that the Spark driver of a bounded step printed."""
 
     def waiting(self, step: Step[Any], count: int, unit: str) -> None:
-        """Show how much input the stream has not committed yet.
+        """Show how much input the stream has not committed yet; called while a step waits for that.
 
         Args:
             step: The step of the live run.
@@ -80,10 +83,12 @@ class ChainRun:
         observer: Shows the progress.
         rest_requested: The rest of the chain is to run, too: a driver may continue with the next
             source by itself (``switch: warm``).
-        until_caught_up: The last step waits until the stream has committed all that is there.
+        until_caught_up: The last step ends only once the stream has committed all input that there
+            is; else with its first committed micro-batch.
         environment: More environment variables for the drivers of bounded sources.
-        waiting: The driver that checks the transform for the plan, and then reads the first source;
-            with ``switch: cold`` those of later sources, too. None if none can wait.
+        waiting: The Spark driver, started in advance, that checks the transform for the plan, and
+            then reads the first source; with ``switch: cold`` those of later sources, too. None to
+            start a driver for each.
     """
 
     loaded: LoadedPipeline
@@ -95,7 +100,7 @@ class ChainRun:
 
     @cached_property
     def context(self) -> PipelineContext:
-        """The pipeline and its state, read by the first step after the plan.
+        """The pipeline and its state, read once, by the first step after the plan.
 
         Raises:
             StateError: Nothing was planned yet, or the declaration changed in a way that the
@@ -109,11 +114,12 @@ class Outcome(Generic[T]):
     """Result of a step, for Dagster, for programs and for people.
 
     Attributes:
-        value: The result.
+        value: The result, of the type that the step's class names.
         document: The result as a JSON object.
         text: The result in a sentence.
-        refusal: Error that keeps the following steps from running, though this step itself is
-            done, such as a hand-over that fails a check; None if they may run.
+        refusal: Error that keeps the following steps from running, though this step itself is done,
+            such as a hand-over that fails a check; None if they may run. Whoever runs the chain
+            raises it.
     """
 
     value: T
@@ -123,25 +129,28 @@ class Outcome(Generic[T]):
 
 
 class Step(ABC, Generic[T]):
-    """Step of a chain. Safe to repeat: work that is done is skipped.
+    """Step of a chain. Safe to repeat: a step that is done returns its kept result.
 
     Attributes:
         name: Name of the step, and of its asset.
-        source: Name of the source that it is about; None of a step before all sources.
+        source: Name of the source that the step is about; None of a step before all sources.
     """
 
     name: str
     source: str | None = None
 
     def run(self, run: ChainRun) -> Outcome[T]:
-        """Run the step, and report its beginning and its end to the observer.
+        """Run the step to its end, and report its beginning and its end to the observer.
 
         Args:
             run: What the steps of this pass over the chain share.
 
+        Returns:
+            The result; a caller has to look at its ``refusal``, which is not raised here.
+
         Raises:
             HybridError: The step's operation is refused or failed; the observer is not told that
-                the step finished.
+                the step finished. The step may be run again.
         """
         run.observer.started(self)
         # What a plan reads is what its sources read; a live run goes on after its step.
@@ -161,7 +170,10 @@ class Step(ABC, Generic[T]):
 
 
 class SnapshotStep(Step[list[TakenSnapshot]]):
-    """Step that copies the database tables that the pipeline starts from into files."""
+    """Step that copies the database tables that the pipeline starts from into files.
+
+    Only in chains whose pipeline declares ``snapshot``; its value is a report of each copied table.
+    """
 
     name = "take_snapshot"
 
@@ -173,6 +185,8 @@ class SnapshotStep(Step[list[TakenSnapshot]]):
 
 class ExportStep(Step[ExportRecord]):
     """Step that writes a source of an extension's kind to files, once for a generation.
+
+    Its value is the record of the export: its files and their sizes in bytes.
 
     Args:
         source: Name of the source.
@@ -190,7 +204,10 @@ class ExportStep(Step[ExportRecord]):
 
 
 class PlanStep(Step[Plan]):
-    """Step that decides what will be read and in which order; no row is read or written."""
+    """Step that decides what will be read and in which order, and keeps it; its value is the plan.
+
+    Rows are neither read into the table nor written.
+    """
 
     name = "plan"
 
@@ -216,6 +233,9 @@ class HandedOver(NamedTuple):
 
 class HandoverStep(Step[HandedOver]):
     """Step that decides at which offsets a topic starts, and checks them against Kafka's log.
+
+    It may run once all earlier sources are read. The decision is kept before the checks, and a
+    repeated step reads it. Failed checks are no error of the step but the outcome's ``refusal``.
 
     Args:
         source: Name of the Kafka source.
@@ -245,7 +265,9 @@ class HandoverStep(Step[HandedOver]):
 
 
 class BoundedStep(Step[EndPosition]):
-    """Step that reads a bounded source to its end in a Spark run.
+    """Step that reads a bounded source to its end in a Spark run; its value is the end position.
+
+    It blocks until the run has ended. Committed micro-batches of a failed run are not read again.
 
     Args:
         source: Name of the source.
@@ -283,7 +305,10 @@ class BoundedStep(Step[EndPosition]):
 
 
 class LiveStep(Step[Heartbeat]):
-    """Step that starts the unbounded run, which continues after the step.
+    """Step that starts the unbounded run, which goes on in its own process after the step.
+
+    Its value is the heartbeat of the first committed micro-batch. The run stays requested, so the
+    supervision restarts it if it fails.
 
     Args:
         source: Name of the source.
@@ -329,11 +354,14 @@ def _steps_of_sources(loaded: LoadedPipeline) -> Iterator[Step[Any]]:
 
 
 def run_chain(run: ChainRun) -> None:
-    """Run all steps of a chain, in order, until one fails.
+    """Run all steps of a chain, in order, until one fails; return once the last one is done.
+
+    The live run that the last step starts goes on in its own process. Steps that are done are
+    skipped, so the call may be repeated after an error and goes on from there.
 
     Raises:
         HybridError: A step failed, or its outcome does not allow the following ones; its type and
-            text are those of the step.
+            text are those of the step. What earlier steps have written stays.
     """
     fits = WaitingDriver.fits(run.loaded)
     with WaitingDriver(run.loaded) if fits else nullcontext() as waiting:
@@ -343,7 +371,9 @@ def run_chain(run: ChainRun) -> None:
 
 
 def run_step(run: ChainRun, name: str) -> Outcome[Any]:
-    """Run one step of a chain, for an orchestrator that has a task for each step.
+    """Run one step of a chain and return its result, for an orchestrator with a task for each step.
+
+    The steps before it have to be done; a step that is done is skipped.
 
     Args:
         run: The pipeline, and who follows the progress.
@@ -351,7 +381,8 @@ def run_step(run: ChainRun, name: str) -> Outcome[Any]:
 
     Raises:
         InputError: The chain has no step of that name.
-        HybridError: The step failed, or its outcome does not allow the following ones.
+        HybridError: The step failed, an earlier one is not done, or the step's outcome does not
+            allow the following ones.
     """
     steps = {step.name: step for step in steps_of(run.loaded)}
     if name not in steps:

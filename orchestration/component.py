@@ -26,7 +26,12 @@ class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
     pipeline: str
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the pipeline's assets, checks, jobs, schedules and sensor."""
+        """Return the pipeline's assets, checks, jobs, schedules and sensor; called by Dagster.
+
+        Raises:
+            InputError: The pipeline's file is missing or not valid; Dagster shows it for the
+                component.
+        """
         # Of a component in code the path is that of its `component.py`.
         folder = context.path if context.path.is_dir() else context.path.parent
         # Dagster notes the component on each asset, so that two which describe the same topic or

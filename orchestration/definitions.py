@@ -29,8 +29,9 @@ class Declared(NamedTuple):
     """Declarations found in some files.
 
     Attributes:
-        pipelines: The pipelines.
-        templates: The files with `tables`, whose pipelines are not among the former.
+        pipelines: The pipelines of files that declare one.
+        templates: The files with `tables`, each a template of several pipelines; those are not in
+            ``pipelines``.
         unreadable: The files that can't be loaded, and why.
     """
 
@@ -41,6 +42,9 @@ class Declared(NamedTuple):
 
 def find_pipelines(places: Iterable[Path]) -> Declared:
     """Return the declarations in some files, and in ``*.yaml`` of some folders.
+
+    A file that can't be loaded raises nothing: it is in ``unreadable``. Files that a template wrote
+    count as part of the template.
 
     Args:
         places: Files and folders; folders below a folder are not searched.
@@ -70,7 +74,8 @@ def find_pipelines(places: Iterable[Path]) -> Declared:
 def find_definitions(places: Iterable[Path]) -> dg.Definitions:
     """Return the Dagster definitions of all pipelines in some files and folders.
 
-    A file that can't be loaded is shown with the reason, and holds up no other.
+    A file that can't be loaded, or whose name another file has, raises nothing: Dagster shows it
+    with the reason, and all others are there.
 
     Args:
         places: Files and folders, as of :func:`find_pipelines`.

@@ -27,12 +27,12 @@ def size(number: float) -> str:
 
 
 def time_left(seconds: float) -> str:
-    """Return how long the rest takes, such as ``3 min``; ``none`` if nothing is left."""
+    """Return how long the rest takes, such as ``3 min``; ``none`` for 0 seconds."""
     return duration(seconds) if seconds else "none"
 
 
 def estimated_duration(seconds: float) -> str:
-    """Return an estimated duration, rounded up, such as ``30 s``."""
+    """Return an estimated duration in seconds as text, rounded up, such as ``30 s`` for 21."""
     for step, below in ((10, 60), (60, 3_600), (600, 36_000), (3_600, 172_800)):
         rounded = max(math.ceil(seconds / step), 1) * step
         if rounded < below:
@@ -74,9 +74,10 @@ def second(ms: int) -> str:
 
 
 def readable_times(text: str) -> str:
-    """Return a text with its ISO times (``2013-09-29T23:56:00Z``) in a readable form.
+    """Return a text with its ISO times (``2013-09-29T23:56:00Z``) as :func:`moment` shows them.
 
-    Reasons of positions are kept in the state folder, for programs, too.
+    For reasons of positions, which the state folder keeps with ISO times. Text without one is
+    returned unchanged.
     """
     return _ISO.sub(_readable, text)
 
@@ -87,7 +88,10 @@ def _readable(found: re.Match[str]) -> str:
 
 
 def span(from_ms: int, to_ms: int) -> str:
-    """Return a range of days in UTC, such as ``1 Jan 2013 to 30 Sep 2013``; both in ms."""
+    """Return the days from one time to another in UTC: ``1 Jan 2013 to 30 Sep 2013``.
+
+    Both are in ms since 1970, and both days belong to the span; within one day it is that day.
+    """
     first, last = day(from_ms), day(to_ms)
     return first if first == last else f"{first} to {last}"
 
@@ -97,5 +101,5 @@ def _utc(ms: int) -> datetime:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text, cut to a number of characters with an ellipsis if it is longer."""
+    """Return a text of at most ``most`` characters; a longer one is cut and ends in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

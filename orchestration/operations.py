@@ -71,10 +71,10 @@ def validate(loaded: LoadedPipeline) -> list[str]:
     """Refuse a declaration that can't run here, without reading data; return warnings.
 
     If a source declares its columns, the transform is analyzed against them by a short Spark
-    process; otherwise the plan does that.
+    process; otherwise the plan does that. Nothing is written.
 
     Returns:
-        Warnings: that the transform can't be analyzed on this machine.
+        Warnings, such as that the transform can't be analyzed on this machine; usually none.
 
     Raises:
         InputError: Java is missing or too old, a package that the declaration needs is not
@@ -99,10 +99,10 @@ def _require_runnable(loaded: LoadedPipeline) -> None:
 
 
 def export(loaded: LoadedPipeline, source: str, report: Callable[[str], None]) -> ExportRecord:
-    """Export a source of an extension's kind to files of the newest generation; skipped if done.
+    """Export a source of an extension's kind to files of the newest generation, before its plan.
 
-    The plan comes after it; one that another declaration made, and that nothing was read by, is
-    removed with its exports.
+    An export that is complete is returned as it is. If no generation exists, it is begun. A plan of
+    another declaration by which nothing was read is removed with its exports.
 
     Args:
         loaded: The pipeline.
@@ -112,6 +112,7 @@ def export(loaded: LoadedPipeline, source: str, report: Callable[[str], None]) -
     Raises:
         InputError: The pipeline has no exported source of this name, or the export can't be used.
         StateError: The declaration changed in a way that the checkpoint can't follow.
+        UnavailableError: The state's store does not answer.
         HybridError: The export failed; repeated, it begins again, or resumes.
     """
     named = loaded.pipeline.exported_source(source)
@@ -125,14 +126,13 @@ def export(loaded: LoadedPipeline, source: str, report: Callable[[str], None]) -
 def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
     """Return the plan of the newest generation (computation of the whole table); make it if absent.
 
-    A plan that another declaration made, and that nothing was read by, is replaced; its approval
-    goes with it.
+    The plan says which files and offsets are read, in which order, and is kept. One that another
+    declaration made, and by which nothing was read, is replaced; its approval is then void.
 
-    The plan says which files and offsets are read, in which order. A bounded topic that is the
-    chain's first source gets its start and end offsets together with the plan. The transform is
-    analyzed against the planned columns unless that was done and nothing changed since; the result
-    is kept with the generation (:func:`sources.planning.transform_analysis.read_analysis`), and a
-    warning of it is among the returned plan's.
+    A bounded topic that is the chain's first source gets its start and end offsets together with
+    the plan. The transform is analyzed against the planned columns unless that was done and nothing
+    changed since; the result is kept with the generation
+    (:func:`sources.planning.transform_analysis.read_analysis`), and its warnings are in the plan.
 
     Args:
         loaded: The pipeline.
@@ -172,10 +172,10 @@ def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
 
 
 def planned_topic(loaded: LoadedPipeline) -> KafkaSource | None:
-    """Return the first source if it is a bounded topic, whose offsets the plan decides; else None.
+    """Return the chain's first source if it is a bounded topic, whose offsets the plan decides.
 
     Returns:
-        None if the first source reads files, or is unbounded.
+        None if the first source reads files, or is unbounded; topics then have a hand-over step.
     """
     first = loaded.pipeline.sources[0]
     if isinstance(first, KafkaSource) and first.boundedness is Boundedness.BOUNDED:
@@ -192,20 +192,31 @@ def run_bounded(
     *,
     rest_requested: bool = False,
 ) -> EndPosition:
-    """Read a bounded source to its end in a Spark run; a source that was read is skipped.
+    """Read a bounded source to its end in a Spark run, and return its end position.
+
+    Blocks until the run has ended. A source that was read before is skipped.
 
     Args:
         context: The pipeline and its state.
-        source: The source.
+        source: The source, whose turn it is: all earlier ones are read.
         on_beat: Called with each new heartbeat of the run.
         on_output: Called with each line that the run prints.
-        means: What the Spark driver is given.
+        means: What the Spark driver is given; None for a driver of its own, without more variables.
         rest_requested: The rest of the chain is to run, too. With ``switch: warm`` the driver then
             makes the hand-over and continues with the next source by itself; the steps that follow
             find that done.
 
     Returns:
-        The source's end position: event time, and offsets where history knows them.
+        Event time in ms, and offsets where history knows them.
+
+    Raises:
+        StateError: It is not the source's turn, its start offsets were not decided, the plan is not
+            approved, another generation serves in this one's place, or another run is active.
+        SeamError: The hand-over to a topic does not pass its checks; only before the first commit.
+        RunError: Spark failed, or ended without an end position. A repeated call goes on after the
+            last committed micro-batch.
+        UnavailableError: A broker, store or cluster does not answer.
+        InputError: A broker or a store refuses.
     """
     state = context.switch_state
     require_belonging(context.loaded, context.generation)
@@ -242,7 +253,7 @@ def go_live(
     by: str = "",
     waiting: WaitingDriver | None = None,
 ) -> Heartbeat:
-    """Start the unbounded run unless it runs; return once its first batch is committed.
+    """Start the unbounded run unless it runs; return once its first micro-batch is committed.
 
     The run is requested by this call, and until people stop or pause it the supervision restarts
     it. Interrupting the call (Ctrl-C) cancels the request; an error does not.
@@ -250,19 +261,19 @@ def go_live(
     Args:
         context: The pipeline and its state.
         source: The last source of the chain.
-        on_beat: Called with each new heartbeat until the first batch is committed.
+        on_beat: Called with each new heartbeat until the first micro-batch is committed.
         by: Who asked for the run; empty if unknown.
-        waiting: A driver that waits for its run, if there is one.
+        waiting: A Spark driver started in advance that waits for its run; None to start one.
 
     Returns:
-        The first heartbeat of a run that has committed a batch, or that has nothing to read.
+        The first heartbeat of a run that has committed a micro-batch, or that has nothing to read.
 
     Raises:
         StateError: An earlier source has not finished, the hand-over to a topic was not made, the
             plan is not approved, another generation serves in this one's place, another run is
             active, or people stopped the run during this call.
         SeamError: The hand-over does not pass its checks; only before the first commit.
-        RunError: Spark failed before its first batch; the run stays requested.
+        RunError: Spark failed before its first micro-batch; the run stays requested.
         UnavailableError: A broker does not answer, or a cluster does not say whether a run is
             active.
         InputError: A broker or a store refuses.
@@ -368,12 +379,15 @@ def _require_ready(context: PipelineContext, source: Source) -> None:
 
 
 def next_offsets(context: PipelineContext, source: KafkaSource) -> Offsets:
-    """Return the first uncommitted offset of each partition of a topic.
-
-    Read from the query's checkpoint.
+    """Return the first uncommitted offset of each partition of a topic, by the query's checkpoint.
 
     Returns:
-        Offsets by partition; empty if no batch with records of the topic was committed.
+        Offsets by partition: all below are committed. Empty if no micro-batch with records of the
+        topic was committed.
+
+    Raises:
+        StateError: The checkpoint or the plan is damaged.
+        UnavailableError: The state's store does not answer.
     """
     generation = context.generation
     place = context.pipeline.hybrid_source().index(source.name)
@@ -393,7 +407,8 @@ def next_offsets(context: PipelineContext, source: KafkaSource) -> Offsets:
 def require_not_deleted(context: PipelineContext) -> None:
     """Refuse to resume the last source where Kafka deleted records that it has not read.
 
-    Nothing is refused if the last source reads files.
+    Called before a rollback, whose generation has not read the topic for some time. Nothing is
+    refused if the last source reads files.
 
     Raises:
         SeamError: Names topic and partition, and how many offsets are lost.
@@ -406,7 +421,10 @@ def require_not_deleted(context: PipelineContext) -> None:
 
 
 def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit, by: str = "") -> None:
-    """Change a source's rate limit, also for an active run.
+    """Change a source's rate limit, and enter it in the log of actions.
+
+    An active run adopts it by itself. It overrides the declared limit in the newest generation
+    alone.
 
     Args:
         loaded: The pipeline.
@@ -438,8 +456,8 @@ def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit, by: str =
 def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = "") -> list[str]:
     """End every active Spark run of a generation, and cancel the request for its live run.
 
-    The live run is then neither requested nor paused, so the supervision does not restart it. Also
-    works after the declaration was changed in a way that the checkpoint can't follow.
+    The live run is then neither requested nor paused, so the supervision does not restart it. The
+    call waits until the runs have ended. Works even if the checkpoint can't follow the declaration.
 
     Args:
         loaded: The pipeline, as declared by the file that the generation runs by.
@@ -479,7 +497,9 @@ def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = 
 
 
 def others_running(loaded: LoadedPipeline) -> list[str]:
-    """Return the names of the other generations that have an active run.
+    """Return the names of the generations with an active run, but for the one that is declared.
+
+    Asked after a stop, which ends the runs of one generation alone. Empty if none runs.
 
     Raises:
         StateError: The state is damaged.
@@ -490,7 +510,12 @@ def others_running(loaded: LoadedPipeline) -> list[str]:
 
 
 def is_live(loaded: LoadedPipeline) -> bool:
-    """Return whether the driver of a pipeline's last source is running; False without a plan."""
+    """Return whether the Spark driver of a pipeline's last source is running; False without a plan.
+
+    Raises:
+        StateError: The declaration changed in a way that the checkpoint can't follow.
+        UnavailableError: The state's store or a cluster does not answer.
+    """
     context = PipelineContext.find(loaded)
     last = loaded.pipeline.sources[-1].name
     return context is not None and process.find_running(context.generation, last) is not None

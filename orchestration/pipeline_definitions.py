@@ -34,13 +34,13 @@ def pipeline_definitions(
     The jobs are three: ``<name>`` builds the table and keeps it up to date, ``<name>_control`` acts
     on its runs, and ``<name>_generation`` replaces the whole table. Extensions add others, such as
     ``<name>_backfill``, which recomputes ranges. The checks of the live run are there only if the
-    pipeline ends in an unbounded source.
+    pipeline ends in an unbounded source. Neither data nor state is read.
 
     Args:
         loaded: The pipeline.
         with_upstream: Whether to describe the data that it reads as external assets. Without them
             Dagster shows these by their keys alone.
-        after: Assets that the first step of the chain comes after.
+        after: Assets that the first step of the chain depends on.
     """
     name = loaded.pipeline.name
     # One job for the whole chain: one Dagster run with ordered steps.
@@ -76,7 +76,10 @@ def pipeline_definitions(
 
 
 def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:
-    """Return the assets and checks that a pipeline's chain materializes."""
+    """Return the assets and checks that a pipeline's chain materializes.
+
+    Checks that compare or audit the table are left out: jobs of their own run them on request.
+    """
     names = [*(step.name for step in steps_of(loaded)), "table", "progress"]
     # Comparing reads whole tables, an audit all of the input, so these are asked for.
     asked = [COMPARED, AUDITED, *([EQUALS] if loaded.pipeline.compare is not None else [])]

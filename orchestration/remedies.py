@@ -24,8 +24,8 @@ class Remedy:
     """Command on a pipeline, as a remedy that a message names.
 
     Attributes:
-        action: Name of the command, such as ``run``.
-        options: The words after the pipeline, such as ``--until caught-up``.
+        action: Name of the command, such as ``run`` or ``generation list``.
+        options: The words after the pipeline, such as ``("--until", "caught-up")``.
     """
 
     action: str
@@ -44,11 +44,13 @@ class Remedy:
 
 
 def render(text: str, show: Callable[[Remedy], str]) -> str:
-    """Return a text with each remedy replaced by a front end's rendering.
+    """Return a text with each remedy (``hybrid ... P`` in backticks) as a front end renders it.
+
+    Commands in backticks that name no pipeline ``P`` stay as they are.
 
     Args:
         text: An error's message or hint, or the reason of a verdict.
-        show: Returns what takes the place of a remedy.
+        show: Returns the text that takes the place of a remedy, backticks included.
     """
     first, *rest = text.split(_BEGIN)
     shown = [first]
@@ -60,17 +62,17 @@ def render(text: str, show: Callable[[Remedy], str]) -> str:
 
 
 def as_commands(text: str, pipeline: str) -> str:
-    """Return a text with its remedies as commands that can be pasted into a shell.
+    """Return a text whose remedies name the pipeline's file, to be pasted into a shell.
 
     Args:
-        text: The text.
-        pipeline: Path of the pipeline's file.
+        text: An error's message or hint, or the reason of a verdict.
+        pipeline: Path of the pipeline's file, which replaces ``P``; it is quoted for the shell.
     """
     return render(text, lambda remedy: remedy.command(pipeline))
 
 
 def remedies(text: str) -> list[Remedy]:
-    """Return the remedies in a text, in order."""
+    """Return the remedies in a text, in order; empty if it names none."""
     found: list[Remedy] = []
 
     def keep(remedy: Remedy) -> str:
@@ -82,7 +84,10 @@ def remedies(text: str) -> list[Remedy]:
 
 
 def program() -> str:
-    """Return how to call this program in a shell: its name if on ``PATH``, else its path."""
+    """Return how to call ``hybrid`` in a shell: its name if that is on ``PATH``, else its path.
+
+    The path is that of the program next to the running Python.
+    """
     own = Path(sys.executable).with_name(_PROGRAM)
     on_path = shutil.which(_PROGRAM)
     if not own.exists() or (on_path is not None and own.samefile(on_path)):

@@ -18,11 +18,13 @@ _REFUSED = "run/restart-refused.json"
 
 
 class RequestedState(Record):
-    """State of the live run as people last requested it.
+    """State of the live run as people last requested it, kept for each generation.
+
+    The supervision acts on it: it restarts a run that is requested and does not run.
 
     Attributes:
-        source: The source that it reads.
-        is_requested: Whether it is to run.
+        source: The source that the live run reads.
+        is_requested: Whether the live run is to run.
         at_ms: When this was requested, in ms since 1970.
         is_paused: Whether people paused it, so that it is shown as paused until they resume it.
         why: The reason that people gave, or that the run was drained; empty if none.
@@ -54,12 +56,13 @@ class Restart(Part):
 
 
 class RefusedRestart(Record):
-    """Restart that was refused at its launch.
+    """Restart by the supervision that was refused before Spark was launched.
+
+    Kept so that the reason is shown, until a later request or launch makes it irrelevant.
 
     Attributes:
-        requested_ms: Time of the request that it belongs to; a later request makes it irrelevant.
-        launch_id: Id of the last launch at that time; a later launch makes it irrelevant. None if
-            nothing was launched yet.
+        requested_ms: Time of the request that it belongs to, in ms since 1970.
+        launch_id: Id of the last launch at that time; None if nothing was launched yet.
         report: The error that refused it.
     """
 
@@ -69,18 +72,19 @@ class RefusedRestart(Record):
 
 
 class Watch(Record):
-    """Memory of the supervision between two looks at the live run.
+    """Memory of the supervision between two looks (evaluations) at the live run.
 
     Attributes:
         requested_ms: Time of the request that this belongs to; a later request starts with an empty
             memory. Times are in ms since 1970.
-        launch_id, batch_id: Last launch and last committed micro-batch that were seen.
-        behind_since_ms: Since when input was seen to wait while nothing was committed.
+        launch_id, batch_id: Last launch and last committed micro-batch that were seen; None before
+        the first one.
+        behind_since_ms: Since when input waits while nothing is committed; None if that is not so.
         lag_unknown_since_ms: Since when it is unknown how much input waits; None if it is known.
         down_since_ms: Since when this launch is seen dead or stuck; None if it is not.
         restarts: Restarts since the request that still count, oldest first.
-        gave_up: Whether the limit was reached: nothing is done until people act.
-        alerted: The health that the webhook last received.
+        gave_up: Whether the limit of restarts was reached: nothing is done until people act.
+        alerted: The health that the webhook last received; None if none was posted.
     """
 
     VERSION = 3
@@ -111,6 +115,8 @@ def request(
 ) -> None:
     """Record that people want the live run to run, or to stop; this ends a pause.
 
+    Only the record is written: neither is a run launched nor ended here.
+
     Args:
         generation: The state folder of the generation.
         source: Name of the source that the live run reads.
@@ -129,16 +135,21 @@ def request(
 
 
 def write_requested(generation: Folder, requested: RequestedState) -> None:
-    """Write a requested state as given: a pause, or an earlier state that applies again.
+    """Replace the requested state of the live run: for a pause, or to restore an earlier one.
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     generation.replace(_REQUESTED, requested)
 
 
 def in_words(requested: RequestedState | None) -> str:
-    """Return a requested state as one word, for the log of actions."""
+    """Return a requested state as one word, for the log of actions.
+
+    Returns:
+        ``live``, ``paused`` or ``stopped``; ``never started`` for None.
+    """
     if requested is None:
         return "never started"
     if requested.is_requested:
@@ -147,7 +158,10 @@ def in_words(requested: RequestedState | None) -> str:
 
 
 def ended_in_words(requested: RequestedState) -> str:
-    """Return since when people have paused or stopped a live run, by whom and why: a sentence."""
+    """Return since when people have paused or stopped a live run, by whom and why: a sentence.
+
+    Must not be called with a state that is requested.
+    """
     by = f" by {requested.by}" if requested.by else ""
     why = f" ({requested.why})" if requested.why else ""
     return (
@@ -156,23 +170,29 @@ def ended_in_words(requested: RequestedState) -> str:
 
 
 def set_request_aside(generation: Folder, requested: RequestedState) -> None:
-    """Save the requested state while a promotion stops the run; a saved one is not replaced.
+    """Save a copy of the requested state while a promotion stops the run; a saved one is kept.
+
+    :func:`restore_request` ends that.
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     generation.put_if_absent(_ASIDE, requested)
 
 
 def restore_request(generation: Folder, *, restore: bool) -> None:
-    """Restore the saved requested state, or drop it; do nothing without one.
+    """Restore the requested state saved by :func:`set_request_aside`, or drop it.
+
+    Does nothing if none is saved.
 
     Args:
         generation: The state folder of the generation.
-        restore: Whether it is to apply again, as after an aborted promotion.
+        restore: Whether it is to apply again, as after an aborted promotion; False drops it.
 
     Raises:
         StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     found = generation.read(_ASIDE, RequestedState)
     if found is None:
@@ -183,10 +203,13 @@ def restore_request(generation: Folder, *, restore: bool) -> None:
 
 
 def require_requested(generation: Folder) -> RequestedState:
-    """Return the requested state of the live run; refuse if it was stopped or paused.
+    """Return the requested state of the live run; refuse if people do not want it to run.
+
+    Called before a restart, and during a start with each heartbeat.
 
     Raises:
         StateError: The live run was stopped or paused, or was never started.
+        UnavailableError: The state's store does not answer.
     """
     found = read_requested(generation)
     if found is None or not found.is_requested:
@@ -222,7 +245,7 @@ def read_watch(generation: Folder, requested_ms: int) -> Watch:
 
 
 def write_watch(generation: Folder, watch: Watch) -> None:
-    """Write the supervision's memory, if it has changed.
+    """Write the supervision's memory, if it differs from the kept one.
 
     Raises:
         StateError: The state can't be read or written.
@@ -233,7 +256,7 @@ def write_watch(generation: Folder, watch: Watch) -> None:
 
 
 def read_refused(generation: Generation, requested_ms: int) -> ErrorReport | None:
-    """Return the error that refused the last restart; None if it was not refused.
+    """Return the error that refused the last restart, as long as it tells why nothing runs.
 
     Args:
         generation: The generation.
@@ -244,6 +267,7 @@ def read_refused(generation: Generation, requested_ms: int) -> ErrorReport | Non
 
     Raises:
         StateError: The file can't be read, or another version of this package wrote it.
+        UnavailableError: The state's store does not answer.
     """
     found = generation.read(_REFUSED, RefusedRestart)
     now = (requested_ms, last_launch_id(generation))
@@ -251,9 +275,10 @@ def read_refused(generation: Generation, requested_ms: int) -> ErrorReport | Non
 
 
 def write_refused(generation: Folder, refused: RefusedRestart) -> None:
-    """Record the error that refused a restart; called by that restart alone.
+    """Record the error that refused a restart by the supervision; called by that restart alone.
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     generation.replace(_REFUSED, refused)

@@ -30,8 +30,9 @@ class ScaffoldParams(BaseModel):
     Attributes:
         files: Glob of history's files, relative to the present folder. Without it the pipeline is
             an example to edit, with a topic.
-        topic: Topic that continues where the files end.
-        servers: Brokers of the topic, or ``local``.
+        topic: Topic that continues where the files end; None for none, or in the example for a
+            topic of the folder's name.
+        servers: Brokers of the topic, or ``local`` for the broker of ``hybrid broker``.
         event_time: Event-time column; by default it is detected in the files.
         key: Columns that identify a row; by default they are detected in the files.
     """
@@ -52,14 +53,18 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
 
     @classmethod
     def get_scaffold_params(cls) -> type[ScaffoldParams]:
-        """Return the model of the options."""
+        """Return the model of the options, by which Dagster reads the command line."""
         return ScaffoldParams
 
     def scaffold(self, request: dg.ScaffoldRequest[ScaffoldParams]) -> None:
-        """Write the component's folder; remove what was written if that fails.
+        """Write the component's folder: ``defs.yaml`` or ``component.py``, and the pipeline's own.
 
         Args:
             request: Folder, format of the component's own file, and options.
+
+        Raises:
+            InputError: No file of history can be read, or its event time is not detected. A folder
+                that is empty is then removed.
         """
         folder = request.target_path.absolute()
         try:

@@ -15,37 +15,41 @@ PROMOTION = "promotion"
 
 
 class StepObserver(Protocol):
-    """Observer of one pipeline's steps. Failures of an observer stop no run."""
+    """Observer of one pipeline's steps, added by an extension, such as for lineage.
+
+    :func:`reported` and the functions next to it call it. Failures of the observer's own work, such
+    as an unreachable server, must not be raised: they would stop the step.
+    """
 
     def reported(self, step: str, source: str | None, tell: Tell) -> AbstractContextManager[None]:
         """Return a context manager around a step, which sees the error of a failed step.
 
         Args:
             step: Name of the step within the pipeline, such as ``plan`` or a source's name.
-            source: Name of the source that it reads; None for all of them.
+            source: Name of the source that the step reads; None for a step of the whole pipeline.
             tell: Takes a line for people.
 
         Raises:
-            InputError: The observer is not set up; nothing was done yet.
+            InputError: The observer is not set up; the step is then not begun.
         """
 
     def live_run_started(self, source: str, launch_id: str, tell: Tell) -> None:
         """Handle the first committed micro-batch of a live run.
 
         Args:
-            source: Name of the source that it reads.
+            source: Name of the source that the run reads.
             launch_id: Identifier of its launch.
             tell: Takes a line for people.
 
         Raises:
-            InputError: The observer is not set up.
+            InputError: The observer is not set up; the run goes on.
         """
 
     def live_run_ended(self, source: str, launch_id: str) -> None:
-        """Handle the end of a live run that people ended.
+        """Handle the end of a live run that people ended; not called for one that failed.
 
         Args:
-            source: Name of the source that it read.
+            source: Name of the source that the run read.
             launch_id: Identifier of its launch.
         """
 
@@ -56,14 +60,16 @@ def reported(
 ) -> Iterator[None]:
     """Notify all observers of a step's beginning and end, around the body of ``with``.
 
+    An error of the body reaches them, and is raised again.
+
     Args:
         loaded: The pipeline.
         step: Name of the step.
-        source: Name of the source that it reads; None for all of them.
+        source: Name of the source that the step reads; None for a step of the whole pipeline.
         tell: Takes a line for people.
 
     Raises:
-        InputError: An observer is not set up.
+        InputError: An observer is not set up; the body is then not run.
     """
     with ExitStack() as stack:
         for each in _observers(loaded):
@@ -78,16 +84,25 @@ def live_run_started(
 
     Args:
         loaded: The pipeline.
-        source: Name of the source that it reads.
+        source: Name of the source that the run reads.
         launch_id: Identifier of its launch.
         tell: Takes a line for people.
+
+    Raises:
+        InputError: An observer is not set up; the run goes on.
     """
     for each in _observers(loaded):
         each.live_run_started(source, launch_id, tell)
 
 
 def live_run_ended(loaded: LoadedPipeline, source: str, launch_id: str) -> None:
-    """Notify all observers that people ended a live run."""
+    """Notify all observers that people ended a live run.
+
+    Args:
+        loaded: The pipeline.
+        source: Name of the source that the run read.
+        launch_id: Identifier of its launch.
+    """
     for each in _observers(loaded):
         each.live_run_ended(source, launch_id)
 

@@ -20,13 +20,11 @@ _NONE = "none"
 
 
 def template_definitions(template: Template) -> dg.Definitions:
-    """Return what Dagster shows of a file with `tables`: for a code location, as it is.
+    """Return all Dagster definitions of a file with `tables`, for a code location.
 
-    The pipelines of its tables are made from it again, as by any command on it. Besides them there
-    are an asset that finds new tables and copies all at one point in time, a job for the whole, and
-    what extensions add.
-
-    A table whose pipeline can't be loaded is shown with the reason, and holds up no other.
+    These are those of each table's pipeline, an asset that finds new tables and copies all at one
+    point in time, a job for the whole, and what extensions add. A table whose pipeline can't be
+    loaded raises nothing: it is shown with the reason.
     """
     pipelines, unreadable = load_tables(template)
     failed = (unreadable_definitions(each) for each in unreadable)
@@ -34,7 +32,10 @@ def template_definitions(template: Template) -> dg.Definitions:
 
 
 def load_tables(template: Template) -> tuple[list[LoadedPipeline], list[UnreadableFile]]:
-    """Return the pipelines of a file's tables, and the files of those that can't be loaded."""
+    """Return the pipelines of a file's tables, and the files of those that can't be loaded.
+
+    Raises nothing for a table that can't be loaded: its file is in the second list, with the error.
+    """
     pipelines: list[LoadedPipeline] = []
     unreadable: list[UnreadableFile] = []
     for table in template.tables():
@@ -46,7 +47,7 @@ def load_tables(template: Template) -> tuple[list[LoadedPipeline], list[Unreadab
 
 
 def tables_definitions(template: Template, pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
-    """Return what Dagster shows of a file with `tables` and the pipelines of its tables.
+    """Return the Dagster definitions of a file with `tables`, for the tables that can be loaded.
 
     Args:
         template: The file.

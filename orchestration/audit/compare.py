@@ -234,7 +234,12 @@ def _is_near(left: str, right: str, tolerance: float) -> str:
 
 
 def key_of(key: Sequence[str], row: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the key of a row, whose first values are those of the key's columns."""
+    """Return the key of a row as JSON values by column.
+
+    Args:
+        key: Columns of the key.
+        row: A row of DuckDB that begins with the values of these columns; others may follow.
+    """
     return {name: json_value(value) for name, value in zip(key, row, strict=False)}
 
 

@@ -26,7 +26,7 @@ from sources.serving import newest_generation, read_serving, target_of
 
 
 def pair(candidate: str, serving: str) -> str:
-    """Return with which words the text of a comparison of two generations begins."""
+    """Return the words ``g2 against g1`` with which the text of a comparison begins."""
     return f"{candidate} against {serving}"
 
 
@@ -108,7 +108,7 @@ class GenerationComparison:
 
     @property
     def text(self) -> str:
-        """Comparison in one line.
+        """Comparison in one line, for people.
 
         Such as ``g2 against g1: 184,000 = 184,000 rows, 3 changed (`a` in 3), +1 column `vip```.
         The rows are those of the candidate, then those of the serving generation.

@@ -35,10 +35,10 @@ class ColumnChange:
     """Differences in a column outside the key.
 
     Attributes:
-        column: Its name.
-        changed: Rows of the same key that differ in it.
-        before, now: Its values in the table that readers see, and in the other one; None for a
-            column that is no number.
+        column: Name of the column.
+        changed: Number of rows with the same key that differ in it.
+        before, now: Distributions of its values in the table that readers see, and in the other
+        one; None for a column that is no number.
     """
 
     column: str
@@ -69,13 +69,13 @@ def column_changes(
 ) -> list[ColumnChange]:
     """Return the differences by column outside the key, the most frequent first.
 
-    Numeric columns whose distribution differs are among them without a changed row, too, as rows
-    that only one table has move it.
+    A numeric column without a changed row is among them if its distribution differs, as rows that
+    only one table has move it.
 
     Args:
         connection: A database with the tables ``audit.expected`` and ``audit.found``, which were
             compared.
-        changed: Rows of the same key that differ, by column.
+        changed: Number of rows with the same key that differ, by column.
         key: Columns that identify a row.
     """
     sides = [columns_of(connection, f"audit.{side}") for side in ("expected", "found")]

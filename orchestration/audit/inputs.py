@@ -75,8 +75,20 @@ def create_inputs(
     :mod:`orchestration.audit.computed.versions` says which one. The table ``audit.rows`` has every
     row of every source, with the number of its source as ``_place``.
 
+    Args:
+        connection: The audit's database.
+        loaded: The pipeline.
+        files: Finds and reads the files.
+
     Returns:
         How many rows and bad records there are.
+
+    Raises:
+        InputError: A source can't be read, the sources lack a column of ``key``, or their columns
+            can't be combined.
+        NotProvenError: An expression that only Spark evaluates decides about rows.
+        StateError: The state is damaged.
+        UnavailableError: A store, a broker or a schema registry does not answer.
     """
     pipeline = loaded.pipeline
     if any(source.name == "input" for source in pipeline.sources):

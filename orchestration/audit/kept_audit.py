@@ -96,7 +96,7 @@ class KeptAudit(Record):
 
     @classmethod
     def of(cls, report: AuditReport, at_ms: int) -> KeptAudit:
-        """Return an audit in the form that is kept.
+        """Return the audit of a report in the form that is kept; nothing is written.
 
         Args:
             report: The audit's report.
@@ -129,8 +129,8 @@ def keep_audit(loaded: LoadedPipeline, report: AuditReport) -> KeptAudit:
         report: The audit's report.
 
     Returns:
-        What is kept. If the state can't be written, as by somebody who may only read it, a note
-        says so: the audit may have taken an hour, and is worth showing nevertheless.
+        The audit as it is kept. If the state can't be written, as by somebody who may only read it,
+        nothing is raised and a note says so: the audit may have taken an hour.
     """
     made = KeptAudit.of(report, now_ms())
     try:
@@ -143,10 +143,10 @@ def keep_audit(loaded: LoadedPipeline, report: AuditReport) -> KeptAudit:
 
 
 def read_audit(generation: Generation) -> KeptAudit | None:
-    """Read the last audit of a generation; None if there is none.
+    """Return the last audit of a generation; None if there is none.
 
     Raises:
-        StateError: It is damaged, or of another version.
+        StateError: The document is damaged, or of another version.
         UnavailableError: The state's store does not answer.
     """
     return generation.read(_NAME, KeptAudit)
@@ -155,6 +155,9 @@ def read_audit(generation: Generation) -> KeptAudit | None:
 def accept_audit(loaded: LoadedPipeline, why: str, by: str) -> KeptAudit:
     """Record that a person accepts the last audit although it failed; it then no longer counts.
 
+    "No longer counts" means that the pipeline is not unhealthy because of it. It is in the log of
+    actions.
+
     Args:
         loaded: The pipeline.
         why: The reason, to be shown with the verdict.
@@ -162,7 +165,8 @@ def accept_audit(loaded: LoadedPipeline, why: str, by: str) -> KeptAudit:
 
     Raises:
         InputError: There is no reason, or the last audit has not failed.
-        StateError: The state can't be read or written.
+        StateError: Nothing was planned yet, or the state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     generation = loaded.require_generation()
     kept = read_audit(generation)

@@ -27,8 +27,8 @@ from sources.state.generation import read_generation
 def query_misfit(loaded: LoadedPipeline, generation: str) -> str | None:
     """Return why the audit would refuse its query, and what to do; None if it would not.
 
-    The query is run over an input that has the planned columns and no row. Values that it can't
-    compute are therefore not found out.
+    Asked before a promotion. The query is run over an input that has the planned columns and no
+    row, so that an error of particular values is not found.
 
     Args:
         loaded: The pipeline, by the file whose audit is tried.
@@ -39,6 +39,7 @@ def query_misfit(loaded: LoadedPipeline, generation: str) -> str | None:
 
     Raises:
         InputError: The table can't be read.
+        StateError: The state is damaged.
         UnavailableError: The store does not answer.
     """
     plan = read_generation(loaded.state, generation).read("plan.json", Plan)

@@ -126,7 +126,9 @@ class BadLine:
 def judge(
     found: int, counted: int | None, lacking: int | None, *, is_whole: bool
 ) -> tuple[Outcome, str | None]:
-    """Return the outcome of a recount, and the reason for it.
+    """Return the outcome of a recount, and the reason for it, a clause. A pure function.
+
+    The reason is None if all agrees.
 
     Args:
         found: Records that the audit found.

@@ -32,16 +32,21 @@ _COUNTS = ("expected", "found", "missing", "duplicated", "different", "unexpecte
 def audit(loaded: LoadedPipeline) -> AuditReport:
     """Compare a pipeline's target with an independent computation from all of its input.
 
-    Where an expression that only Spark evaluates decides about rows, nothing is compared, and the
-    report says why its answer is ``unknown``.
+    Nothing is written, but to a temporary folder. Where an expression that only Spark evaluates
+    decides about rows, nothing is compared, and the report says why its answer is ``unknown``.
 
     Topics are read up to their end offsets at the start of the audit, the target as it is after
     that. While a pipeline runs, records produced meanwhile may therefore be reported as
     ``unexpected``, and rows that the live run has not written yet as ``missing``.
 
+    Returns:
+        The report. Differences raise nothing: its ``outcome`` is ``failed``.
+
     Raises:
         InputError: A file, a record, ``audit.sql`` or the target can't be read, or the columns of
             the target and of the computation do not match.
+        StateError: The declaration changed in a way that the checkpoint can't follow, or the state
+            is damaged.
         UnavailableError: A broker or a store does not answer.
     """
     started = time.monotonic()

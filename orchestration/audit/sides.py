@@ -39,14 +39,17 @@ def create_sides(
         loaded: The pipeline.
         query: DuckDB query that computes the expected rows; None if every row of ``input`` is
             expected unchanged, in the columns that the target has too.
-        unproven: Why a column is in no row of ``input``, by name: only Spark evaluates it.
+        unproven: By column that ``input`` lacks, why: only Spark evaluates it.
 
     Returns:
         Sentences about what is not compared and therefore not proved, and other notes.
 
     Raises:
         NotProvenError: A query is declared, and a column of its input is not proven to be right.
-        InputError: The query fails, or its columns differ from the target's.
+        InputError: The query fails, its columns differ from the target's, or the target can't be
+            read.
+        StateError: The state is damaged.
+        UnavailableError: A store does not answer.
     """
     if query is not None and query.is_declared and unproven:
         raise NotProvenError(next(iter(unproven.values())))
@@ -102,6 +105,10 @@ def _shared_columns(
 
 def create_expected(connection: duckdb.DuckDBPyConnection, query: ExpectedQuery) -> None:
     """Create the table ``audit.expected`` from the result of a query.
+
+    Args:
+        connection: The audit's database, with the tables that the query reads.
+        query: The query.
 
     Raises:
         InputError: The query fails, or is not a single statement.
@@ -184,11 +191,16 @@ def create_target_rows(
 def check_columns(
     connection: duckdb.DuckDBPyConnection, key: list[str], query: ExpectedQuery
 ) -> None:
-    """Refuse tables to be compared whose columns differ in their names or kinds of type.
+    """Refuse two tables to be compared if their columns differ in names or kinds of type.
+
+    Args:
+        connection: The audit's database, with ``audit.expected`` and ``audit.found``.
+        key: Columns of ``sink.key``.
+        query: The query of the expected rows, for messages.
 
     Raises:
-        InputError: A column is in one table only, the two types of a column can't be compared, or
-            a column of ``sink.key`` is missing.
+        InputError: A column is in one table only, the two types of a column can't be compared, or a
+            column of ``sink.key`` is missing.
     """
     expected = columns_of(connection, "audit.expected")
     found = columns_of(connection, "audit.found")
@@ -235,7 +247,10 @@ def _check_tolerance(
 
 
 def comparable_as(kind: str) -> str:
-    """Return the same name for all DuckDB types that can be compared with each other."""
+    """Return the name of a group of DuckDB types that can be compared with each other.
+
+    ``number``, ``timestamp`` and ``list`` are groups; any other type is a group by its own name.
+    """
     if kind.endswith("]"):
         return "list"
     head = re.split("[( ]", kind, maxsplit=1)[0]

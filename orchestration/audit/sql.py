@@ -41,7 +41,7 @@ def open_database(folder: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
 
 
 def error_text(error: Exception) -> str:
-    """Return a library's error as the end of a sentence.
+    """Return a library's error as the end of a sentence, with a full stop.
 
     DuckDB draws some of its errors over several lines: those get a line break instead of a full
     stop, so that whatever follows begins a new line.
@@ -61,7 +61,11 @@ def json_structure(types: Mapping[str, str]) -> str:
 
 
 def duckdb_types(declared: Mapping[str, str]) -> dict[str, str]:
-    """Return the DuckDB types of columns that are declared with Spark SQL types, both by name."""
+    """Return the DuckDB types of columns that are declared with Spark SQL types, both by name.
+
+    Raises:
+        InputError: A text is no Spark SQL type.
+    """
     return {name: duckdb_type(parse_type(kind)) for name, kind in declared.items()}
 
 
@@ -83,7 +87,10 @@ def columns_of(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, s
 
 
 def schema_of(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Schema:
-    """Return the columns of a query as an Arrow schema; timestamps with a zone are Spark's."""
+    """Return the columns of a query as an Arrow schema, without running it over rows.
+
+    Timestamps with a zone have microseconds and UTC, as Spark's.
+    """
     found = connection.sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
     return pa.schema(
         [

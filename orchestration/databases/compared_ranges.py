@@ -10,15 +10,16 @@ _NAME = "compare.json"
 
 
 class ComparedRange(Part):
-    """Range of a table that was compared.
+    """Range of a target's rows, by key, that was compared with the database's table.
 
     Attributes:
-        first: Lowest value of the key's first column, as text; None for the table's begin.
-        until: First value behind the range, as text; None for the table's end.
+        first: Lowest value of the key's first column, as text, inclusive; None for the table's
+            begin.
+        until: First value behind the range, as text, exclusive; None for the table's end.
         at_ms: When it was compared, in ms since 1970.
-        rows: Rows of the database table in it.
-        differing: Keys whose rows differ, or that only one of the tables has.
-        examples: Some of them: the key, and which columns differ; never values of these.
+        rows: Number of rows of the database table in it.
+        differing: Number of keys whose rows differ, or that only one of the tables has.
+        examples: Some of those keys as text, and which columns differ; never values of these.
     """
 
     first: str | None
@@ -30,13 +31,14 @@ class ComparedRange(Part):
 
 
 class KeptCompare(Record):
-    """State document of a generation: how far its table was compared, and the results.
+    """State document of a generation: how far its table was compared with the database's.
 
     Attributes:
         begun_ms: When the present pass over the table began, in ms since 1970.
         at: Value of the key's first column with which the pass goes on, as text; None if it begins
             anew.
-        finished_ms: When the last pass over the whole table ended; None if none has.
+        finished_ms: When the last pass over the whole table ended, in ms since 1970; None if none
+            has.
         ranges: The latest comparison of each range, in the order in which they were made.
         postponed: Why the last attempt did not go on; None if it did.
     """
@@ -59,12 +61,12 @@ class KeptCompare(Record):
 
     @property
     def examples(self) -> list[str]:
-        """Examples of differing keys."""
+        """Examples of differing keys of all ranges, as text; empty if none differs."""
         return [text for each in self.ranges for text in each.examples]
 
     @property
     def text(self) -> str:
-        """Result in a sentence or two."""
+        """Result for people, in a sentence or two."""
         rows = sum(each.rows for each in self.ranges)
         if self.finished_ms is not None:
             done = f"The whole table was last compared with the database at {iso(self.finished_ms)}"
@@ -91,7 +93,7 @@ def read_compare(generation: Generation) -> KeptCompare | None:
 
 
 def keep_compare(generation: Generation, kept: KeptCompare) -> None:
-    """Write the results of comparisons to the state.
+    """Write the results of comparisons to the state, replacing the document there.
 
     Raises:
         StateError: The state can't be written.
@@ -103,12 +105,12 @@ def keep_compare(generation: Generation, kept: KeptCompare) -> None:
 def keep_whole(generation: Generation, whole: ComparedRange, begun_ms: int) -> None:
     """Write a comparison of the whole table to the state, replacing those of its ranges.
 
-    Those that were made meanwhile stay, too: they may know what it has not seen.
+    Those of ranges compared since ``begun_ms`` stay: they may have seen later rows.
 
     Args:
         generation: State of the generation.
-        whole: What it found.
-        begun_ms: When it began, in ms since 1970.
+        whole: Result for the whole table.
+        begun_ms: When that comparison began, in ms since 1970.
 
     Raises:
         StateError: The state can't be read or written.

@@ -32,10 +32,10 @@ the server tells an idle connector after 48 s that there is nothing new."""
 
 
 def describe_unread(unread: float, *, is_confirmation: bool = False) -> str:
-    """Return the connector's lag in words, such as ``58 MB in the database, not read by …``.
+    """Return the connector's lag in words: ``58 MB in the database, not read by the connector``.
 
     Args:
-        unread: Bytes of the log.
+        unread: Bytes of the database's log.
         is_confirmation: Whether the connector may have read some of it, and not confirmed it yet.
     """
     done = "confirmed" if is_confirmation else "read"
@@ -43,7 +43,11 @@ def describe_unread(unread: float, *, is_confirmation: bool = False) -> str:
 
 
 def unread_of(numbers: Mapping[str, float]) -> str | None:
-    """Return the connector's lag in words, from a verdict's numbers; None if it has none."""
+    """Return the connector's lag in words, from a verdict's numbers.
+
+    Returns:
+        None if the connector has read all, or the pipeline captures no table.
+    """
     if unread := numbers.get("slot_unread_bytes"):
         return describe_unread(unread)
     if unread := numbers.get("slot_unconfirmed_bytes"):
@@ -54,13 +58,17 @@ def unread_of(numbers: Mapping[str, float]) -> str | None:
 class DatabaseLog:
     """Log of a captured database up to its end at the first look; a wait ends there.
 
+    A look is a call of :meth:`unread`.
+
     Args:
         options: The declared snapshot, with the slot, or for MariaDB and MySQL the connector.
-        server: As for :func:`sources.databases.replication_slot.gone_state`.
+        server: Identifier of the server whose log was read so far; empty if unknown, so that
+            another server is not detected.
 
     Attributes:
-        is_confirmed: Whether the connector has confirmed that the topics hold all of it; also true
-            where it could not: for a connector of MariaDB or MySQL without heartbeats.
+        is_confirmed: Whether the connector has confirmed that the topics hold all of it, by the
+            last look; also true where it could not: for a connector of MariaDB or MySQL without
+            heartbeats.
     """
 
     def __init__(self, options: SnapshotOptions, server: str = "") -> None:
@@ -77,11 +85,11 @@ class DatabaseLog:
 
         Returns:
             0 once the connector has received all up to the end of the log at the first call; for
-            MariaDB and MySQL, once it has confirmed that.
+            MariaDB and MySQL, once it has confirmed that. 1 while the database does not answer.
 
         Raises:
-            RunError: No connector has read the slot for 20 s, or the slot is missing or lost, or
-                in the log of another server; or the connector confirms nothing more.
+            RunError: No connector has read the slot for 20 s, or the slot is missing or lost, or in
+                the log of another server; or the connector confirms nothing more.
             UnavailableError: The database has not answered, or refused, for 20 s.
         """
         slot = ask_slot(self._options)
@@ -108,7 +116,11 @@ class DatabaseLog:
         return max(left, 0)
 
     def describe(self, unread: int) -> str:
-        """Return in words how much of the log is unread."""
+        """Return as text that the connector has not read (or confirmed) so many bytes of the log.
+
+        Args:
+            unread: Number of bytes, as :meth:`unread` returns it.
+        """
         return describe_unread(unread, is_confirmation=not self._options.kind.has_slots)
 
     def _require_patience(self, problem: HybridError) -> None:

@@ -21,7 +21,8 @@ class TakenSnapshot:
     Attributes:
         document: Table, rows, chunks, time and log position of the snapshot, as a JSON object.
         text: The same in sentences, a line each; then the warnings.
-        position: Position in the database's log, by what it is called.
+        position: Position in the database's log, by the database's name for it, such as its LSN or
+            GTID.
     """
 
     document: dict[str, Any]
@@ -41,6 +42,8 @@ def declared(loaded: LoadedPipeline) -> list[FileSource]:
 def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSnapshot]:
     """Copy all declared database tables into files; chunks that were copied before are kept.
 
+    Only chunks that are missing are read; a complete snapshot is returned as it is.
+
     Args:
         loaded: The pipeline.
         report: Called with a line for each chunk that is copied.
@@ -52,6 +55,7 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
         InputError: No source declares a `snapshot`, or the database does not meet the requirements
             of capturing changes.
         RunError: The copy was interrupted; the chunks that are complete are kept.
+        UnavailableError: The database or a store does not answer.
     """
     # The database driver takes a while to import, and few commands need it.
     from sources.databases.snapshot_copy import SnapshotCopy  # noqa: PLC0415
@@ -84,7 +88,13 @@ def take_together(
         report: Called with a line for each chunk that is copied.
 
     Returns:
-        By name of the pipeline the snapshot that was taken now, or why it was not.
+        By name of the pipeline the snapshot that was taken now, or the error why it was not;
+        without those that were complete.
+
+    Raises:
+        InputError: The database refuses, or does not meet the requirements of capturing changes;
+            nothing was copied.
+        UnavailableError: The database does not answer.
     """
     from sources.databases.snapshot_copy import SnapshotCopy, snapshot_of  # noqa: PLC0415
 

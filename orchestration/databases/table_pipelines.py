@@ -12,14 +12,15 @@ from sources.errors import HybridError, InputError, UnavailableError
 
 
 class FoundTables(NamedTuple):
-    """Result of looking for tables in the database.
+    """Result of looking for tables in the database. Tables are named ``schema.table``.
 
     Attributes:
-        added: Tables for which there is a file from now on.
-        known: Tables that had one before.
+        added: Tables without a file so far; after :func:`find` each has one.
+        known: Tables that had one before, and are still in the database.
         gone: Tables that have a file, and are not in the database, or not included, any more.
         refused: Tables that can't be captured as they are, with the reason and what helps.
-        left_out: Columns of added tables that are not captured, and why.
+        left_out: Columns of added tables that are not captured, as ``schema.table.column``, and
+            why.
     """
 
     added: list[str]
@@ -29,7 +30,10 @@ class FoundTables(NamedTuple):
     left_out: dict[str, str]
 
     def lines(self) -> list[str]:
-        """Return sentences about the tables for people."""
+        """Return a sentence about each table that is added, gone or refused, for people.
+
+        Known tables have none.
+        """
         added = [f"{table}: found; its pipeline is made." for table in self.added]
         gone = [
             f"{table}: no longer in the database, or not included. Its pipeline and its table "
@@ -44,7 +48,7 @@ class FoundTables(NamedTuple):
 def find(template: Template) -> FoundTables:
     """Find tables in the database, and write the pipeline's file of each new one.
 
-    Files of tables that were found before keep their columns.
+    Files of tables that were found before stay as they are.
 
     Args:
         template: The file with `tables`.
@@ -119,17 +123,18 @@ def _look(template: Template) -> tuple[FoundTables, list[FoundTable]]:
 
 
 def copy(template: Template, report: Callable[[str], None]) -> FoundTables | None:
-    """Find tables, and copy those that are not copied yet, as of one point in time.
+    """Find tables as :func:`find` does, and copy those not copied yet, as of one point in time.
 
-    A table that can't be copied holds up no other: it is reported, and its chain will say so.
+    A table that can't be copied holds up no other: ``report`` gets its error, and its chain will
+    raise it.
 
     Args:
         template: The file with `tables`.
         report: Called with a line for each chunk, and for each table.
 
     Returns:
-        What was found; None if the database does not answer, which tables that are copied do not
-        need.
+        What was found; None if the database does not answer and there are pipelines already, which
+        can run if their tables are copied.
 
     Raises:
         InputError: The database refuses, or what the template makes is not valid.

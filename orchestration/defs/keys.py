@@ -36,7 +36,10 @@ def live_key(loaded: LoadedPipeline) -> dg.AssetKey:
 
 
 def table_key(loaded: LoadedPipeline) -> dg.AssetKey:
-    """Return the key of the asset that is a pipeline's target table: ``[pipeline, "table"]``."""
+    """Return the key of the asset that is a pipeline's target table: ``[pipeline, "table"]``.
+
+    For definitions that depend on the table.
+    """
     return step_key(loaded, "table")
 
 
@@ -46,7 +49,7 @@ def table_group(loaded: LoadedPipeline) -> str:
 
 
 def steps_group(loaded: LoadedPipeline) -> str:
-    """Return the name of the group with the steps of a pipeline's chain, and with its progress."""
+    """Return the name of the asset group with the steps of a pipeline's chain, and its progress."""
     group = loaded.pipeline.about.group
     return loaded.pipeline.name if group is None else f"{group}_steps"
 
@@ -84,9 +87,7 @@ def note_on_run(
 
 
 def role_of(loaded: LoadedPipeline, generation: str) -> str:
-    """Return a generation's name and role, such as ``g2, a candidate: …``.
-
-    Of the first one there may be no table yet, and there is nothing that it could be taken for.
+    """Return a generation's name and role, such as ``g2, a candidate: …``, for people.
 
     Args:
         loaded: The pipeline.

@@ -38,7 +38,7 @@ _FINISH_S = 60
 
 
 def has_live_run(loaded: LoadedPipeline) -> bool:
-    """Return whether a pipeline ends in an unbounded source, so that a live run is supervised."""
+    """Return whether a pipeline ends in an unbounded source, so that it may have a live run."""
     last = loaded.pipeline.sources[-1]
     return last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
 
@@ -46,7 +46,8 @@ def has_live_run(loaded: LoadedPipeline) -> bool:
 def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
     """Return the checks of the live run's asset, to be run by hand: one for each expectation.
 
-    The check ``slot`` is there only if the pipeline declares a replication slot.
+    They look at the live run at that moment. The check ``slot`` is there only if the pipeline
+    declares a replication slot, ``wrong_rows`` only if it mirrors a table.
     """
     key = live_key(loaded)
     expected = expected_findings(

@@ -121,15 +121,15 @@ def rerun(
 ) -> Serving:
     """Recompute the whole table as a new generation, and promote it if that is requested.
 
-    An interrupted rerun resumes where it stopped: a generation that waits for its promotion is
-    continued.
+    Blocks until history is read and the new live run has caught up. An interrupted rerun resumes
+    where it stopped: a generation that waits for its promotion is continued.
 
     Args:
         loaded: The pipeline.
         promote: Whether to promote it if it passes; otherwise it waits for a person.
-        rows_at_least: Fewest rows, as a fraction of those of the serving generation.
+        rows_at_least: Fewest rows, as a fraction of those of the serving generation, such as 0.95.
         say: Called with a line of text for each step.
-        by: Who requests the promotion; kept with the serving generation.
+        by: Who requests the promotion; kept with the serving generation. None if unknown.
         compared: Called with the comparison of both tables, before a promotion.
 
     Returns:
@@ -140,6 +140,7 @@ def rerun(
             and waits; the serving one is not touched.
         NotApprovedError: Its plan waits for a person; repeated after the approval, it goes on.
         InputError: It is to be promoted, and ``approvers`` does not name ``by``; nothing was begun.
+        UnavailableError: A store, a broker or a cluster does not answer.
         HybridError: A step of the chain was refused or failed, or the tables can't be compared.
     """
     if promote:

@@ -13,18 +13,19 @@ from spark_jobs.run_state.lock import is_held, is_launched, table_turn
 def between_merges(
     context: PipelineContext, doing: str
 ) -> Callable[[], AbstractContextManager[object]]:
-    """Return a context manager factory that keeps merges out while a commit removes files.
+    """Return a function whose context keeps merges out while a commit removes files of the table.
 
-    A pipeline that appends needs nothing of that: Delta's sink reads nothing before it appends, so
-    no removed file can make it fail.
+    Delta refuses a merge if another commit removes a file that it reads; so the two take turns. A
+    pipeline that appends needs no turns, and the context then does nothing.
 
     Args:
         context: The generation whose table is changed.
-        doing: What makes the commit, such as ``compaction``.
+        doing: What makes the commit, such as ``compaction``; for messages.
 
     Returns:
-        A function to be called around each commit. It raises StateError if the live run merges and
-        can't wait, because its state is in a store.
+        A function to be called around each commit: ``with turn(): …`` waits for the merge in
+        progress. It raises StateError if the live run merges and can't wait, because its state is
+        in a store.
     """
     if context.pipeline.sink.mode == "append":
         return nullcontext

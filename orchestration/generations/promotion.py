@@ -121,23 +121,24 @@ def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_n
 def finish(loaded: LoadedPipeline, *, say: Say = say_nothing) -> bool:
     """Finish an interrupted promotion or rollback; return whether there was one.
 
-    The live run is started last. An error of its start leaves the change done and the run
-    requested; after any other error, call this again. ``approvers`` are not asked again: one of
-    them began it.
+    Called by commands, and by the supervision. The live run is started last. An error of its start
+    leaves the change done and the run requested; after any other error, call this again.
+    ``approvers`` are not asked again: one of them began it.
 
     Args:
         loaded: The pipeline.
-        say: Told each step that is done, with figures; and where it stands if it is interrupted.
+        say: Told each step that is done, with figures; and how far the change is if it is
+            interrupted.
 
     Returns:
         Whether there was a promotion or a rollback to finish.
 
     Raises:
-        StateError: Files of the new generation's table are missing, another process is finishing
-            it at this moment, the checkpoint can't follow the declaration, or people stopped the
-            new live run during this call.
-        InputError: The new generation's table can't replace the target, or a cluster's command
-            line tool is not installed.
+        StateError: Files of the new generation's table are missing, another process is finishing it
+            at this moment, the checkpoint can't follow the declaration, or people stopped the new
+            live run during this call.
+        InputError: The new generation's table can't replace the target, or a cluster's command line
+            tool is not installed.
         SeamError: The new live run has not committed anything yet, and its hand-over no longer
             passes its checks.
         RunError: A run can't be stopped; or the new live run does not start: it stays requested,
@@ -319,14 +320,14 @@ def _require_ready(context: PipelineContext) -> None:
 
 
 def is_ready(verdict: Verdict | None, beat: Heartbeat | None, expected: Supervision) -> bool:
-    """Return whether a promotion to this stream would keep readers up to date. A pure function.
+    """Return whether a promotion to a live run would keep readers up to date. A pure function.
 
-    It is healthy; or people stopped it, as `hybrid run --until caught-up` does, and so little waits
-    that it is read within ``caught_up_within`` once the promotion starts it again.
+    True if the run is healthy; or if people stopped it, as ``hybrid run --until caught-up`` does,
+    and at its last rate it reads what waits within ``caught_up_within``.
 
     Args:
-        verdict: The verdict on its live run; None if it was never requested.
-        beat: The run's last heartbeat, with its rate.
+        verdict: The verdict on the live run; None if it was never requested.
+        beat: The run's last heartbeat, with its rate; None if there is none.
         expected: The thresholds that the pipeline declares.
     """
     if verdict is None or verdict.health == "healthy":

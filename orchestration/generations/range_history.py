@@ -19,13 +19,22 @@ REMOVED = "removed-files.json"
 
 
 class RemovedFiles(Record):
-    """Files of history that a replacement removes from the target; written before it does."""
+    """State document of a backfill: files of history that it removes from the target.
+
+    Written before the backfill commits.
+
+    Attributes:
+        paths: Their paths, as the log of the target has them.
+    """
 
     paths: list[str]
 
 
 def history_files(context: PipelineContext, target: Folder) -> HistoryFiles:
-    """Return the target's files of history: all files until a stream has started.
+    """Return the files of the serving table that hold history: all until a stream has started.
+
+    From then on they are those that were there when it started; those that backfills have removed
+    since are told apart.
 
     Args:
         context: The serving generation.

@@ -36,12 +36,12 @@ POLL_S = 2.0
 
 
 class SwitchHolder(Record):
-    """Holder of the lock for changes to a pipeline's table.
+    """Holder of the lock for changes to a pipeline's table, in a document for people alone.
 
     Attributes:
         host: Name of the holder's machine.
-        pid: Its process there.
-        since_ms: When it took the lock, in Unix milliseconds.
+        pid: Process id of the holder on it.
+        since_ms: When it took the lock, in ms since 1970.
         doing: What it does, such as ``promotion of g2``.
         by: Who requested that, as given; None if no name was given.
         step: The step that it has come to; None before the first one.
@@ -69,7 +69,9 @@ class SwitchHolder(Record):
 
 
 class HeldSwitch:
-    """Lock for changes to a pipeline's table, held by this process.
+    """Lock for changes to a pipeline's table, held by this process, and published for people.
+
+    Errors of the publication are ignored.
 
     Args:
         home: The pipeline's folder in the state folder.
@@ -82,7 +84,7 @@ class HeldSwitch:
         self._write()
 
     def note(self, step: str) -> None:
-        """Publish the step that has begun; does nothing once the lock is free.
+        """Publish the step that has begun; does nothing once the lock is free. Raises nothing.
 
         Args:
             step: Such as ``2 of 5: listing the files of g2``.
@@ -92,7 +94,7 @@ class HeldSwitch:
             self._write()
 
     def close(self) -> None:
-        """Remove the published information, before the lock is freed."""
+        """Remove the published document, before the lock is freed. Raises nothing."""
         self._holder = None
         with suppress(HybridError):
             self._home.delete(SwitchHolder.NAME)
@@ -110,11 +112,18 @@ def hold_switch_lock(
 ) -> Iterator[HeldSwitch]:
     """Hold the lock for changes to a pipeline's table in ``with``; refuse if it is taken.
 
+    It is not waited for. A process that ends frees it.
+
     Args:
         loaded: The pipeline.
         doing: What the body does, such as ``promotion of g2``; others are told.
-        by: Who requested it.
+        by: Who requested it; None if unknown.
         way_out: What holds if the process is ended meanwhile, as a clause; others are told.
+
+    Raises:
+        StateError: Another process changes the table; names it (transient). Or the state can't be
+            written.
+        UnavailableError: The state's store does not answer.
     """
     if (lock := take_switch_lock(loaded.state)) is None:
         raise _held_by_another(loaded, doing)
@@ -143,10 +152,10 @@ def hold_switch_lock_in_turn(
     say: Callable[[str], None],
     way_out: str = _BACKFILL_WAY_OUT,
 ) -> Iterator[HeldSwitch]:
-    """Hold the lock for changes to a pipeline's table in ``with``; wait for another backfill.
+    """Hold the lock for changes to a pipeline's table in ``with``; wait for other backfills.
 
-    They wait for each other, as Dagster launches a backfill for each selected range; a promotion,
-    rollback or discard that is under way refuses them.
+    Backfills and upkeep wait for each other without a time limit, as Dagster launches a backfill
+    for each selected range; a promotion, rollback or discard that is under way is not waited for.
 
     Args:
         loaded: The pipeline.

@@ -15,7 +15,7 @@ Say = Callable[[str], None]
 
 
 def say_nothing(_: str) -> None:
-    """Ignore a message."""
+    """Ignore a message: the default where progress has no reader."""
 
 
 class Steps:
@@ -24,7 +24,7 @@ class Steps:
     Args:
         say: Told each step that is done, such as ``1 of 5: the live run of g1 is stopped``.
         count: Number of steps.
-        note: Called with each step that begins.
+        note: Called with each step that begins, in the same form.
     """
 
     def __init__(self, say: Say, count: int, note: Say) -> None:
@@ -34,25 +34,29 @@ class Steps:
         self._number = 0
 
     def begin(self, text: str) -> None:
-        """Begin the next step."""
+        """Begin the next step, and pass its number and text to ``note``."""
         self._number += 1
         self._note(f"{self._number} of {self._count}: {text}")
 
     def end(self, text: str) -> None:
-        """Report that the step is done."""
+        """Report to ``say`` that the step begun last is done."""
         self.say(f"{self._number} of {self._count}: {text}")
 
 
 @contextmanager
 def told_if_interrupted(loaded: LoadedPipeline, say: Say) -> Iterator[None]:
-    """Report the state of a change if ``with`` is interrupted; the interrupt is raised again.
+    """Report how far a promotion or rollback is if the body of ``with`` is interrupted.
 
     An interrupt is what no ``except Exception`` catches: Ctrl-C, SIGTERM where it is turned into
-    one, and the termination of a run in Dagster.
+    one, and the termination of a run in Dagster. It is raised again; errors pass without a report.
 
     Args:
         loaded: The pipeline.
         say: Told whether readers see the change already, and how to go on.
+
+    Raises:
+        StateError: The state can't be read; the body is then not run.
+        UnavailableError: The state's store does not answer; the body is then not run.
     """
     begun, serving = pending_switch(loaded), read_serving(loaded).generation
     try:

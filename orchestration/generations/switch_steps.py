@@ -53,7 +53,15 @@ _TRIES = 3
 
 
 def contexts(loaded: LoadedPipeline, switch: Switch) -> tuple[PipelineContext, PipelineContext]:
-    """Return the contexts of the generation that is to serve, and of the one that serves."""
+    """Return the contexts of the generation that is to serve, and of the one that served before.
+
+    Each has the declaration that the generation runs by, not the present file.
+
+    Raises:
+        StateError: The state of one of them can't be read.
+        InputError: A kept declaration is not valid.
+        UnavailableError: The state's store does not answer.
+    """
     to, past = (
         PipelineContext(declaration_of(loaded, name), read_generation(loaded.state, name))
         for name in (switch.to, switch.past)
@@ -64,7 +72,12 @@ def contexts(loaded: LoadedPipeline, switch: Switch) -> tuple[PipelineContext, P
 def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
     """Check everything that a promotion's commit needs; return the commit, and change nothing.
 
-    A target whose table is gone only gets rows: nothing there can forbid it.
+    A target whose table was deleted refuses nothing: its table is created by :func:`commit`.
+
+    Raises:
+        StateError: Files of the new generation's table are missing, or it may not serve.
+        InputError: Its table can't replace the target, such as for other partition columns.
+        UnavailableError: A store does not answer.
     """
     to, _ = contexts(loaded, switch)
     require_servable(to.loaded, to.generation)
@@ -74,12 +87,21 @@ def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
 
 
 def end_runs(to: PipelineContext, past: PipelineContext) -> list[str]:
-    """Stop the runs of both generations, and cancel the past generation's live run.
+    """Stop the runs of both generations, and cancel the request for the past one's live run.
 
-    What was requested is kept aside, for :func:`release`.
+    The cancelled request is saved: :func:`release` restores it.
+
+    Args:
+        to: The generation that is to serve.
+        past: The generation that serves until then.
 
     Returns:
-        Names of the generations of which a run was ended.
+        Names of the generations of which a run was ended, each once; empty if none ran.
+
+    Raises:
+        RunError: A run can't be ended; it may still be writing.
+        StateError: The state can't be read or written.
+        UnavailableError: The state's store or a cluster does not answer.
     """
     wanted = read_requested(past.generation)
     if wanted is not None and (wanted.is_requested or wanted.is_paused):
@@ -99,8 +121,9 @@ class Committed:
     """A committed promotion or rollback.
 
     Attributes:
-        switch: The switch, with the version of the target that it replaced.
-        files: How many files the commit lists; None if it was made before.
+        switch: The promotion or rollback, with the version of the target that it replaced.
+        files: How many files of the new generation the commit lists; None if an earlier call made
+            the commit.
     """
 
     switch: Switch
@@ -119,10 +142,19 @@ class Committed:
 
 
 def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
-    """Replace the target's rows in one commit, unless that was done before.
+    """Replace the target's rows in one commit, unless an earlier call did.
 
-    The same commit names the new owner, and keeps drivers of the past generation that were
-    believed dead from writing.
+    The same commit names the new owner, and keeps drivers of the past generation that were believed
+    dead from writing. If another commit came in between, it is tried three times.
+
+    Returns:
+        The commit; its ``files`` are None if an earlier call made it.
+
+    Raises:
+        StateError: Files of the new generation's table are missing, or it may not serve.
+        InputError: Its table can't replace the target, such as for other partition columns.
+        OutdatedError: Other commits came in between each time; nothing was changed.
+        UnavailableError: A store does not answer.
     """
     if is_committed(loaded, switch):
         return Committed(switch, None)
@@ -167,7 +199,14 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
 
 
 def record(loaded: LoadedPipeline, switch: Switch) -> Serving:
-    """Record a committed promotion or rollback as done; return the serving generation's record."""
+    """Record a committed promotion or rollback as done; return the serving generation's record.
+
+    May be repeated. The request that :func:`end_runs` saved is dropped.
+
+    Raises:
+        StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
+    """
     if switch.target_version is not None:
         record_moved_rows(loaded, read_generation(loaded.state, switch.to), switch.target_version)
     serving = read_serving(loaded)
@@ -191,7 +230,14 @@ def record(loaded: LoadedPipeline, switch: Switch) -> Serving:
 
 
 def release(loaded: LoadedPipeline, switch: Switch) -> None:
-    """Undo a promotion's steps before its commit: links in the target, cancelled requests."""
+    """Undo a promotion's steps before its commit: links in the target, cancelled requests.
+
+    A target created for it is deleted. May be repeated; must not be called after the commit.
+
+    Raises:
+        StateError: The state can't be read or written.
+        UnavailableError: The state's store or that of the table does not answer.
+    """
     source, version = _source(loaded, switch)
     # A table that can't be read is why the switch is given up; what is linked from it already is
     # in no version of the target, so VACUUM removes it.
@@ -203,13 +249,17 @@ def release(loaded: LoadedPipeline, switch: Switch) -> None:
 
 
 def clean(loaded: LoadedPipeline) -> tuple[list[str], int]:
-    """Remove previously serving generations beyond the number to keep, with their files.
+    """Remove generations that no rollback needs, with their state and their files.
+
+    Those are what served before, beyond the number to keep, and older ones that never served. Files
+    that can't be deleted now are left, and raise nothing: the next promotion deletes them.
 
     Returns:
         Names of the removed generations, and how many files in ``_generations`` were deleted.
 
     Raises:
         StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     removed = _remove_surplus(loaded)
     versions = [each.version for each in read_serving(loaded).before]
@@ -246,7 +296,10 @@ def _remove_surplus(loaded: LoadedPipeline) -> list[str]:
 
 @contextmanager
 def naming_the_abort(switch: Switch) -> Iterator[None]:
-    """Add the way to abort to errors of a promotion that is not committed."""
+    """Add to an error raised in ``with`` how to abort the promotion; the error is raised again.
+
+    For the steps before the commit, after which nothing can be aborted.
+    """
     try:
         yield
     except HybridError as error:
@@ -256,7 +309,7 @@ def naming_the_abort(switch: Switch) -> Iterator[None]:
 
 
 def too_late(switch: Switch) -> StateError:
-    """Return the error that refuses to abort a committed promotion or rollback."""
+    """Return (do not raise) the error that refuses to abort a committed promotion or rollback."""
     message = (
         f"The {switch.kind} of generation {switch.to} can't be aborted: it is committed, and "
         "readers see its rows."

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 
 class FileSpeed(NamedTuple):
-    """Speed of a format of files, to an appended Delta table (``history-*.json``).
+    """Speed at which a format of files is read into an appended Delta table, by the benchmarks.
 
     Attributes:
-        measured: The format that was measured, in a message.
+        measured: Name of the format that was measured, for messages.
         rows_per_s: Rows per second and core.
         bytes_per_row: Bytes on disk of a row of the benchmarks: a wider row counts as several.
     """
@@ -69,5 +69,5 @@ class Work(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Estimated time with a running driver, from a cautious share of the measured speed."""
+        """Estimated seconds to read it with a running driver, at half of the measured speed."""
         return self.records / (self.per_s * self.cores * SHARE) + self.batches * COMMIT_S

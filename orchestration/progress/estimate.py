@@ -77,10 +77,15 @@ def estimate(
 
     Args:
         loaded: The pipeline.
-        generation: The plan's generation; rates are taken from it and from earlier ones, the
-            newest first.
+        generation: The plan's generation; rates are taken from it and from earlier ones, the newest
+            first.
         plan: The plan.
-        batches: Number of micro-batches of each bounded file source, by name.
+        batches: Number of micro-batches of each bounded file source, by name; they matter only
+            where no earlier rate is known.
+
+    Raises:
+        StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     pipeline = loaded.pipeline
     amounts = _planned_amounts(plan)
@@ -121,11 +126,13 @@ def estimate(
 
 
 def guess(pipeline: Pipeline, plan: Plan, source: FileSource | KafkaSource, batches: int) -> float:
-    """Estimate a bounded source's seconds from the benchmarks and its declared limits.
+    """Return how many seconds a bounded source takes, by the benchmarks and its declared limits.
+
+    For a source that no earlier run has measured; without Spark's start.
 
     Args:
         pipeline: The pipeline's declaration.
-        plan: The plan.
+        plan: The plan, which has the source.
         source: The bounded source.
         batches: Number of its micro-batches, if it reads files.
     """
@@ -170,7 +177,7 @@ def _merged_at_most(pipeline: Pipeline, plan: Plan, per_s: float) -> float:
 def computes_rows(pipeline: Pipeline, plan: Plan) -> bool:
     """Return whether the target's rows are computed, such as counts by window, not input rows.
 
-    Then the target's key has a column that the input lacks.
+    That is so if the target's key has a column that the planned columns lack.
     """
     return not set(pipeline.sink.key) <= set(plan.columns_by_name)
 

@@ -27,7 +27,7 @@ def rate(log: ProgressLog) -> float | None:
 
 
 def eta_s(log: ProgressLog | None) -> float | None:
-    """Return the remaining seconds of a source at the rate of the last five minutes; or None.
+    """Return the remaining seconds of a source at the rate of its last five minutes; or None.
 
     Args:
         log: The source's progress log; only its last launch counts. None if there is no log.

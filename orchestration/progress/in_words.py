@@ -14,17 +14,20 @@ STARTING = "Spark is starting, usually 20 s"
 
 
 def interval(order: ArrivalOrder) -> str:
-    """Return the length of an interval of arrival, such as ``10 min`` or ``1,000 offsets``."""
+    """Return the declared interval of arrival order in words: ``10 min`` or ``1,000 offsets``."""
     if isinstance(order.every, int):
         return counted(order.every, "offset")
     return duration(order.every.total_seconds())
 
 
 def share_of(beat: Heartbeat) -> tuple[int, int, str] | None:
-    """Return amount read, total amount and unit of a run; None until they are known.
+    """Return amount read, total amount and unit of a run, such as ``(42, 100, "row")``.
 
     Args:
         beat: A heartbeat of the run.
+
+    Returns:
+        Rows (``row``) if their total is known, else splits (``split``); None until either is known.
     """
     for done, total, unit in (
         (beat.rows_done, beat.rows_total, "row"),
@@ -36,7 +39,9 @@ def share_of(beat: Heartbeat) -> tuple[int, int, str] | None:
 
 
 def progress_parts(beat: Heartbeat, left_s: float | None) -> list[str]:
-    """Return the progress as phrases, such as ``42%``, ``106 k of 252 k rows``, ``1 min left``.
+    """Return the progress as phrases, such as ``42%, 106 k of 252 k rows``, ``about 1 min left``.
+
+    Before anything is known it is one phrase: that Spark prepares the first micro-batch.
 
     Args:
         beat: A heartbeat of the run.
@@ -51,7 +56,7 @@ def progress_parts(beat: Heartbeat, left_s: float | None) -> list[str]:
 
 
 def complete_through(end: EndPosition) -> str:
-    """Return a text with a source's complete-through time, and why it precedes the latest row."""
+    """Return a source's complete-through time as text; if it is before the latest row, say why."""
     at = second(end.complete_through_ms)
     earlier_ms = end.event_time_ms - end.complete_through_ms
     if earlier_ms < 1000:
@@ -73,7 +78,9 @@ def action_in_words(action: LoggedAction) -> str:
 
 
 def changes_in_words(action: LoggedAction) -> list[str]:
-    """Return the changed values of an action, such as ``live run: live → paused``.
+    """Return the changed values of an action, such as ``live run: live → paused``; empty if none.
+
+    A value that is known only before or only after the action, or did not change, stands alone.
 
     Args:
         action: The entry.

@@ -26,8 +26,8 @@ class Pace(NamedTuple):
     """Rate at which a source is read.
 
     Attributes:
-        source: Its name.
-        unit: Unit that is counted.
+        source: Name of the source.
+        unit: What is counted in the plural, such as ``rows``, ``records`` or ``splits``.
         per_s: Units per second, over all launches; None if unknown.
         eta_s: Seconds until nothing is left; None if unknown.
     """
@@ -69,10 +69,10 @@ def progress_logs(loaded: LoadedPipeline) -> dict[str, ProgressLog]:
 
 
 def paces(logs: dict[str, ProgressLog]) -> list[Pace]:
-    """Return each source's rate, and the time until it is read.
+    """Return each source's rate, and the time until it is read, in the order of the logs.
 
     Args:
-        logs: Progress logs by name of the source.
+        logs: Progress logs by name of the source, as :func:`progress_logs` returns them.
     """
     return [Pace(name, log.unit, rate(log), eta_s(log)) for name, log in logs.items()]
 
@@ -85,6 +85,7 @@ def seam_ms(loaded: LoadedPipeline) -> int | None:
 
     Raises:
         StateError: Nothing was planned yet.
+        UnavailableError: The state's store does not answer.
     """
     generation = loaded.require_generation()
     enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)

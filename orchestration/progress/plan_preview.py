@@ -27,8 +27,8 @@ class Change(BaseModel):
 
     Attributes:
         source: Name of the source.
-        what: Name of the figure that differs.
-        before, now: Its values as text; empty where it does not exist.
+        what: What differs, such as ``splits``, ``column id`` or ``new files``.
+        before, now: The values as text; empty where the thing does not exist.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -63,10 +63,9 @@ class Preview(BaseModel):
 
 
 def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
-    """Return the preview of a plan: summary, estimate, columns, differences from the previous plan.
+    """Return the preview of a plan: summary, estimate, columns, changes since the previous plan.
 
-    The previous plan is that of the newest older
-    generation that has one.
+    The previous plan is that of the newest older generation that has a readable one.
 
     Raises:
         StateError: The pipeline has no state, since no plan was made; or a table of splits is

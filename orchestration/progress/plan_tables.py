@@ -28,7 +28,7 @@ class PlanTable(NamedTuple):
 
     Attributes:
         title: What it shows; of a plan, no two tables have the same title.
-        rows: Its rows, which have the same columns.
+        rows: Its rows, each a cell by name of the column; all have the same columns.
     """
 
     title: str
@@ -40,7 +40,7 @@ def plan_tables(made: Plan, seen: Preview) -> list[PlanTable]:
 
     Args:
         made: The plan.
-        seen: Its columns, and what differs from the previous generation's plan.
+        seen: The preview of the same plan, for its columns and its changes since the previous one.
     """
     tables = [
         PlanTable("sources of files", _sizes(made, seen)),

@@ -28,7 +28,8 @@ _FEWEST = 2
 def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
     """Plot throughput, remaining input and event time of each source over time, as PNG bytes.
 
-    With a watermark, also the number of late rows that were dropped behind it so far.
+    If a source's query has a watermark, the number of rows dropped as late so far is plotted, too.
+    Sources with fewer than two samples get a note in place of lines.
 
     Args:
         logs: Progress log of each source, in the chain's order; at least one has samples.
@@ -78,7 +79,7 @@ def rows_by_day(counts: Sequence[tuple[date, int]], column: str, seam_ms: int | 
     """Plot how many rows the target holds of each day, as PNG bytes.
 
     Args:
-        counts: Days (UTC) and numbers of rows.
+        counts: Days (UTC) and numbers of rows, at least one.
         column: Column of the target that the day is taken from.
         seam_ms: Event time through which history is complete, in ms since 1970, which is marked;
             None if no bounded source has ended yet.

@@ -17,14 +17,16 @@ def sparkline(
     length_ms: int,
     last: tuple[int, float | None],
 ) -> str:
-    """Return the highest values of time intervals as a line of bars; times are in UTC.
+    """Return a plot as a line of block characters, as Markdown with title and times in UTC.
+
+    The line has 36 bars: each shows the highest value of its share of the time, on a scale from 0.
 
     Args:
         title: What is plotted, with its unit.
         points: Starts of the intervals in ms since 1970, ascending, and the highest value of each;
-            without any, a line says so.
-        length_ms: Length of each interval.
-        last: The latest moment and its value; None if that is unknown.
+            if empty, the text says that nothing is known yet.
+        length_ms: Length of each interval in ms.
+        last: The latest moment in ms since 1970 and its value; None if that is unknown.
     """
     if not points:
         return f"**{title}**: not known yet."

@@ -52,6 +52,8 @@ def table_facts(loaded: LoadedPipeline) -> TableFacts | None:
 
     Raises:
         InputError: The table can't be read.
+        StateError: The state is damaged.
+        UnavailableError: The store of the state or of the table does not answer.
     """
     folder = target_of(loaded, read_serving(loaded).generation)
     try:
@@ -82,7 +84,9 @@ _FAR = "with dates outside of the years 1 to 9999"
 
 
 def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str, str]]:
-    """Return up to ten rows of the table that readers see, with values as text.
+    """Return up to ten rows of the table that readers see, each as texts by name of the column.
+
+    Which rows these are is not defined. The table must exist.
 
     Args:
         loaded: The pipeline.
@@ -90,6 +94,8 @@ def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str,
 
     Raises:
         InputError: The table can't be read.
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     folder = target_of(loaded, read_serving(loaded).generation)
     names = ", ".join(map(quoted, columns))

@@ -20,7 +20,9 @@ from spark_jobs.table.ownership.starts import accept_foreign_changes
 def find_refusal(loaded: LoadedPipeline, generation: Generation) -> ErrorReport | None:
     """Return the error that would refuse the next launch; None if it would be allowed.
 
-    Takes milliseconds: the target's log and a few small files are read.
+    A launch is refused if checkpoint, state and target do not belong together, such as after one of
+    them was restored alone. Raises none of these. Takes milliseconds: the target's log and a few
+    small files are read.
     """
     try:
         require_belonging(loaded, generation)
@@ -32,17 +34,20 @@ def find_refusal(loaded: LoadedPipeline, generation: Generation) -> ErrorReport 
 def accept_changes(loaded: LoadedPipeline, by: str) -> list[AcceptedChange]:
     """Accept the changes of rows that others made in the tables of the pipeline's generations.
 
+    Until then such changes refuse each launch.
+
     Args:
         loaded: The pipeline.
         by: Name of the person who accepts; kept with the state, not verified.
 
     Returns:
-        What was accepted; empty if nothing had to be.
+        The commits that were accepted; empty if there was nothing to accept.
 
     Raises:
         InputError: The name is empty.
-        StateError: A run is active, a change can't be accepted, or checkpoint, state and target
-            don't belong together otherwise.
+        StateError: Nothing was planned yet, a run is active, a change can't be accepted, or
+            checkpoint, state and target don't belong together otherwise.
+        UnavailableError: A store does not answer.
     """
     if not by.strip():
         message = "The name of the person who accepts is empty."
@@ -59,9 +64,13 @@ def accept_changes(loaded: LoadedPipeline, by: str) -> list[AcceptedChange]:
 
 
 def with_refusal(verdict: Verdict, refused: ErrorReport | None) -> Verdict:
-    """Return the verdict, as ``failed`` if checkpoint, state and target don't belong together.
+    """Return the verdict, as ``failed`` if the next launch is refused. A pure function.
 
-    Whatever the process does: it writes to a table that it does not fit, or it can't be started.
+    Even of a process that runs: it writes to a table that it does not fit.
+
+    Args:
+        verdict: The verdict without it.
+        refused: The error of :func:`find_refusal`; None if there is none.
     """
     if refused is None:
         return verdict

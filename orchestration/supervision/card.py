@@ -65,15 +65,16 @@ class Card(BaseModel):
 
 
 def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Card:
-    """Return the card of a pipeline.
+    """Return the card of a pipeline: of its serving generation, with the candidate named.
 
     Args:
         loaded: The pipeline.
-        found: Its status now; of its newest generation.
+        found: The status of its newest generation, now.
         facts: What the log of the table says that readers see; None if there is no table yet.
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     served = found.served_by or found
     headline, details = _state(loaded, served)

@@ -38,16 +38,21 @@ class ConnectorRestarts(Record):
 def restart_if_due(
     loaded: LoadedPipeline, generation: Generation, look: SlotLook, now_ms: int
 ) -> None:
-    """Restart a pipeline's connector if it failed, and a restart is declared and due.
+    """Restart a pipeline's failed connector in Kafka Connect, if that is declared and due.
 
-    What is not running for another reason, such as a pause, is left as it is. A worker that does
-    not answer is no error: it is tried again as rarely as any other.
+    Called with each look of the supervision. The restart is recorded before it is asked for, and is
+    in the log of actions. What does not run for another reason, such as a pause, is left as it is.
+    A Connect worker that does not answer raises nothing: it counts as a restart.
 
     Args:
         loaded: The pipeline.
-        generation: Its state.
+        generation: State of the generation.
         look: What was seen of the connector.
         now_ms: Time of the look, in ms since 1970.
+
+    Raises:
+        StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     seen, since_ms = look.seen, look.watch.idle_since_ms
     if not (seen.failure and seen.is_restarted):
@@ -78,10 +83,11 @@ def is_due(since_ms: int | None, recent_ms: Sequence[int], restarts: Restarts, n
     """Return whether a restart of a failed connector is due. A pure function.
 
     Args:
-        since_ms: Since when it does not run, in ms since 1970; None if it does.
-        recent_ms: When it was started again within the window of ``restarts``.
-        restarts: How often that may be.
-        now_ms: Now, in ms since 1970.
+        since_ms: Since when the connector does not run, in ms since 1970; None if it runs.
+        recent_ms: When it was restarted within the window of ``restarts``, in ms since 1970,
+            ascending.
+        restarts: The declared limit, and the waits before each restart.
+        now_ms: The present, in ms since 1970.
     """
     if since_ms is None or len(recent_ms) >= restarts.limit:
         return False

@@ -54,7 +54,8 @@ def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
 def pause(loaded: LoadedPipeline, why: str = "", by: str = "") -> bool:
     """Stop the live run until people resume it; an unfinished micro-batch is repeated then.
 
-    Unlike a stopped run, it is shown as paused: since when, by whom, why, and how much waits.
+    Unlike a stopped run, it is shown as paused: since when, by whom, why, and how much waits. A run
+    that is paused already keeps the first reason.
 
     Args:
         loaded: The pipeline.
@@ -133,13 +134,11 @@ def drain(
     on_left: Callable[[int], None] = lambda _: None,
     by: str = "",
 ) -> None:
-    """Let the live run commit all input that exists now, then stop it.
+    """Let the live run commit all input that exists now, then stop it; wait until that is done.
 
-    Of a captured table: also the changes that the database's log holds now, which the connector has
-    not read yet.
-
-    What arrives in the meantime may be included or not; a resumed run continues right after what
-    is.
+    Of a captured table, changes that the database's log holds now and that the connector has not
+    read yet count, too. What arrives in the meantime may be included or not; a resumed run
+    continues right after what is.
 
     Args:
         loaded: The pipeline.
@@ -151,9 +150,9 @@ def drain(
     Raises:
         InputError: The pipeline has no live run, or its topics or folder can't be read.
         StateError: Nothing was planned yet, or the live run is not running.
-        RunError: The run ended before it was drained, it was not drained in time (the message
-            names how much is left), no connector reads the captured database's log, or the run
-            can't be ended from this machine.
+        RunError: The run ended before it was drained, it was not drained in time (the message names
+            how much is left), no connector reads the captured database's log, or the run can't be
+            ended from this machine.
         UnavailableError: The broker, the store, the captured database or the cluster does not
             answer.
     """

@@ -15,14 +15,14 @@ from spark_jobs.run_state.late_rows import read_late_rows
 
 @dataclass(frozen=True)
 class LateSeen:
-    """Late rows of a generation.
+    """Numbers of rows of a generation that Spark dropped as late (behind the watermark).
 
     Attributes:
-        history: Rows of the bounded sources.
-        live: Rows of the last source, since it was first read.
-        read, dropped: Rows of the last source that were read and dropped within the declared
-            period.
-        unknown_batches: Micro-batches whose driver ended before it reported them.
+        history: Rows dropped of the bounded sources.
+        live: Rows dropped of the last source, since it was first read.
+        read, dropped: Rows of the last source that were read, and dropped, within the declared
+        period ``supervision.late_rows.within``.
+        unknown_batches: Micro-batches whose driver ended before it reported how many it dropped.
     """
 
     history: int = 0
@@ -33,7 +33,10 @@ class LateSeen:
 
     @property
     def share(self) -> float:
-        """Share of late rows among the rows read within the period; 0 if none were read."""
+        """Share of dropped rows among those read within the period, from 0 to 1.
+
+        0 if none were read or dropped; 1 if some were dropped though none were read.
+        """
         # An aggregation can drop more rows than it read: one for each window of a row.
         return min(self.dropped / self.read, 1.0) if self.read else float(self.dropped > 0)
 
@@ -41,15 +44,19 @@ class LateSeen:
 def look_at_late_rows(
     loaded: LoadedPipeline, generation: Generation, now_ms: int
 ) -> LateSeen | None:
-    """Read the number of late rows from the state folder; None if none are counted.
+    """Read the numbers of late rows of a generation from the state folder.
 
     Args:
         loaded: The pipeline.
-        generation: Its state.
+        generation: State of the generation.
         now_ms: The present, in ms since 1970.
 
     Returns:
         None if no query with a watermark has run, so that no row can be dropped.
+
+    Raises:
+        StateError: A document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     names = [source.name for source in loaded.pipeline.sources]
     counts = [read_late_rows(generation, name) for name in names]
@@ -69,11 +76,14 @@ def look_at_late_rows(
 
 
 def late_rows(seen: LateSeen | None, limits: LateRowLimits) -> Finding:
-    """Judge the number of late rows against the declared limits.
+    """Judge the number of late rows against the declared limits. A pure function.
 
-    The number is the share of the live run's rows; or the rows of history, if these are too many.
+    The finding's number is the share of the live run's rows; or the rows of history, if these are
+    too many. Micro-batches without a report only warn: whether they dropped rows stays unknown.
 
-    Micro-batches without a report only warn: whether they dropped rows stays unknown.
+    Args:
+        seen: The numbers; None, which passes, if the query has no watermark.
+        limits: The limits, ``supervision.late_rows``.
     """
     if seen is None:
         text = "The query has no watermark, so it drops no late rows."

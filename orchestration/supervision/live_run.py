@@ -22,7 +22,11 @@ def look_at_run(loaded: LoadedPipeline) -> LiveRun:
 
 
 def live_run(found: Status) -> LiveRun:
-    """Return the state of the live run from a status. A pure function."""
+    """Return the state of the live run from a status, for comparisons. A pure function.
+
+    If the run is not healthy, or its replication slot is not, it is the reason alone: differing
+    rows can't be judged then.
+    """
     live = found.live
     if live is None:
         return LiveRun("the live run was not requested")

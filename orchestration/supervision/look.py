@@ -31,18 +31,18 @@ from spark_jobs.table.ownership.belonging import require_belonging
 
 
 class Look(NamedTuple):
-    """Result of one look at the live run.
+    """Result of one look (evaluation of all observations) at the live run.
 
     Attributes:
-        verdict: Its health, and why.
+        verdict: Health of the run, and why.
         watch: What the supervision is to remember until its next look.
-        now_ms: When it was looked at, in ms since 1970.
+        now_ms: Time of the look, in ms since 1970.
         slot: What was seen of the replication slot of the database's changes; None if none is
             declared.
         table: What was seen of the captured table; None if there is none.
-        refused: Why the next launch is refused: checkpoint, state and target don't belong
-            together, or something was done to the captured table that no change reports. None if
-            it is not.
+        refused: Why the next launch is refused: checkpoint, state and target don't belong together,
+            or something was done to the captured table that no change reports. None if it is not
+            refused.
     """
 
     verdict: Verdict
@@ -64,9 +64,9 @@ def look_at_live(
 
     Args:
         loaded: The pipeline.
-        generation: Its state.
-        found: Progress of the source that the live run reads; looked up if left out.
-        table_older_ms: The captured table is looked at if the last look is older, in ms.
+        generation: State of the generation.
+        found: Progress of the source that the live run reads; looked up if None.
+        table_older_ms: The captured table is looked at if the last look at it is older, in ms.
 
     Returns:
         The verdict, and what is to be remembered; None if the live run was never requested.

@@ -13,17 +13,18 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 
 @dataclass(frozen=True)
 class SlotSeen:
-    """Observed state of a topic's replication slot.
+    """Observed state of the replication slot (for MariaDB and MySQL: the connector) of a topic.
 
     Attributes:
         gone: Why changes are missing for good: the slot is or was dropped, or has or had lost its
             log; None if it never was.
-        idle_since_ms: Since when no connector reads it, in ms since 1970; None if one does.
-        unknown: Why its state is unknown; None if it is known.
-        retained_bytes: Bytes of write-ahead log that the database keeps for it; None if unknown.
-        unread_bytes: Bytes of it that the connector has not read; None if unknown.
-        is_confirmation: Whether it may have read more than that, since only what it confirms now
-            and then is known.
+        idle_since_ms: Since when no connector reads the slot, in ms since 1970; None if one does.
+        unknown: Why the state of the slot is unknown; None if it is known.
+        retained_bytes: Bytes of write-ahead log that the database keeps for the slot; None if
+            unknown.
+        unread_bytes: Bytes of the log that the connector has not read; None if unknown.
+        is_confirmation: Whether ``unread_bytes`` counts what the connector has not confirmed, as
+            what it has read is unknown.
         unread_since_ms: Since when the connector has not read on, in ms since 1970; None if it has
             read all, or that is unknown.
         connector: URL of the connector that writes the topic; empty if none is declared.
@@ -104,7 +105,7 @@ class Seen:
 def behind_since(
     beat: Heartbeat | None, lag: int | None, before_ms: int | None, now_ms: int
 ) -> int | None:
-    """Return since when input has waited without a commit, to detect a stuck run; or None.
+    """Return since when input has waited without a commit, to detect a stuck run. A pure function.
 
     A driver that reports to have nothing to read is not trusted: input that is seen to wait counts
     from the first look on.

@@ -53,12 +53,12 @@ class SlotWatch(Record):
 
 
 class SlotLook(NamedTuple):
-    """Observation of a replication slot.
+    """Result of one look at a replication slot.
 
     Attributes:
-        seen: What the verdict needs of it.
-        watch: What the next look needs of it.
-        gone: When and how it was lost, so that changes are missing; None if it never was.
+        seen: The part that the verdict needs.
+        watch: The part that the next look needs; :func:`keep_slot` writes it.
+        gone: When and how the slot was lost, so that changes are missing; None if it never was.
     """
 
     seen: SlotSeen
@@ -67,15 +67,21 @@ class SlotLook(NamedTuple):
 
 
 def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int) -> SlotLook | None:
-    """Ask the database for the slot of a pipeline's changes; change nothing.
+    """Ask the database for the state of the slot that a pipeline's changes come through.
+
+    Writes nothing. A database that does not answer is no error: the result says so.
 
     Args:
         loaded: The pipeline.
-        generation: Its state, which has what earlier looks saw.
-        looked_ms: Now, in ms since 1970.
+        generation: State of the generation, which has what earlier looks saw.
+        looked_ms: The present, in ms since 1970.
 
     Returns:
         None if no slot is declared.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     if (options := watched_slot(loaded)) is None:
         return None
@@ -109,9 +115,13 @@ def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int)
 
 
 def keep_slot(generation: Generation, look: SlotLook | None) -> None:
-    """Record an observation of the slot, and for good if the slot was gone.
+    """Write what a look saw of the slot to the state, and for good if the slot was gone.
 
     A state folder that can't be written is no error: then the next look starts without it.
+
+    Args:
+        generation: State of the generation.
+        look: The look; None if no slot is declared, which writes nothing.
     """
     if look is None:
         return
@@ -123,7 +133,11 @@ def keep_slot(generation: Generation, look: SlotLook | None) -> None:
 
 
 def keep_table(generation: Generation, seen: TableWatch | None) -> None:
-    """Record an observation of the captured table; a state that can't be written is no error."""
+    """Write what a look saw of the captured table to the state.
+
+    A state folder that can't be written is no error; without a captured table (None), nothing is
+    written.
+    """
     if seen is not None:
         with contextlib.suppress(StateError):
             keep_table_watch(generation, seen)

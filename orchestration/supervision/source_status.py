@@ -31,17 +31,17 @@ class SourceStatus(BaseModel):
     """Status of one source.
 
     Attributes:
-        source: Its name.
-        state: ``waiting`` before its turn; ``dead`` if its process has ended without a report;
+        source: Name of the source.
+        state: ``waiting`` before its first run; ``dead`` if its process has ended without a report;
             ``silent`` if a bounded run's process is there and writes no heartbeats (for an
             unbounded one, see the verdict).
-        heartbeat: Its run's latest heartbeat.
-        lag: Unbounded: records of a topic, or splits found in a folder, that are not committed
-            yet; None if that is unknown.
-        lag_error: Why it is unknown: the broker does not answer or refuses, or it can't be found
-            out otherwise; None if nothing failed.
-        eta_s: Seconds until nothing is left to read, at the rate of the last minutes; None if it
-            does not run, or that is unknown.
+        heartbeat: Latest heartbeat of its run; None before the first one.
+        lag: Of the live run: records of a topic, or splits found in a folder, that are not
+            committed yet; None if that is unknown, and for bounded sources.
+        lag_error: Why the lag is unknown: the broker does not answer or refuses, or it can't be
+            found out otherwise; None if nothing failed.
+        eta_s: Seconds until nothing is left to read, at the rate of the last minutes; None if the
+            source does not run, or that is unknown.
         note: A sentence about a changed declaration that has no effect yet, about input that an
             open transaction keeps back, or about a topic that does not exist yet; None if there is
             none.
@@ -59,12 +59,18 @@ class SourceStatus(BaseModel):
 def source_status(loaded: LoadedPipeline, generation: Generation | None, name: str) -> SourceStatus:
     """Return the status of a source, from the state folder and, for its lag, the broker.
 
-    A broker that does not answer is no error, and is waited for about 3 s: the lag is then unknown.
+    A broker that does not answer or refuses is no error, and is waited for about 3 s: the lag is
+    then unknown.
 
     Args:
         loaded: The pipeline.
-        generation: Its state; None if nothing was planned yet, so that every source waits.
-        name: Name of the source.
+        generation: State of the generation; None if nothing was planned yet, so that every source
+            waits.
+        name: Name of the source, which the pipeline has to have.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store or a cluster does not answer.
     """
     if generation is None:
         return SourceStatus(source=name, state="waiting")

@@ -109,12 +109,13 @@ class Status(BaseModel):
 
 
 def status_of(loaded: LoadedPipeline, generation: str | None = None) -> Status:
-    """Return the status of a pipeline, as its file declares it now.
+    """Return the status of a pipeline as the command line shows it, with the parts of extensions.
 
-    Of the serving generation and of one that waits for its promotion, unless one is named.
+    It is that of the newest generation, which has the serving one's in ``served_by`` if that is
+    another one; or of the generation that is named.
 
     Args:
-        loaded: The pipeline.
+        loaded: The pipeline, as its file declares it now.
         generation: Name of the generation to look at instead.
 
     Raises:
@@ -136,7 +137,8 @@ def status(loaded: LoadedPipeline) -> Status:
     """Return the status of a pipeline, by a look at its state, its processes and its topic.
 
     A broker that does not answer is no error: the lag is then unknown. What is seen of the
-    replication slot and of the captured table is kept.
+    replication slot and of the captured table is written to the state, and nothing else. Parts of
+    extensions are not asked: see :func:`status_of`.
 
     Raises:
         StateError: The state can't be read.

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 
 class Row(NamedTuple):
-    """Row of a table.
+    """Row of the table in a :class:`StatusPart`.
 
     Attributes:
-        cells: Its cells, one for each heading.
-        is_healthy: Whether what it shows is well.
+        cells: Texts, one for each heading.
+        is_healthy: Whether what the row shows is well.
     """
 
     cells: Sequence[str]
@@ -20,12 +20,12 @@ class Row(NamedTuple):
 
 
 class Number(NamedTuple):
-    """Number for plots and metrics.
+    """Number of a :class:`StatusPart`, for plots and metrics.
 
     Attributes:
         name: What is measured, as Prometheus names it, with its unit at the end.
-        help: What it says, for people.
-        labels: Which of several it is, such as the name of a part.
+        help: A sentence that describes it, for people.
+        labels: Labels of Prometheus, which tell numbers of one name apart.
         value: The number; 1 and 0 for true and false.
     """
 
@@ -40,12 +40,12 @@ class StatusPart:
     """Part of a pipeline's status that an extension adds.
 
     Attributes:
-        name: Its name in the status as a document.
-        document: What it is there, as JSON.
+        name: Name of its field in the status as a JSON document.
+        document: Value of that field, as JSON.
         is_healthy: Whether all is well; the pipeline is not healthy otherwise.
         headings: Headings of its table.
-        rows: Lines of its table; it is not shown without any.
-        numbers: Its numbers.
+        rows: Lines of its table; without any, no table is shown.
+        numbers: Its numbers, for plots and metrics.
     """
 
     name: str

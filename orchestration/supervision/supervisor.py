@@ -39,8 +39,8 @@ class Tick(NamedTuple):
         verdict: Health of the live run, and why.
         restart: A restart that the caller has to launch now; it was recorded before, so that no
             later look asks for it again. None if none is due.
-        alert_problem: Why the webhook was not reached, as a phrase; it is tried again at the next
-            look. None if it was reached, or nothing was due.
+        alert_problem: Why the webhook was not reached, as a phrase; the next look tries again. None
+            if it was reached, or nothing was to be posted.
     """
 
     verdict: Verdict
@@ -51,14 +51,16 @@ class Tick(NamedTuple):
 def tick(loaded: LoadedPipeline) -> Tick | None:
     """Inspect the live run, decide on a restart, record the decision, and post alerts.
 
-    Called every few seconds by the sensor. It launches no run itself; a connector that failed is
-    started again, where that is declared.
+    Called every few seconds by the sensor. It launches no run: the caller does, with
+    :func:`restart`. A connector that failed is started again, where that is declared.
 
     Returns:
-        The outcome; None if the live run was never requested.
+        The outcome; None if nothing was planned yet, or the live run was never requested.
 
     Raises:
         StateError: The state can't be read or written.
+        InputError: A store or a broker refuses, or a cluster's command line tool is missing.
+        UnavailableError: A store or a broker does not answer.
     """
     generation = loaded.open_generation(create=False)
     look = None if generation is None else look_at_live(loaded, generation)
@@ -84,11 +86,12 @@ def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
     waiting can't mend is not restarted, nor any run beyond ``restarts.limit``, until people act.
 
     Args:
-        look: The live run as it is now.
+        look: The live run as it is now, with the memory of earlier looks.
         expected: The thresholds that the pipeline declares under ``supervision``.
 
     Returns:
-        The memory for the next look, with the restart in it; and the restart, or None.
+        The memory for the next look, with the restart in it; and the restart, or None if none is
+        due.
     """
     verdict, watch, now_ms = look.verdict, look.watch, look.now_ms
     if verdict.down is None or watch.down_since_ms is None or watch.gave_up:

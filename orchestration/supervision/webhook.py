@@ -28,8 +28,8 @@ def post(url: str, document: Mapping[str, object]) -> str | None:
         document: The alert, a JSON object.
 
     Returns:
-        Why the document was not accepted, as a phrase without the URL; None if the answer's status
-        was a success. A redirect counts as not accepted.
+        Why the document was not accepted, as a phrase without the URL; None if the status of the
+        answer was a success. A redirect counts as not accepted.
     """
     body = json.dumps(document).encode()
     try:

@@ -57,7 +57,8 @@ class Bounds:
     def may_have_been_ahead(self) -> str:
         """SQL condition that an event time may have been in the future when the record was read.
 
-        It is over a row of a topic, with ``_timestamp_ms``.
+        It is for a row of a topic, with the column ``_timestamp_ms``. ``false`` if ``not_after`` is
+        declared, as then no clock counts, or under ``outside: keep``.
         """
         if self.declared.not_after is not None or self.declared.outside == "keep":
             return "false"
@@ -77,8 +78,13 @@ def bounds_of(
     Args:
         event_time: The pipeline's event time.
         source: The source.
-        generation: Its plan has the clock for files; None if nothing was planned.
-        clock_ms: The audit's clock, in Unix milliseconds.
+        generation: State whose plan has the clock for files of a plan; None if nothing was planned,
+            so that ``clock_ms`` counts.
+        clock_ms: The audit's clock, in ms since 1970; used where ``not_after`` is not declared.
+
+    Raises:
+        StateError: The plan is damaged.
+        UnavailableError: The state's store does not answer.
     """
     if (
         isinstance(source, FileSource)
@@ -99,9 +105,10 @@ def leave_out_of_topic(
     Args:
         connection: The audit's database, with the table ``audit.claims``: ``place``, ``partition``
             and ``offset`` of the records that the runs left out for their event time.
-        every: View of all rows.
-        rows: Name of the new view.
-        outside: Name of the new table, with the columns of a table of bad records.
+        every: SQL name of the view of all rows.
+        rows: SQL name of the new view.
+        outside: SQL name of the new table, with the columns ``_place`` (topic), ``_partition``,
+            ``_offset`` and ``_reason`` (the event time).
         bounds: The bounds.
     """
     is_claimed = (

@@ -27,11 +27,14 @@ class ExpectedQuery:
 
     Attributes:
         sql: The query.
-        name: What messages call it, in backticks.
+        name: How messages name the query, in backticks.
         field: Field of the declaration that it comes from.
-        hint: The way out if it fails or does not fit the target; None if it has to be corrected.
-        note: What the report says about it: a sentence, or None.
-        is_declared: Whether it is the user's own, or the transform's.
+        hint: What to do if it fails or does not fit the target; None if the query itself has to be
+            corrected.
+        note: Sentence for the report on how the rows were computed; None if there is nothing to
+            say.
+        is_declared: Whether the query is ``audit.sql``, or the transform's, and not made from the
+            sink.
         unproven: A part of the transform's query that may mean something else in DuckDB; a
             difference then proves nothing. None if there is no such part.
     """
@@ -46,12 +49,12 @@ class ExpectedQuery:
 
 
 def expected_query(loaded: LoadedPipeline) -> ExpectedQuery | None:
-    """Return the DuckDB query for the target's expected rows; None if there is none.
+    """Return the DuckDB query for the target's expected rows.
 
     Returns:
         The text of ``audit.sql``, if declared. Without it: the transform's own query, translated;
-        None for a sink that appends what a function returns (every row of ``input`` is expected
-        unchanged); the last change of each key for a sink with ``sequence``.
+        the last change of each key for a sink with ``sequence``; None for a sink that appends what
+        a function returns, where every row of ``input`` is expected unchanged.
 
     Raises:
         InputError: There is no such query, its file can't be read, or the transform's query can't

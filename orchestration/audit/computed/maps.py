@@ -14,10 +14,10 @@ from sources.common.sql.sql_names import literal, quoted
 
 
 def sort_maps(connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    """Sort all maps of a table by key, nested ones included.
+    """Sort all maps in the rows of a table by key, nested ones included; replace the table.
 
-    Nothing in a map orders its entries: each process that reads a map of Protobuf has them in an
-    order of its own.
+    For comparisons: DuckDB takes the same entries in another order for another map, and readers of
+    Protobuf return them in any order.
 
     Args:
         connection: The audit's database.
@@ -51,10 +51,10 @@ def normalized_value(
 
     Args:
         value: SQL of the value.
-        kind: Its type.
-        leaf: Returns SQL of a changed value without parts; None for one that stays as it is. Keys
-            of maps stay.
-        depth: Number of lists around it.
+        kind: DuckDB type of the value.
+        leaf: Called with SQL and type of each value without parts; returns SQL of the changed
+            value, or None to leave it. Keys of maps are not passed.
+        depth: Number of lists and maps around the value; callers leave it out.
     """
     if kind.id == "map":
         item = f"x{depth}"

@@ -20,7 +20,10 @@ from sources.config.table.rules import RowRules
 
 
 class NotProvenError(Exception):
-    """Error whose text names the expression that keeps the audit from comparing rows."""
+    """Error: an expression that only Spark evaluates keeps the audit from comparing rows.
+
+    Its text is a clause that names the expression. The audit's outcome is then ``unknown``.
+    """
 
 
 def selected_columns(
@@ -29,13 +32,13 @@ def selected_columns(
     """Return SQL for the columns that a source's ``select`` computes.
 
     Args:
-        pipeline: Declares which columns decide about rows.
+        pipeline: Declares which columns decide which rows there are, such as the key.
         source: The source, with ``select``.
-        columns: Columns that the source has before it.
+        columns: Columns of the source before ``select``.
 
     Returns:
-        SQL of the columns that DuckDB evaluates as Spark does, and for each other one why it does
-        not.
+        SQL of each column that DuckDB evaluates as Spark does, as ``… AS "name"``; and by name of
+        each other column why it does not.
 
     Raises:
         NotProvenError: One of the others decides which rows there are.
@@ -57,7 +60,7 @@ def selected_columns(
 def require_proven_rules(rules: RowRules) -> None:
     """Refuse to compare rows if a rule that only Spark evaluates removes some of them.
 
-    One that ends the run leaves none out.
+    A rule that ends the run removes none, so that it is allowed.
 
     Args:
         rules: The rules, over the columns of the rows.
@@ -77,7 +80,7 @@ def not_compared(unproven: Mapping[str, str]) -> list[str]:
     """Return a sentence for each column that is not compared.
 
     Args:
-        unproven: Why it is not, by name.
+        unproven: Why a column is not compared, as a clause, by name of the column.
     """
     return [f"Column `{name}` is not compared: {why}." for name, why in unproven.items()]
 

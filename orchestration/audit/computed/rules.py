@@ -30,7 +30,7 @@ def within_sample(rules: RowRules, rows: str) -> str:
 
 
 def rows_meeting_rules(rules: RowRules, rows: str) -> str:
-    """Return a query for the rows that break no rule.
+    """Return an SQL query for the rows that break no rule.
 
     A rule that only Spark evaluates leaves no row out here: it has to be one that ends the run
     (:func:`orchestration.audit.computed.proven.require_proven_rules`).
@@ -44,9 +44,10 @@ def rows_meeting_rules(rules: RowRules, rows: str) -> str:
 
 
 def broken_table(source: str) -> str:
-    """Return the name of the table of a topic's records that break a rule.
+    """Return the SQL name of the table of a topic's records that break a rule.
 
-    It has the columns of a table of bad records; ``_reason`` is the name of the rule.
+    Its columns are ``_place`` (topic), ``_partition``, ``_offset`` and ``_reason``, the name of the
+    rule; :func:`create_broken` creates it.
     """
     return f"audit.{quoted(f'{source}.broken')}"
 
@@ -54,13 +55,13 @@ def broken_table(source: str) -> str:
 def create_broken(
     connection: duckdb.DuckDBPyConnection, rules: RowRules, source: str, rows: str
 ) -> None:
-    """Create the table of a topic's records that break a rule.
+    """Create the table :func:`broken_table` of a topic's records that break a rule.
 
     Args:
         connection: The audit's database.
         rules: The rules.
         source: Name of the source.
-        rows: View of its rows, before any rule.
+        rows: SQL name of the view of the topic's rows, before any rule.
     """
     broken = rules.duckdb_sql if rules.rules else "NULL::VARCHAR"
     connection.execute(
@@ -72,7 +73,7 @@ def create_broken(
 def broken_by_rule(
     connection: duckdb.DuckDBPyConnection, rules: RowRules, rows: str
 ) -> dict[str, int]:
-    """Return the number of rows that break each rule, by the rule's name.
+    """Return the number of rows that break each rule, by the rule's name; others are left out.
 
     Args:
         connection: The audit's database.
@@ -100,9 +101,13 @@ def recount_broken_records(
         connection: The audit's database, with :func:`broken_table` of the records that runs read.
         source: The topic's source.
         rules: The rules.
-        generation: Holds the runs' counts; None if there was no run.
+        generation: State with the runs' counts; None if there was no run.
         stores: Stores that the quarantine table may be in.
         is_whole: Whether the topic has every record that the runs may have read.
+
+    Returns:
+        A line of the report for each rule; none for a rule that ends the run and that no record
+        breaks.
 
     Raises:
         InputError: The quarantine table exists but can't be read.
@@ -133,9 +138,13 @@ def recount_broken_rows(
     Args:
         source: The files' source.
         rules: The rules.
-        generation: Holds the runs' counts; None if there was no run.
+        generation: State with the runs' counts; None if there was no run.
         stores: Stores that the quarantine table may be in.
-        found: Numbers of such rows by rule; rules without any may be left out.
+        found: Numbers of such rows in the raw input, by rule; rules without any may be left out.
+
+    Returns:
+        A line of the report for each rule; none for a rule that ends the run and that no row
+        breaks.
 
     Raises:
         InputError: The quarantine table exists but can't be read.

@@ -20,16 +20,18 @@ from sources.config.pipeline import Pipeline
 def settle_snapshot_rows(
     connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, repaired: Collection[str] = ()
 ) -> None:
-    """Expect the metadata of the database's row where its values are those of the last change.
+    """Give expected rows the metadata of the target's row where all other values are the same.
 
-    Nothing is done unless the pipeline begins with a snapshot and merges changes by their
-    position, and if ``audit.sql`` computes the rows.
+    A row that the snapshot and the topic both have may be in the target with or without the
+    change's metadata (such as its log position); both are right. Nothing is done unless the
+    pipeline begins with a snapshot and merges changes by their position, or if ``audit.sql``
+    computes the rows.
 
     Args:
-        connection: The audit's database, with ``audit.rows``, ``audit.expected`` and
-            ``audit.found``.
+        connection: The audit's database, with ``audit.rows``, ``audit.expected``, which is changed,
+            and ``audit.found``.
         pipeline: Declares sources and sink.
-        repaired: Positions of the rows that repairs have written.
+        repaired: Log positions of the rows that repairs have written.
     """
     sink, topics = pipeline.sink, pipeline.topics
     is_captured = any(source.snapshot is not None for source in pipeline.sources)

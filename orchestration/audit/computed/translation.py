@@ -74,10 +74,13 @@ class _UntranslatableError(Exception):
 
 
 def translate_query(text: str) -> Translation:
-    """Translate a query from Spark SQL to DuckDB's SQL, if that is possible.
+    """Translate a query from Spark SQL to DuckDB's SQL, if that is possible. Raises nothing.
 
     Windows (``window(column, length)`` or with a slide) become DuckDB's ``time_bucket``. Whether
     DuckDB knows every function that is left shows only when it runs the query.
+
+    Returns:
+        The query; or, with an empty ``sql``, the reason why there is none.
     """
     try:
         trees = parse(_with_calls(text), read="spark")

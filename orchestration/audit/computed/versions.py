@@ -32,8 +32,8 @@ def create_input(
     holds every row. The keys that are ambiguous are in the table ``audit.ambiguous``.
 
     Args:
-        connection: The audit's database, with the table ``audit.rows``; its changes get the values
-            that they left as they were.
+        connection: The audit's database, with the table ``audit.rows``. It is changed: values that
+            a change left as they were are filled in, and TRUNCATEs are applied.
         pipeline: Declares key and sink.
 
     Returns:
@@ -127,11 +127,11 @@ def apply_truncates(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -
 
 
 def last_change_query(sink: Sink) -> str:
-    """Return SQL for the last change of each key, or for all versions if the sink keeps them.
+    """Return SQL for the last change of each key in ``audit.rows``, for :func:`expected_query`.
 
     Changes are ordered by ``sink.order``, nulls first. All of them remain if the sink keeps every
-    version (``sink.history``). A key whose last change is a delete has no
-    row, if the sink removes rows.
+    version (``sink.history``). A key whose last change is a delete has no row, if the sink removes
+    rows.
     """
     if sink.history is not None:
         return every_version_query(sink, f"SELECT * EXCLUDE (_place) FROM {_ROWS}")
@@ -146,11 +146,13 @@ def last_change_query(sink: Sink) -> str:
 
 
 def every_version_query(sink: Sink, changes: str) -> str:
-    """Return SQL for every version of a row, with the end of its validity.
+    """Return SQL for every version of a row, with the start and the end of its validity.
+
+    The end is null for the last version.
 
     Args:
         sink: The declaration of the sink, with ``history``.
-        changes: SQL for all changes.
+        changes: SQL query for all changes.
     """
     time, key, version = quoted(str(sink.history)), column_list(sink.key), column_list(sink.row_key)
     ascending = ", ".join(f"{quoted(name)} ASC NULLS FIRST" for name in sink.order)

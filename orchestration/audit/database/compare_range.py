@@ -33,14 +33,14 @@ KEYS: Mapping[str, Callable[[str], Any]] = {
 
 
 class KeyRange(NamedTuple):
-    """Range of keys, as a condition that all supported databases evaluate alike.
+    """Range of keys of a table, as a condition that all supported databases evaluate alike.
 
     Attributes:
         column: First column of the key, by its name in the target.
-        kind: Its Spark SQL type, without parameters; all rows are in the range of one that is not
-            in :data:`KEYS`.
-        first: Lowest value, as text; None without one.
-        until: First value behind the range; None without one.
+        kind: Its Spark SQL type, without parameters; if it is not in :data:`KEYS`, the range has
+            all rows.
+        first: Lowest value, as text, inclusive; None for no limit.
+        until: First value behind the range, as text; None for no limit.
     """
 
     column: str
@@ -49,7 +49,7 @@ class KeyRange(NamedTuple):
     until: str | None = None
 
     def sql(self, name: str) -> str:
-        """Return the condition as SQL.
+        """Return the condition as SQL, for either database or DuckDB; ``true`` without limits.
 
         Args:
             name: The column, quoted.
@@ -62,7 +62,11 @@ class KeyRange(NamedTuple):
         return " AND ".join(parts) or "true"
 
     def sql_beyond(self, name: str) -> str:
-        """Return the SQL condition of rows beyond the lowest value, which must be set."""
+        """Return the SQL condition of rows above ``first``, exclusive, which must be set.
+
+        Args:
+            name: The column, quoted.
+        """
         assert self.first is not None
         return f"{name} > {self._literal(self.first)}"
 
@@ -92,9 +96,9 @@ class RangeComparison(NamedTuple):
     """Result of comparing a range, after rechecks.
 
     Attributes:
-        found: What was found; None if rows differ that could not be judged.
-        why_not: Why they could not; None if they could.
-        rows_read: Rows that all looks have read of the database.
+        found: The result; None if rows differ that could not be judged.
+        why_not: Why they could not be judged; None if they could.
+        rows_read: Number of rows that all rechecks together have read from the database.
     """
 
     found: ComparedRange | None
@@ -119,15 +123,19 @@ def compare_range(
 ) -> RangeComparison:
     """Compare the rows of a range; recheck differing rows until the live run has caught up.
 
-    A key counts if the database has the same row at each look, and the target another one, also
-    after the live run has committed all that the first look could see.
+    A key counts as differing if the database has the same row at each look, and the target another
+    one, also after the live run has committed all that the first look could see. Takes minutes if
+    rows differ.
 
     Args:
         asked: Both tables.
-        key: Columns of the key. If the table has not all of them, whole rows are looked for again.
+        key: Columns of the key. If the table lacks one of them, rows are matched as a whole.
         within: The range.
-        look_at_run: Looks at the live run that writes the target.
+        look_at_run: Returns the present state of the live run that writes the target.
         wait: Called with seconds to wait.
+
+    Raises:
+        InputError: One of the two tables can't be read.
     """
     with TemporaryDirectory(prefix="hybrid-compare-") as scratch:
         kept = Path(scratch) / "0.parquet"

@@ -40,22 +40,27 @@ def compare_ranges(
     say: Callable[[str], None] = lambda _: None,
     wait: Callable[[float], None] = time.sleep,
 ) -> KeptCompare:
-    """Compare ranges of a table until the declared time is up or the table ends.
+    """Compare a table with the database range by range, until the declared time is up.
+
+    It goes on where the last call stopped, at most at ``compare.rows_per_second``, and ends earlier
+    if the table ends. Each range's result is written to the state at once.
 
     Args:
         loaded: The pipeline.
         generation: State of its generation, which knows up to where the table was compared.
-        look_at_run: Looks at the live run that writes the target.
+        look_at_run: Returns the present state of the live run that writes the target.
         say: Called with a line for each range.
         wait: Called with seconds to wait.
 
     Returns:
-        What is known of all ranges, as it is kept.
+        The results of all ranges, as they are kept; ``postponed`` says why the call ended early if
+        rows can't be judged now.
 
     Raises:
         InputError: The pipeline declares no ``compare`` any more, or captures no table; or one of
             the two tables can't be read.
         StateError: The state can't be read or written.
+        UnavailableError: A store does not answer.
     """
     if (declared := loaded.pipeline.compare) is None:
         message = f"Pipeline `{loaded.pipeline.name}` declares no `compare`."

@@ -70,7 +70,15 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
 
 
 def compared_table(loaded: LoadedPipeline) -> ComparedTable:
-    """Return the database table and the target that a pipeline declares, with adopted columns."""
+    """Return the database table and the target that a pipeline declares, for a comparison.
+
+    Columns that the generation's runs have adopted since are among them.
+
+    Raises:
+        InputError: The pipeline captures no table.
+        StateError: The declaration changed in a way that the checkpoint can't follow.
+        UnavailableError: The state's store does not answer.
+    """
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the columns that were followed.
         loaded = context.loaded
@@ -93,6 +101,9 @@ def compare_table(asked: ComparedTable) -> SourceComparison:
 
     Args:
         asked: Both tables; only columns that the Delta table has are compared.
+
+    Raises:
+        InputError: The Delta table does not exist, or one of the tables can't be read.
     """
     with compared_sides(asked) as (connection, compared):
         source, found = count_rows(connection, "source"), count_rows(connection, "target")

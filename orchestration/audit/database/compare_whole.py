@@ -15,12 +15,12 @@ from sources.planning.context import PipelineContext
 
 
 class FurtherLooks(NamedTuple):
-    """Results of rechecking rows that differed.
+    """Results of rechecking rows that differed from the database at the first look.
 
     Attributes:
-        text: The same as a sentence.
-        differing: Number of keys that differ still; None if that could not be judged.
-        examples: Some of these keys.
+        text: The result as a sentence.
+        differing: Number of keys that still differ; None if that could not be judged.
+        examples: Some of these keys, as text.
     """
 
     text: str
@@ -29,13 +29,13 @@ class FurtherLooks(NamedTuple):
 
 
 def compared_in_words(found: SourceComparison, again: FurtherLooks | None) -> list[str]:
-    """Return a comparison in lines: what differs still, or else that nothing does.
+    """Return the result of a comparison as lines for people.
 
-    What the first look found is said only as long as it is not known to be wrong or delayed.
+    The numbers of the first look are shown only if the rechecks have not replaced them.
 
     Args:
-        found: What the first look has found.
-        again: What the further looks have found; None without any.
+        found: Result of the first look.
+        again: Result of the rechecks; None if there were none.
     """
     if again is not None and again.differing == 0:
         late = counted(found.only_in_source + found.only_in_target, "row")
@@ -64,23 +64,24 @@ def keep_compared(
 ) -> FurtherLooks | None:
     """Record a comparison of a whole table, after rechecking the rows that differ.
 
-    Rows that can't be judged, as the live run is behind or does not run, are not kept: those on
+    If rows can't be judged, as the live run is behind or does not run, nothing is recorded: rows on
     their way differ, too.
 
     Args:
         context: The pipeline and its generation.
-        found: What the look has found.
-        begun_ms: When it began, in ms since 1970.
-        look_at_run: Looks at the live run that writes the target.
+        found: Result of the first look.
+        begun_ms: When that began, in ms since 1970.
+        look_at_run: Returns the present state of the live run that writes the target.
         say: Called with a line before it waits.
         wait: Called with seconds to wait.
 
     Returns:
-        What the further looks have found; None if no row differed.
+        Result of the rechecks; None if no row differed.
 
     Raises:
         InputError: One of the two tables can't be read.
         StateError: The state can't be read or written.
+        UnavailableError: A store does not answer.
     """
     if found.ok:
         whole = ComparedRange(

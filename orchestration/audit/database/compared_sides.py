@@ -34,10 +34,12 @@ class ComparedTable(NamedTuple):
     Attributes:
         dsn: Connection string of the database.
         table: Name of the database table, ``schema.table``.
-        columns: Its columns and their Spark SQL types.
+        columns: Columns to compare, by their names in the target, and their Spark SQL types.
         path: Folder of the target.
-        names: Names in the database of columns that have others there.
-        present: SQL condition of the target's rows that are compared.
+        names: By name in the target: the name in the database of columns that have another one
+            there.
+        present: SQL condition on rows of the target that stand for a row of the database, such as
+            those that are no delete markers.
     """
 
     dsn: str
@@ -52,7 +54,11 @@ class Condition(Protocol):
     """Condition that selects the rows to compare on both sides."""
 
     def sql(self, name: str) -> str:
-        """Return the condition as SQL, for the quoted name of its column."""
+        """Return the condition as SQL that all supported databases and DuckDB evaluate alike.
+
+        Args:
+            name: Name of its column, quoted for the database that evaluates it.
+        """
 
     @property
     def column(self) -> str:
@@ -60,36 +66,47 @@ class Condition(Protocol):
 
 
 class DatabaseRows(Protocol):
-    """Interface for reading rows of a kind of database with its own tool.
+    """Interface for reading rows of a kind of database with its own tool, for comparisons.
 
-    All but the first raise InputError if the table can't be read.
+    One implementation for each kind of database, from its extension. All methods but ``quote``
+    raise InputError if the table can't be read, as without permission or without an answer.
     """
 
     def quote(self, name: str) -> str:
-        """Return a name quoted for the database's SQL."""
+        """Return a name quoted for the database's SQL. Never fails."""
 
     def write_rows(
         self, dsn: str, table: str, columns: Mapping[str, str], file: Path, where: str
     ) -> str:
-        """Write rows of a table to a file, and return a DuckDB query that reads it.
+        """Write rows of a table to a new local file, and return a DuckDB query that reads it.
+
+        The format of the file is the implementation's choice; the query returns the columns by
+        their names, in the DuckDB types that Spark's have.
 
         Args:
             dsn: Connection string of the database.
-            table: Name of the table.
-            columns: Its columns and their Spark SQL types.
-            file: The file.
-            where: SQL condition of the rows.
+            table: Name of the table, ``schema.table``.
+            columns: Columns by their names in the database, and their Spark SQL types.
+            file: Path of the file to write.
+            where: Condition in the database's SQL; ``true`` for all rows.
+
+        Raises:
+            InputError: The table can't be read, as without permission or without an answer.
         """
 
     def bound_after(self, dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
-        """Return a column's value a number of rows further on; None at the table's end.
+        """Return a column's value, as text, a number of rows further on; None at the table's end.
 
         Args:
             dsn: Connection string of the database.
-            table: Name of the table.
+            table: Name of the table, ``schema.table``.
             column: The column, by its name in the database.
-            where: SQL condition of the rows that are walked over, in ascending order.
-            rows: Number of rows.
+            where: Condition in the database's SQL of the rows that are counted, in ascending order
+                of the column.
+            rows: Number of rows to skip; 0 for the lowest value.
+
+        Raises:
+            InputError: The table can't be read, as without permission or without an answer.
         """
 
 
@@ -143,7 +160,11 @@ def compared_sides(
 
 
 def rows_of(dsn: str) -> DatabaseRows:
-    """Return the code that reads rows of a kind of database."""
+    """Return the reader of rows for the kind of database that a connection string names.
+
+    Raises:
+        InputError: No installed extension supports this kind of database.
+    """
     rows: DatabaseRows = part_for(dsn, "compared_rows")
     return rows
 

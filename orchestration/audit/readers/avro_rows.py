@@ -17,11 +17,14 @@ _BATCH_ROWS = 50_000
 
 
 def avro_rows(path: str, columns: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of an Avro file in batches.
+    """Yield the rows of an Avro file in batches of up to 50,000, decoded by fastavro.
 
     Args:
-        path: The file.
-        columns: The columns to return, in the types of the table.
+        path: Local path of the file.
+        columns: The columns to return, in these types; one that the file lacks is null.
+
+    Raises:
+        InputError: fastavro is not installed.
     """
     with needs_extra("avro", "Avro"):
         import fastavro  # noqa: PLC0415 - its library is optional

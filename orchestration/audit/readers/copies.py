@@ -16,7 +16,7 @@ class Copies:
 
     Args:
         pipeline: Declares how to reach the stores.
-        folder: Folder of the copies; each lies at ``<scheme>/<bucket or namenode>/<path>``.
+        folder: Local folder of the copies; each lies at ``<scheme>/<bucket or namenode>/<path>``.
     """
 
     def __init__(self, pipeline: Pipeline, folder: Path) -> None:
@@ -30,8 +30,13 @@ class Copies:
     def local_pattern(self, pattern: str) -> str:
         """Copy all files that a glob may match, and return the glob over the copies.
 
-        A glob of local files is returned without its scheme, and nothing is copied. Files that
-        were copied before are not copied again.
+        A glob of local files is returned without its scheme, and nothing is copied. Files that were
+        copied before are not copied again. Copies of more files than the glob matches are harmless:
+        the returned glob leaves them out.
+
+        Raises:
+            InputError: The store refuses, or there is no such bucket.
+            UnavailableError: The store does not answer.
         """
         if "://" not in pattern or pattern.startswith("file://"):
             return pattern.removeprefix("file://")

@@ -15,6 +15,13 @@ Split = Callable[[str], list[str | None]]
 def csv_rows(path: str, options: CsvOptions, columns: list[str]) -> Iterator[TextRow]:
     """Yield the rows of a CSV file, each with the texts of the columns in order.
 
+    A bad row has a ``reason``, and None for each text. The header and blank lines are no rows.
+
+    Args:
+        path: Local path of the file, which may be compressed.
+        options: Dialect of the file.
+        columns: Names of the columns; without a header, all of the file's in order.
+
     Raises:
         InputError: The header lacks a declared column or has it several times, or the file can't be
             read.

@@ -28,12 +28,12 @@ from sources.formats.parquet.footers import needs_parsing
 
 
 class Group(NamedTuple):
-    """Files with the same columns.
+    """Files with the same columns, which one query reads.
 
     Attributes:
-        names: Their columns that have values.
-        reader: What they are read by, in the FROM clause of a query.
-        nulls: Their columns that are null throughout, of no type.
+        names: Names of their columns that have values.
+        reader: FROM clause that reads the files.
+        nulls: Names of their columns that are null throughout, which have no type.
     """
 
     names: Sequence[str]
@@ -42,10 +42,13 @@ class Group(NamedTuple):
 
 
 def types_may_differ(paths: Sequence[str]) -> bool:
-    """Return whether a file has a column type that the others may have differently.
+    """Return whether a file has a column whose type the other files may have differently.
 
-    So it is where one has a time of nanoseconds, or a column without any value, of no type. Of a
-    file that can't be opened, whoever reads it tells.
+    That is one with times of nanoseconds, or one without any value, which has no type. A file that
+    can't be opened is skipped here: its reader raises the error.
+
+    Args:
+        paths: Local paths of Parquet files.
     """
     for path in paths:
         with suppress(OSError, pa.ArrowException):
@@ -63,6 +66,15 @@ def drifted_rows(
     """Return a query, in parentheses, for the rows of Parquet files with differing columns.
 
     Times of nanoseconds are cut off to microseconds, towards the past.
+
+    Args:
+        connection: The audit's database.
+        source: The source, with the declared differences.
+        paths: Local paths of the files.
+        partitions: Partition columns and their Spark SQL types.
+
+    Raises:
+        InputError: A file can't be read.
     """
     kinds: dict[str, dict[str, str]] = {}
     for path in paths:
@@ -139,8 +151,14 @@ def union_query(
 ) -> str:
     """Return a query, in parentheses, for the rows of groups of files.
 
-    Columns have their last names and a type that holds the values of all files. A column that a
-    file lacks has its declared default, or is null.
+    Columns have their names after the declared renames, and a type that holds the values of all
+    files. A column that a file lacks has its declared default, or is null.
+
+    Args:
+        connection: The audit's database, which is asked for the common types.
+        source: The source, with the declared differences.
+        groups: The groups; the query has no rows without any.
+        partitions: Partition columns, which each group's reader returns.
     """
     drift = source.schema_drift or SchemaDrift()
     declared = duckdb_types(source.columns or {})

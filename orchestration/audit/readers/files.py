@@ -52,12 +52,12 @@ _NO_TYPE = '"NULL"'  # of columns that are null throughout
 
 
 class LeftOut(NamedTuple):
-    """Queries for the rows of files that are left out.
+    """SQL queries for the rows of files that the audit leaves out, as the runs do.
 
     Attributes:
-        outside: Rows whose event time does not count, whatever the range of event time.
-        before_rules: Rows before those that break a rule are left out.
-        columns: Why a column of ``select`` is not in these rows: only Spark evaluates it.
+        outside: Query of rows whose event time is out of bounds.
+        before_rules: Query of the rows among which those that break a rule still are.
+        columns: By column of ``select`` that these queries lack, why: only Spark evaluates it.
         rules: The rules for these rows.
     """
 
@@ -72,8 +72,8 @@ class AuditFiles:
 
     Args:
         loaded: The pipeline.
-        scratch: Folder for copies of files from S3 and HDFS.
-        clock_ms: The audit's clock, in Unix milliseconds; now, by default.
+        scratch: Local folder for copies of files from S3 and HDFS.
+        clock_ms: The audit's clock, in ms since 1970; the present if None.
     """
 
     def __init__(self, loaded: LoadedPipeline, scratch: Path, clock_ms: int | None = None) -> None:
@@ -110,7 +110,7 @@ class AuditFiles:
         return sorted(paths)
 
     def local_path(self, path: str) -> str:
-        """Return the local path of a planned file: its own, or that of its copy."""
+        """Return the local path of a planned file: that of its copy if it is in a store."""
         return self._copies.local_path(path)
 
     def create_view(
@@ -119,7 +119,7 @@ class AuditFiles:
         """Create a view of the rows of files, read as the source declares.
 
         It has the source's columns after ``select``, within its range of event time, without rows
-        whose event time does not count (:mod:`orchestration.audit.computed.event_times`), and
+        whose event time is out of bounds (:mod:`orchestration.audit.computed.event_times`), and
         without those that break a rule (:mod:`orchestration.audit.computed.rules`). Positions of
         bad rows go into :func:`~orchestration.audit.readers.topic.bad_records_table`, if they don't
         stop a run.
@@ -128,7 +128,7 @@ class AuditFiles:
             connection: The audit's database.
             source: The source.
             paths: Local paths of the files.
-            view: Quoted name of the view, which may exist.
+            view: Quoted name of the view; an existing one is replaced.
 
         Returns:
             Queries of the rows of these files that are left out.

@@ -17,10 +17,12 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def options(names: Collection[str]) -> str:
-    """Return the options for DuckDB's readers that :func:`with_values` needs to find a row's file.
+    """Return SQL options for a call of DuckDB's reader of files, as :func:`with_values` needs them.
+
+    They switch DuckDB's own partitioning off, and add the column of the file's path.
 
     Args:
-        names: Names of the partition columns; without any, the file does not matter.
+        names: Names of the partition columns; without any, the path is not added.
     """
     return f"hive_partitioning = false{f', filename = {literal(_PATH)}' if names else ''}"
 
@@ -28,9 +30,14 @@ def options(names: Collection[str]) -> str:
 def values_in(path: str, names: Iterable[str]) -> dict[str, str | None]:
     """Return the partition values of a file as text, from folder names like ``day=2024-01-01``.
 
+    Percent escapes are decoded.
+
     Args:
         path: Path of the file.
         names: Names of the columns.
+
+    Returns:
+        By column, its text; None for ``__HIVE_DEFAULT_PARTITION__``, which is null.
 
     Raises:
         KeyError: The path has no value for one of them.

@@ -41,14 +41,19 @@ def parse_json(
 ) -> None:
     """Create a table of records with JSON parsed into columns, and a reason for each bad record.
 
+    DuckDB parses values that it reads as the runs do, Python all others.
+
     Args:
         connection: The audit's database.
-        records: Table with ``_value``, the JSON text, and ``_reason``, which is null unless the
-            record is already known to be bad; other columns are copied.
-        rows: Name of the new table. Its ``_reason`` also covers values that are not a JSON object
-            or do not fit their type.
+        records: SQL name of a table with ``_value``, the JSON text, and ``_reason``, which is null
+            unless the record is already known to be bad; other columns are copied.
+        rows: SQL name of the new table. Its ``_reason`` also covers values that are not a JSON
+            object or do not fit their type.
         types: Columns of the JSON object, and their DuckDB types.
-        dialect: How the runs read JSON.
+        dialect: How the runs read JSON of files, or of topics.
+
+    Raises:
+        NotProvenError: A map of a topic has a name twice, which DuckDB has no type for.
     """
     nothing = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in types.items())
     columns = schema_of(connection, f"SELECT {nothing}")

@@ -21,13 +21,13 @@ class Unfit(ValueError):  # noqa: N818 - a verdict on data
 
 
 class Number(str):
-    """Number as it is written, or a word such as ``NaN``."""
+    """Number of JSON as the text that was written, or a word such as ``NaN``."""
 
     __slots__ = ()
 
 
 class Members(tuple[tuple[str, Any], ...]):
-    """Members of an object in order; a name may occur twice."""
+    """Members of a JSON object in order, as pairs of name and value; a name may occur twice."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ def _depth(text: str) -> int:
 
 
 def as_text(value: Any) -> str:
-    """Return a parsed value as the text that Spark would make of it.
+    """Return a parsed value as the text that Spark would make of it for a column of strings.
 
     Args:
         value: None, a boolean, a text, a :class:`Number`, a list, or :class:`Members`.
@@ -114,7 +114,7 @@ def _quoted(text: str) -> str:
 def java_text(number: float) -> str:
     """Return a number as Java's ``Double.toString`` writes it, such as ``1.0E22`` or ``12.5``.
 
-    One that is not finite has quotes, as Spark has it.
+    NaN and infinities have quotes around them, as in Spark's texts of JSON.
     """
     if math.isnan(number):
         return '"NaN"'

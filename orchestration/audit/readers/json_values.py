@@ -44,13 +44,13 @@ Read = Callable[[Any], Any]
 
 
 class JsonDialect:
-    """Rules by which one kind of source reads JSON.
+    """Rules by which the runs read JSON of one kind of source, computed here independently.
 
     Args:
-        is_topic: Whether it is that of topics, which Spark reads, or that of files.
+        is_topic: Whether these are the rules for topics, which Spark reads, or those for files.
 
     Attributes:
-        is_topic: The same.
+        is_topic: As given.
     """
 
     def __init__(self, *, is_topic: bool) -> None:
@@ -58,9 +58,10 @@ class JsonDialect:
         self._times = TIMES_OF_TOPICS if is_topic else TIMES_OF_FILES
 
     def reader(self, kind: pa.DataType) -> Read:
-        """Return a function that converts parsed values of a type for Arrow.
+        """Return a function that converts a parsed JSON value to a Python value of an Arrow type.
 
-        It raises :class:`Unfit` where a run has a bad record or row.
+        The function returns None for null, and raises :class:`Unfit` where a run has a bad record
+        or row; it raises :class:`NotProvenError` for a map of a topic with a name twice.
         """
         read = self._reader(kind)
         return lambda value: None if value is None else read(value)
@@ -103,7 +104,17 @@ class JsonDialect:
         return read_struct
 
     def row(self, value: Any, fields: dict[str, Read]) -> dict[str, Any]:
-        """Return the values of an object's fields; of duplicate names, the last one."""
+        """Return the values of an object's fields by name; those that it lacks are left out.
+
+        Of a duplicate name the last one counts in topics; in files it is refused.
+
+        Args:
+            value: A parsed JSON value, which has to be an object.
+            fields: A function of :meth:`reader` for each field.
+
+        Raises:
+            Unfit: The value is no object, or one of its fields does not fit its type; names it.
+        """
         if not isinstance(value, Members):
             raise Unfit
         row: dict[str, Any] = {}

@@ -40,14 +40,14 @@ def load_rows(
 ) -> str:
     """Load the rows of JSON lines or CSV, and return a FROM clause for them.
 
-    DuckDB's own readers are many times as fast as the one by lines. They refuse what they can't
-    read, such as lines that end in different ways, or JSON of many levels. A dialect in which they
-    would read something else is not left to them.
+    DuckDB's own readers are used where they read the same as the runs, as they are many times as
+    fast; else Python splits the lines. Bad rows are then in the table of
+    :func:`~orchestration.audit.readers.topic.bad_records_table`.
 
     Args:
         connection: The audit's database.
         source: The source.
-        paths: By local path: the values of the file's partition columns, by name.
+        paths: By local path: the texts of the file's partition columns, by name; None for null.
         name: Part of the name of the table of the rows.
 
     Raises:
@@ -90,11 +90,13 @@ def load_texts(
     paths: Mapping[str, Mapping[str, str | None]],
     name: str,
 ) -> str:
-    """Load the lines of text files, and return the name of their table.
+    """Load the lines of text files into a table, and return its SQL name.
+
+    The table has the column ``value`` and the partition columns, all as text.
 
     Args:
         connection: The audit's database.
-        paths: By local path: the values of the file's partition columns, by name.
+        paths: By local path: the texts of the file's partition columns, by name; None for null.
         name: Part of the name of the table.
 
     Raises:
@@ -169,14 +171,17 @@ def load_lines(
     Args:
         connection: The audit's database.
         source: Source of format JSON or CSV.
-        paths: By local path: the values of the file's partition columns, by name.
+        paths: By local path: the texts of the file's partition columns, by name; None for null.
         name: Part of the name of the table of good rows.
-        bad: Name of the table of bad rows, with the columns ``_place`` (the path), ``_partition``
-            (null), ``_offset`` (bytes) and ``_reason``.
+        bad: SQL name of the table of bad rows, with the columns ``_place`` (the path),
+            ``_partition`` (null), ``_offset`` (bytes) and ``_reason``.
 
     Returns:
-        The name of the table of good rows. It has the columns of ``schema`` and, as text, the
+        The SQL name of the table of good rows. It has the columns of ``schema`` and, as text, the
         partition columns; columns of CSV are text too.
+
+    Raises:
+        InputError: A file can't be read, or its header does not fit.
     """
     assert source.columns is not None  # the declaration refuses it
     columns = parse_schema(source.columns)

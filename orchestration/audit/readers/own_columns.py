@@ -35,14 +35,19 @@ def own_rows(
     name: str,
     stores: Stores,
 ) -> str:
-    """Return a query, in parentheses, for the rows of files with the columns that they declare.
+    """Return a query, in parentheses, for the rows of Avro or ORC files, loaded into tables.
+
+    Each file's columns are those that it declares itself; a declared schema gives their types.
 
     Args:
         connection: The audit's database, which gets tables of the rows.
         source: Declaration of the source.
-        values: Texts of the partition columns of each file, by its local path.
+        values: By local path: the texts of the file's partition columns, by name; None for null.
         name: What the names of the tables begin with.
         stores: Stores of the pipeline.
+
+    Raises:
+        InputError: A file can't be read.
     """
     form = reader_of(source)
     tables: dict[tuple[tuple[str, str], ...], str] = {}

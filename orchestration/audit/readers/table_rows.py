@@ -22,9 +22,10 @@ def delta_rows(
     files: str,
     name: str,
 ) -> str:
-    """Return what the rows of a Delta table are read by, in the FROM clause of a query.
+    """Return a FROM clause for the rows of a Delta table.
 
-    Plain files are read by DuckDB; of other tables, delta-rs puts the rows into a new table.
+    DuckDB reads the files of a table without partitions, deletion vectors and renamed columns; rows
+    of others are loaded into a new table by delta-rs.
 
     Args:
         connection: The audit's database.
@@ -56,7 +57,13 @@ def delta_rows(
 def load_batches(
     connection: duckdb.DuckDBPyConnection, batches: pa.RecordBatchReader, name: str
 ) -> None:
-    """Create a table, by its quoted name, of rows that the library of a lake's table reads."""
+    """Load the rows that a lake table's library reads into a new table of the audit's database.
+
+    Args:
+        connection: The audit's database.
+        batches: The rows.
+        name: Quoted name of the new table.
+    """
     parts = (pa.Table.from_batches([batch]) for batch in batches)
     _load_table(connection, batches.schema, parts, name)
 

@@ -32,7 +32,7 @@ class TopicView(NamedTuple):
 
     Attributes:
         notes: Sentences about records that are not counted as rows.
-        columns: Why a column of ``select`` is not in it: only Spark evaluates it.
+        columns: By column of ``select`` that the view lacks, why: only Spark evaluates it.
     """
 
     notes: list[str]
@@ -51,7 +51,7 @@ def create_topic_view(
 
     The view has the source's columns after ``select``, and ``_topic``, ``_partition``, ``_offset``
     and ``_timestamp_ms``. Bad records are in :func:`bad_records_table` instead, those whose event
-    time does not count in :func:`outside_table`, and those that break a rule in
+    time is out of bounds in :func:`outside_table`, and those that break a rule in
     :func:`~orchestration.audit.computed.rules.broken_table`.
 
     Args:
@@ -63,7 +63,8 @@ def create_topic_view(
         pipeline: Declares the rules that rows have to meet.
 
     Returns:
-        What the view lacks, and a sentence about records without a value, which are not rows.
+        The columns that the view lacks, and a sentence about records without a value, which are not
+        rows.
 
     Raises:
         NotProvenError: An expression that only Spark evaluates decides about rows.
@@ -107,12 +108,12 @@ def create_topic_view(
 
 
 def before_rules(source: str) -> str:
-    """Return the name of the view of a topic's rows before rules and a sample leave any out."""
+    """Return the SQL name of the view of a topic's rows before rules and a sample leave any out."""
     return f"audit.{quoted(f'{source}.before_rules')}"
 
 
 def bad_records_table(source: str) -> str:
-    """Return the name of the table with positions and reasons of a source's bad records.
+    """Return the SQL name of the table with positions and reasons of a source's bad records.
 
     Its columns are ``_place`` (topic or file), ``_partition``, ``_offset`` and ``_reason``.
     """
@@ -120,7 +121,7 @@ def bad_records_table(source: str) -> str:
 
 
 def outside_table(source: str) -> str:
-    """Return the name of the table of a topic's records whose event time is out of bounds.
+    """Return the SQL name of the table of a topic's records whose event time is out of bounds.
 
     It has the columns of :func:`bad_records_table`.
     """

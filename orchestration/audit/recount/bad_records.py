@@ -43,11 +43,12 @@ def recount_bad_records(
 ) -> list[BadLine]:
     """Compare a topic's bad records with those that the runs counted and quarantined.
 
-    Records before the start offsets do not count: the runs never read them. Where Kafka has
-    deleted records since, the runs may have counted more than the topic holds.
+    Records before the start offsets do not count: the runs never read them. Where Kafka has deleted
+    records since, the runs may have counted more than the topic holds.
 
     Args:
-        connection: The audit's database, with the tables of the topic's bad records.
+        connection: The audit's database, with the tables of the topic's bad records, from which
+            those before the start offsets are removed.
         loaded: The pipeline.
         source: The topic's source.
         log_start: First offset that the topic still holds, by partition.
@@ -58,6 +59,7 @@ def recount_bad_records(
     Raises:
         InputError: The quarantine table exists but can't be read.
         StateError: The state can't be read.
+        UnavailableError: A store does not answer.
     """
     generation = loaded.open_generation(create=False)
     starts: Offsets = {}
@@ -100,11 +102,12 @@ def recount_bad_rows(
     Files that are not planned do not count: the runs never read them.
 
     Args:
-        connection: The audit's database, with the table of the source's bad rows.
+        connection: The audit's database, with the table of the source's bad rows, from which those
+            of other files are removed.
         loaded: The pipeline.
         source: The files' source.
         files: The pipeline's files.
-        left_out: Queries of the rows that are left out; None without any files.
+        left_out: Queries of the rows that are left out; None if no file was read.
 
     Returns:
         The counts, and whether they agree, for each kind of bad rows that may be left out.
@@ -112,6 +115,7 @@ def recount_bad_rows(
     Raises:
         InputError: The quarantine table exists but can't be read.
         StateError: The state can't be read.
+        UnavailableError: A store does not answer.
     """
     generation = loaded.open_generation(create=False)
     planned = None if generation is None else _planned_paths(generation, source)

@@ -51,6 +51,7 @@ def recount_ledgers(
 
     Raises:
         StateError: The state can't be read, or has no plan.
+        UnavailableError: The state's store does not answer.
         duckdb.Error: DuckDB fails to read a planned file that exists.
     """
     generation = loaded.open_generation(create=False)

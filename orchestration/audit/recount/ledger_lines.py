@@ -11,16 +11,19 @@ from sources.ledger import LedgerEntry
 
 
 class PartitionCounts(NamedTuple):
-    """Row counts of one topic partition of a hand-over.
+    """Row counts of one topic partition of a hand-over, by the audit.
 
     Attributes:
         lowest_offset: Lowest offset of a row that the topic holds; None without rows.
         first_offset: Lowest such offset from the start offset on; None without such rows.
-        seam_rows: Rows in the seam.
-        delivered: How many of them history holds.
-        before_start: Rows before the start offset that no source delivers.
-        undecided: Rows before the start offset of which no key and no rule tells that.
-        first_ms: Record timestamp of the row at ``first_offset``, in Unix milliseconds.
+        seam_rows: Rows that the topic holds in the seam.
+        delivered: How many of the rows in the seam history holds.
+        before_start: Rows before the start offset that are not in history, so that no source
+            delivers them.
+        undecided: Rows before the start offset of which neither the key nor a rule tells whether
+            history holds them.
+        first_ms: Record timestamp of the row at ``first_offset``, in ms since 1970; None without
+            it.
     """
 
     lowest_offset: int | None

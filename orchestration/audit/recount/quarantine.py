@@ -32,11 +32,20 @@ def create_claims(
 ) -> None:
     """Create the table ``audit.claims``: records that the runs left out by their event time.
 
-    Its columns are ``place``, ``partition`` and ``offset``, from the source's quarantine table,
-    which holds these records under ``event_time.outside: drop``, too.
+    Its columns are ``place`` (topic or file), ``partition`` and ``offset``, from the source's
+    quarantine table, which holds these records under ``event_time.outside: drop``, too. An existing
+    table is replaced.
+
+    Args:
+        connection: The audit's database.
+        source: The source.
+        generation: State whose runs wrote the quarantine table; None, for an empty table, without
+            any.
+        stores: Stores that the quarantine table may be in.
 
     Raises:
         InputError: The quarantine table exists but can't be read.
+        UnavailableError: Its store does not answer.
     """
     claims = None if generation is None else _read_quarantine(source, generation, stores, "outside")
     connection.register("_quarantined", _NOTHING if claims is None else claims)
@@ -56,15 +65,18 @@ def count_not_quarantined(
 ) -> int:
     """Return how many of a table of bad records are missing in the source's quarantine.
 
+    Without a quarantine table all are.
+
     Args:
         connection: The audit's database.
         source: The source.
         generation: The generation whose runs wrote the quarantine table.
-        stores: Stores that it may be in.
-        bad: Name of the table of bad records.
+        stores: Stores that the quarantine table may be in.
+        bad: SQL name of the table of bad records.
 
     Raises:
         InputError: The quarantine table exists but can't be read.
+        UnavailableError: Its store does not answer.
     """
     kept = _read_quarantine(source, generation, stores)
     connection.register("_quarantined", _NOTHING if kept is None else kept)
@@ -76,16 +88,17 @@ def count_not_quarantined(
 def count_quarantined(
     source: FileSource | KafkaSource, generation: Generation, stores: Stores, kind: str
 ) -> int:
-    """Return how many records of a kind are in the source's quarantine.
+    """Return how many records of a kind are in the source's quarantine; 0 without such a table.
 
     Args:
         source: The source.
         generation: The generation whose runs wrote the quarantine table.
-        stores: Stores that it may be in.
+        stores: Stores that the quarantine table may be in.
         kind: The kind, such as ``rule.amount_positive``.
 
     Raises:
         InputError: The quarantine table exists but can't be read.
+        UnavailableError: Its store does not answer.
     """
     kept = _read_quarantine(source, generation, stores, kind)
     return 0 if kept is None else len(kept)

@@ -70,7 +70,11 @@ class Which(Enum):
 
 
 class PlanConfig(dg.Config):
-    """Launch form of a chain: configuration of the plan's asset."""
+    """Launch form of a chain: configuration of the plan's asset.
+
+    Attributes:
+        generation: Whether to continue the newest generation, or to begin a new one.
+    """
 
     generation: Which = Field(
         default=Which.CURRENT,
@@ -86,11 +90,12 @@ def pipeline_assets(
     """Return the assets of a pipeline, one for each step of its chain, each after the previous.
 
     Each reads the pipeline's file again when it runs, so that a change of the file or of the
-    environment between two runs takes effect.
+    environment between two runs takes effect. An error of its step fails the Dagster step, or
+    retries it if it is transient.
 
     Args:
         loaded: The pipeline.
-        after: Assets that the first one comes after.
+        after: Assets that the first one depends on.
     """
     made: list[dg.AssetsDefinition] = []
     for step in steps_of(loaded):
@@ -364,7 +369,9 @@ def _pause_of(run: ChainRun) -> str | None:
 
 
 def say_candidate(context: dg.AssetExecutionContext, loaded: LoadedPipeline) -> None:
-    """Log once in a Dagster run that it computes a candidate, and tag the run.
+    """Log once in a Dagster run that it computes a candidate, and tag the run with its name.
+
+    Does nothing if there is no candidate, or the run has that tag.
 
     Args:
         context: The run of an asset of the chain, which works on the newest generation.
@@ -372,6 +379,7 @@ def say_candidate(context: dg.AssetExecutionContext, loaded: LoadedPipeline) -> 
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     candidate = candidate_name(loaded)
     run = context.instance.get_run_by_id(context.run.run_id)
@@ -389,17 +397,19 @@ def live_metadata(
     loaded: LoadedPipeline,
     beat: Heartbeat,
 ) -> metadata.Metadata:
-    """Return the metadata of a live run that has started, and log the start.
+    """Return the metadata of a live run that has started; log the start, and tag the Dagster run.
 
-    Those of a candidate's run come after how the pipeline is that readers see.
+    For a candidate's run, the pipeline's card as readers see it comes first, and the names of the
+    run's own entries begin with ``candidate:``.
 
     Args:
         context: The Dagster run that started it.
-        loaded: The pipeline, by the declaration that the run has.
-        beat: Its first heartbeat.
+        loaded: The pipeline, by the declaration that the live run has.
+        beat: First heartbeat of the live run.
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: A store or a broker does not answer.
     """
     generation = loaded.require_generation()
     note_on_run(context, {GENERATION_TAG: generation.name})

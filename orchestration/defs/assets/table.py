@@ -109,11 +109,11 @@ def card_and_facts(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
 
 
 def card_metadata(seen: Card, restarts: str | None = None) -> Metadata:
-    """Return a card's metadata for the table's page.
+    """Return a card as metadata for the table's page: ``now``, and ``restarts`` if there were any.
 
     Args:
         seen: The card.
-        restarts: How often the live run was restarted automatically; None if it was not.
+        restarts: A sentence on automatic restarts of the live run; None if there were none.
     """
     again = {} if restarts is None else {"restarts": restarts}
     return {"now": dg.MetadataValue.md(seen.markdown), **again}
@@ -129,9 +129,14 @@ def last_action(what: str) -> Metadata:
 
 
 def kept_action(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> Metadata:
-    """Return the metadata of the last action and of the last report.
+    """Return the metadata of the last action and of the last report, from Dagster's events.
 
-    Pages show the last materialization only, so each later event has to repeat them.
+    The table's page shows the last materialization only, so each later event has to repeat them.
+    Empty if there were none.
+
+    Args:
+        instance: Dagster's instance.
+        loaded: The pipeline.
     """
     key = table_key(loaded)
     records = [
@@ -147,7 +152,7 @@ def kept_action(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> Metadat
 
 
 def last_day(seen: Card) -> Metadata:
-    """Return the metadata of a card's plots; empty without any."""
+    """Return the metadata ``last 24 h (UTC)`` with a card's plots; empty if it has none."""
     return {} if seen.plots is None else {"last 24 h (UTC)": dg.MetadataValue.md(seen.plots)}
 
 
@@ -156,7 +161,11 @@ def table_metadata(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
 
     Args:
         loaded: The pipeline.
-        facts: What the table's log says.
+        facts: Facts from the table's log.
+
+    Raises:
+        StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     texts = loaded.pipeline.about.columns
     columns = [

@@ -20,7 +20,7 @@ class UnreadableFile(NamedTuple):
 
     Attributes:
         path: The file.
-        error: Why not.
+        error: The error that loading it has raised.
     """
 
     path: Path
@@ -30,11 +30,12 @@ class UnreadableFile(NamedTuple):
 def unreadable_definitions(failed: UnreadableFile, number: int = 0) -> dg.Definitions:
     """Return the asset of a file that can't be loaded, its check, and the sensor that reports it.
 
-    Both say what was wrong when the code location was loaded.
+    The check fails with what was wrong when the code location was loaded; the sensor reports that
+    once.
 
     Args:
         failed: The file.
-        number: Its number among those that can't be loaded, from 0, for names that differ.
+        number: Its number among those that can't be loaded, from 0, which keeps names distinct.
     """
     path = failed.path
     name = re.sub(r"\W", "_", path.stem, flags=re.ASCII) + (f"_{number}" if number else "")

@@ -38,9 +38,11 @@ def upstream_specs(loaded: LoadedPipeline) -> list[dg.AssetSpec]:
 def upstream_keys(loaded: LoadedPipeline, source: str) -> list[dg.AssetKey]:
     """Return the keys of the assets outside of the pipeline that one of its sources reads.
 
+    Empty for files that the pipeline makes itself, as a snapshot or an export.
+
     Args:
         loaded: The pipeline.
-        source: Name of the source.
+        source: Name of the source, which the pipeline has to have.
     """
     declared = loaded.pipeline.source(source)
     if declared.asset is not None:

@@ -53,6 +53,7 @@ def last_audit(loaded: LoadedPipeline) -> KeptAudit | None:
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     if newest_generation(loaded) is None:
         return None
@@ -62,12 +63,13 @@ def last_audit(loaded: LoadedPipeline) -> KeptAudit | None:
 def audit_evaluation(
     loaded: LoadedPipeline, kept: KeptAudit, report: AuditReport | None = None
 ) -> dg.AssetCheckEvaluation:
-    """Return an audit's verdict as an evaluation that is reported outside of a check's run.
+    """Return an audit's verdict as an evaluation of the check ``audited``, to be reported by a job.
 
     Args:
         loaded: The pipeline.
         kept: The audit.
-        report: The same with examples, of which keys and columns are shown; none are kept.
+        report: Its report, for examples of differing keys and columns, which are not kept in the
+            state; None for no examples.
     """
     shown = _shown(kept)
     examples = {} if report is None else report.examples

@@ -21,7 +21,20 @@ ACTION = "COMPARE"
 
 
 def compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:
-    """Compare more ranges of the table, and evaluate the check."""
+    """Compare further ranges of the table with the database, and report the check's result.
+
+    The action COMPARE of the control job. Differences fail the check, not the job.
+
+    Args:
+        context: The job's Dagster run.
+        loaded: The pipeline, which declares ``compare``.
+        _: The form, which has no fields for it.
+
+    Raises:
+        InputError: One of the two tables can't be read.
+        StateError: The state can't be read or written.
+        UnavailableError: A store or a broker does not answer.
+    """
     kept = _compare(loaded, context.log.info)
     found = _result(kept)
     report_check(context.instance, table_key(loaded), EQUALS, found)
@@ -32,7 +45,7 @@ def compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
 
 
 def compare_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
-    """Return the check of a table with scheduled comparisons; empty without them."""
+    """Return the check ``equals_database`` of a table; empty unless ``compare`` is declared."""
     if loaded.pipeline.compare is None:
         return []
 
@@ -54,11 +67,11 @@ def compare_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
 
 
 def compare_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
-    """Return the schedule that ``compare`` declares; empty without one.
+    """Return the schedule that ``compare`` declares, in a list; empty without one.
 
     Args:
         loaded: The pipeline.
-        job: The job ``<name>_control``.
+        job: The job ``<name>_control``, which it launches.
     """
     declared = loaded.pipeline.compare
     if declared is None:

@@ -33,7 +33,7 @@ _NO_CANDIDATE = "Nothing was compared: there is no candidate."
 
 
 def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of a pipeline's table.
+    """Return the checks of a pipeline's table: ``healthy``, ``same_rows`` and ``audited``.
 
     The supervision evaluates the first one, the job ``<name>_generation`` the second one, and an
     audit the third one; all can be run by hand.
@@ -122,16 +122,22 @@ def report_table(
 def comparison_again(
     instance: dg.DagsterInstance, loaded: LoadedPipeline
 ) -> dg.AssetCheckEvaluation | None:
-    """Return what the check of a comparison has to show after a materialization of the table.
+    """Return the evaluation of ``same_rows`` to report after a materialization of the table.
+
+    Dagster shows a check as not evaluated after each materialization.
 
     Args:
         instance: Dagster's instance, which keeps the last evaluation.
         loaded: The pipeline.
 
     Returns:
-        The last comparison, which says when it was made, as long as its candidate waits;
-        afterwards that there is nothing to compare. None if nothing was ever compared, or the
-        check says so already.
+        The last comparison, which says when it was made, as long as its candidate waits; afterwards
+        that there is nothing to compare. None if nothing was ever compared, or the check says so
+        already.
+
+    Raises:
+        StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     key = dg.AssetCheckKey(table_key(loaded), COMPARED)
     kept = instance.get_latest_asset_check_evaluation_record(key)

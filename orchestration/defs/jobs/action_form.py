@@ -30,14 +30,15 @@ Form = TypeVar("Form", bound=ActionForm)
 
 
 def action_schema(actions: Mapping[str, Action], example: str) -> dg.Permissive:
-    """Return the schema of the form: one of the actions, such as ``rate: {offsets: 500}``.
+    """Return Dagster's schema of the form: one of the actions, such as ``rate: {offsets: 500}``.
 
-    An action may be written as a text in capitals, too, with its fields beside it, as forms were
-    before; Dagster's launchpad proposes only the other way.
+    An action may also be written as a text in capitals, with its fields beside it; Dagster's
+    launchpad proposes only the other way.
 
     Args:
-        actions: The actions; the first one is the default, and has to do without any field.
-        example: How one of them is chosen, such as ``pause: {why: new brokers}``.
+        actions: The actions by name; the first one is the default, and must do without any field.
+        example: How one of them is chosen, for the description, such as ``pause: {why: new
+            brokers}``.
     """
     one_of = dg.Selector(  # type: ignore[no-untyped-call]
         {
@@ -96,7 +97,7 @@ def read_form(given: Mapping[str, Any], actions: Mapping[str, Action], form: typ
 
 
 def text_field(description: str, default: str = "") -> dg.Field:
-    """Return an optional text field of an action."""
+    """Return an optional text field of an action, for Dagster's schema of a form."""
     return dg.Field(str, default_value=default, description=description)
 
 

@@ -17,9 +17,9 @@ class Action(NamedTuple):
     """Action of a pipeline's control job, from the core or an extension.
 
     Attributes:
-        act: What it does.
-        text: What that is, as a clause that begins with a verb in the third person.
-        fields: Fields of the form that belong to it, each with a default.
+        act: The function that does it; called in the job with context, pipeline and form.
+        text: What the action does, as a clause that begins with a verb in the third person.
+        fields: Fields of the form that belong to it by name, each with a default.
     """
 
     act: Act

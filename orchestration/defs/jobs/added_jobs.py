@@ -10,12 +10,12 @@ from sources.extensions import items_added
 
 @dataclass(frozen=True)
 class AddedJob:
-    """A job that an extension adds to each pipeline.
+    """A job that an extension adds to each pipeline, so that messages and pages can name it.
 
     Attributes:
         command: Command of ``hybrid`` that does the same, which messages name.
         ending: What the job's name has after that of the pipeline, such as ``_backfill``.
-        does: What it does with the table, after its name in a sentence.
+        does: What the job does with the table, as a clause after its name.
     """
 
     command: str
@@ -23,7 +23,7 @@ class AddedJob:
     does: str
 
     def name(self, loaded: LoadedPipeline) -> str:
-        """Return the name of a pipeline's job."""
+        """Return the job's name for a pipeline, such as ``orders_backfill``."""
         return f"{loaded.pipeline.name}{self.ending}"
 
 

@@ -34,18 +34,20 @@ _KEPT_TAGS = {ACTION_TAG, USER_TAG}
 def wait(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, due: dg.AssetCheckResult
 ) -> None:
-    """Mark the present Dagster run as one that ends to wait for an approval; say how to give it.
+    """Tag the present Dagster run as one that ends to wait for an approval; log how to give it.
+
+    The run itself has to end after that: nothing blocks here.
 
     Args:
         context: The run.
-        due: The check of the approval, which is not given yet.
+        due: The result of the check ``approved``, which says how to approve.
     """
     note_on_run(context, {PAUSED_TAG: APPROVAL})
     context.log.warning(due.description)
 
 
 def report_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> dg.AssetCheckResult:
-    """Evaluate the check of the plan's approval from a job, which has no assets; return it.
+    """Report the check of the plan's approval to Dagster from a job, and return its result.
 
     Args:
         instance: Dagster's instance.
@@ -53,6 +55,7 @@ def report_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> dg.
 
     Raises:
         StateError: Nothing was planned yet, or the state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     found = metadata.approval(loaded, find_approval(loaded.require_generation()))
     report_check(instance, plan_key(loaded), APPROVED, found)
@@ -60,17 +63,20 @@ def report_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> dg.
 
 
 def end_waits(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> bool:
-    """Say on the Dagster runs that ended to wait for an approval, once given, that it is given.
+    """Tag the Dagster runs that ended to wait for an approval, if it was given, with who approved.
+
+    Does nothing without an approval.
 
     Args:
         instance: Dagster's instance.
         loaded: The pipeline.
 
     Returns:
-        Whether there was one.
+        Whether there was such a run.
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     waited = _waited(instance, loaded, [APPROVAL])
     for run, given in waited:
@@ -79,9 +85,11 @@ def end_waits(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> bool:
 
 
 def after_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> list[dg.RunRequest]:
-    """Return the request for what goes on after an approval; empty if nothing waited for it.
+    """Return the request for the Dagster run that goes on after an approval; empty if none waited.
 
-    That is the rest of the chain; or the rerun, by its own form, if one waited.
+    It is a run of the chain; or of the rerun, by its own form, if a rerun waited. Called by the
+    sensor at each look: Dagster launches a request of the same key once. Empty, too, once the plan
+    was begun to be read.
 
     Args:
         instance: Dagster's instance.
@@ -89,6 +97,7 @@ def after_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> list
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     # Runs of earlier versions have the name of the check.
     waited = _waited(instance, loaded, [APPROVAL, APPROVED])
@@ -106,12 +115,12 @@ def after_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> list
 
 
 def give_up_waits(instance: dg.DagsterInstance, loaded: LoadedPipeline, generation: str) -> None:
-    """Say on the Dagster runs that ended to wait for an approval that their generation is gone.
+    """Tag the Dagster runs that ended to wait for an approval: their generation was discarded.
 
     Args:
         instance: Dagster's instance.
         loaded: The pipeline.
-        generation: Name of the generation, which was discarded.
+        generation: Name of the discarded generation.
     """
     for record in _records(instance, loaded, [APPROVAL], generation):
         told = {PAUSED_TAG: f"nothing: {generation} was discarded"}

@@ -79,7 +79,10 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
 def control_actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
     """Return the actions of a pipeline's control job by name, the form's default first.
 
-    Those of extensions come after those of the core.
+    Those of extensions come after those of the core, and replace one of the same name.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     fields = fields_of(loaded)
     own = {

@@ -20,11 +20,12 @@ class ControlForm(ActionForm):
     """Filled-in form of a pipeline's control job.
 
     Attributes:
-        generation: Name of the generation to act on; empty for the one that serves.
+        action: Name of the action, in capitals.
+        generation: Name of the generation to act on; empty for the serving one.
         by: Name of the person; empty if only Dagster knows it.
         why: Why the run is paused.
-        within: Longest time that a drain may take.
-        source: Name of the source whose rate is limited.
+        within: Longest time that a drain may take, such as ``10 min``.
+        source: Name of the source whose rate is limited; empty for the last one.
         bytes, files, rows, offsets: Limits per second; empty or None without one.
     """
 
@@ -42,7 +43,10 @@ class ControlForm(ActionForm):
 
 
 def fields_of(loaded: LoadedPipeline) -> dict[str, Mapping[str, dg.Field]]:
-    """Return the fields of each action of the core that has fields."""
+    """Return the form's fields of each action of the core, by the action's name.
+
+    Actions without fields are left out.
+    """
     names = [source.name for source in loaded.pipeline.sources]
     number = dg.Noneable(int)
     return {

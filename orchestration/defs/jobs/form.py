@@ -23,9 +23,10 @@ def job_of(
     Args:
         loaded: The pipeline.
         name: Name of the job.
-        op: The step; the annotation of its argument ``config`` is the form, if it has one.
+        op: The function of the step. If its argument ``config`` is annotated with a Dagster
+            ``Config``, that is the form.
         description: What the job does, in Markdown.
-        form: Schema of the form of a step without that argument.
+        form: Schema of the form for a function without that argument; None for no form.
     """
     made = dg.op(name=f"do_{name}", description=description, config_schema=form)(op)
 

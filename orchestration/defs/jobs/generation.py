@@ -67,7 +67,7 @@ def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
 
 
 def generation_actions() -> Mapping[str, Action]:
-    """Return the actions of the job for generations by name, a read-only one first."""
+    """Return the actions of the job for generations by name; the first one changes nothing."""
     return {
         name: Action(act, job_texts.GENERATIONS[name], FIELDS.get(name, {}))
         for name, act in _ACTS.items()
@@ -82,11 +82,12 @@ def finish_form(loaded: LoadedPipeline) -> dict[str, Any]:
 def rerun_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
     """Return the schedules that ``generations.reruns`` declares; empty if there are none.
 
-    Each tick recomputes the whole table as a new generation, or resumes one that waits.
+    Each tick recomputes the whole table as a new generation, or resumes a candidate; it is skipped
+    while an earlier one runs.
 
     Args:
         loaded: The pipeline.
-        job: The job ``<name>_generation``.
+        job: The job ``<name>_generation``, which they launch.
     """
     return [
         schedule(loaded, each, job, partial(_rerun_request, loaded, each), job.name, _RERUNS)

@@ -35,8 +35,10 @@ class GenerationForm(ActionForm):
     """Filled-in form of the job for generations.
 
     Attributes:
+        action: Name of the action, in capitals.
         by: Name of the person; empty if only Dagster knows it.
-        promote: Whether a rerun is promoted once its checks hold, or never without a person.
+        promote: ``CHECKS`` if a rerun is promoted once its checks hold, ``NEVER`` to leave that to
+            a person.
         rows_at_least: Fewest rows of a rerun, as a fraction of those of the serving generation.
     """
 

@@ -41,7 +41,7 @@ GENERATIONS = {
 
 
 def build(loaded: LoadedPipeline) -> str:
-    """Return the description of the job that runs the whole chain."""
+    """Return the description, in Markdown, of the job that runs the whole chain."""
     pipeline = loaded.pipeline
     steps = [f"1. {_source(loaded, source.name)}" for source in pipeline.sources]
     table = pipeline.sink.table or pipeline.sink.path
@@ -74,11 +74,11 @@ def build(loaded: LoadedPipeline) -> str:
 
 
 def control(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
-    """Return the description of the control job.
+    """Return the description, in Markdown, of the control job.
 
     Args:
         loaded: The pipeline.
-        actions: The actions of its form.
+        actions: The actions of its form, by name.
     """
     name = loaded.pipeline.name
     first = (
@@ -89,11 +89,11 @@ def control(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
 
 
 def generation(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
-    """Return the description of the job for generations.
+    """Return the description, in Markdown, of the job for generations.
 
     Args:
         loaded: The pipeline.
-        actions: The actions of its form.
+        actions: The actions of its form, by name.
     """
     first = (
         "For later: replaces the whole table in one commit, such as after a change of its "

@@ -15,14 +15,14 @@ _MOST = 1_000
 
 
 def restarts_of_a_day(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> str | None:
-    """Return a sentence with the number of live run restarts in the last 24 h; None if none.
+    """Return a sentence with the number of live run restarts in the last 24 h.
 
     Args:
-        instance: Dagster's instance.
+        instance: Dagster's instance, whose runs are counted.
         loaded: The pipeline.
 
     Returns:
-        None if it did not, as on most days.
+        None if the supervision has restarted nothing.
     """
     launched = instance.get_run_records(
         dg.RunsFilter(job_name=loaded.pipeline.name, created_after=datetime.now(UTC) - _WINDOW),

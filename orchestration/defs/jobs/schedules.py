@@ -33,10 +33,10 @@ def schedule(
         loaded: The pipeline.
         declared: Name, cron expression and time zone.
         target: Definition of the job or of the asset that is launched, or the name of a job.
-        request: Called at each tick: returns arguments of a ``RunRequest``, or the reason to skip
-            the tick.
-        job: Name of the job whose runs keep a tick from launching another one; by default only
-            runs of the schedule itself do.
+        request: Called at each tick: returns arguments of a ``RunRequest`` by name, or the reason
+            to skip the tick.
+        job: Name of the job whose runs keep a tick from launching another one; by default only runs
+            of the schedule itself do.
         tags: Tags by which those runs differ from others of the job.
     """
     name = f"{loaded.pipeline.name}_{declared.name}"

@@ -19,12 +19,18 @@ _WAITING: dict[str, WaitingDriver] = {}
 def driver_of_plan(
     context: dg.AssetExecutionContext, loaded: LoadedPipeline, *, is_needed: bool
 ) -> Iterator[WaitingDriver | None]:
-    """Yield a driver that the plan may use; it waits for the next step when the context ends.
+    """Yield a Spark driver that the plan may use; it waits for the next step when the context ends.
+
+    It is ended instead if the body fails, or if no later step needs it.
 
     Args:
         context: The step of the plan.
         loaded: The pipeline.
         is_needed: Whether this Dagster run is to read sources, too.
+
+    Yields:
+        None if no driver may wait: the pipeline's settings do not allow it, a pool limits the
+        drivers, or it is not needed.
     """
     # Of a step that was tried before, and failed after its driver had been kept.
     if (left := _WAITING.pop(context.run.run_id, None)) is not None:
@@ -38,11 +44,16 @@ def driver_of_plan(
 def driver_of_step(
     context: dg.AssetExecutionContext, *, is_needed: bool = False
 ) -> Iterator[WaitingDriver | None]:
-    """Yield the driver that waits for a step, or None.
+    """Yield the Spark driver that an earlier step of this Dagster run has left waiting.
+
+    It waits on for the next step if the body succeeds and ``is_needed``; else it is ended.
 
     Args:
         context: The step.
         is_needed: Whether a later step of this Dagster run may need one.
+
+    Yields:
+        None if no driver waits; the step then starts its own.
     """
     driver = _WAITING.pop(context.run.run_id, None)
     with _kept(context, driver, is_needed=is_needed):

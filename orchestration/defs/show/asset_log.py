@@ -29,7 +29,7 @@ _OF_ELAPSED = 1 / 20
 
 
 class AssetLog(Observer):
-    """Progress of a step in the log of its Dagster run.
+    """Observer that shows the progress of a step in the log of its Dagster run.
 
     While a source is read, there is a line for each tenth of it and at least one every 15 s, later
     more rarely: a run of hours must not fill Dagster's event log.
@@ -37,7 +37,7 @@ class AssetLog(Observer):
     Args:
         context: The asset's run.
         loaded: The pipeline.
-        clock: Returns the seconds since some moment.
+        clock: Returns seconds since a fixed moment; to be replaced in tests.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class ToldFailure(DagsterUserCodeProcessError, dg.Failure):  # noqa: N818
 
     Args:
         description: What is wrong, and what to do.
-        metadata: What the failure is about.
+        metadata: Metadata of the failure, such as the kind of error, by name.
         allow_retries: Whether a retry policy of the step applies.
     """
 
@@ -56,8 +56,8 @@ class ToldRetry(DagsterUserCodeProcessError, dg.RetryRequested):  # noqa: N818
     """Request to retry a step, which Dagster shows without a stack trace.
 
     Args:
-        failure: Why it is tried again.
-        seconds_to_wait: Time until then.
+        failure: The failure of this attempt.
+        seconds_to_wait: Seconds until the next attempt.
     """
 
     def __init__(self, failure: ToldFailure, seconds_to_wait: float) -> None:

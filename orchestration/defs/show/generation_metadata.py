@@ -13,7 +13,7 @@ from sources.common.positions import now_ms
 
 
 def comparison(found: GenerationComparison) -> Metadata:
-    """Return the metadata of a comparison: summary, counts, examples, and what to do next."""
+    """Return a comparison as metadata: summary, counts, examples, and what to do next."""
     examples = [
         {
             "difference": kind,
@@ -41,7 +41,7 @@ def comparison(found: GenerationComparison) -> Metadata:
 
 
 def next_step(found: GenerationComparison) -> str:
-    """Return the next step after a comparison: the job, and its actions."""
+    """Return a sentence with the next step after a comparison: the job, and its actions."""
     return (
         f"To let readers see {found.candidate}, launch the job `{found.pipeline}_generation` with "
         f"the action PROMOTE; to delete {found.candidate}, with DISCARD."
@@ -49,14 +49,15 @@ def next_step(found: GenerationComparison) -> str:
 
 
 def compared(found: GenerationComparison, changed: Sequence[str]) -> dg.AssetCheckResult:
-    """Return a comparison as a check result.
+    """Return a comparison as the result of the check ``same_rows``; it never errs, but warns.
 
-    Values that differ are what a change of the definition is for, and pass; rows that are missing
-    warn in any case.
+    It passes if a promotion takes nothing from readers. Values that differ pass, too, if the
+    definition was changed, as that is what the change is for; missing rows never do.
 
     Args:
         found: The comparison.
-        changed: Files of the definition that are not as those of the serving generation.
+        changed: Files of the definition that differ from those of the serving generation; empty if
+            none does.
     """
     is_meant = bool(changed) and not found.missing
     why = f"; {', '.join(changed)} changed since {found.serving}" if changed else ""

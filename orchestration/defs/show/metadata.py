@@ -141,7 +141,7 @@ def broken_rules(counts: Mapping[str, int]) -> Metadata:
 
 
 def decided_by(evidence: Evidence) -> str:
-    """Return in words what decided a position, such as ``event time`` or ``offsets``."""
+    """Return as text what decided a position, such as ``event time`` or ``offsets``."""
     return "event time" if evidence == "timestamp" else evidence
 
 
@@ -151,7 +151,7 @@ def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
     Args:
         made: The ledger.
         count: Rows in the seam (the offsets in which history and topic may overlap) and rows
-            removed there as duplicates; None until the run has passed the seam.
+            removed there as duplicates; None until the run has read past the seam.
     """
     # Three narrow tables: the UI cuts off what is wider than a page.
     shown: Metadata = {
@@ -167,11 +167,11 @@ def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
 
 
 def removed(count: SeamCount | None) -> Metadata:
-    """Return how many rows of a seam were duplicates; empty until they are counted.
+    """Return the metadata on how many rows of a seam were duplicates; empty until they are counted.
 
     Args:
         count: Rows in the seam (the offsets in which history and topic may overlap) and rows
-            removed there as duplicates.
+            removed there as duplicates; None until they are counted.
     """
     if count is None:
         return {}
@@ -222,11 +222,11 @@ def check(found: Check) -> dg.AssetCheckResult:
 
 
 def approval(loaded: LoadedPipeline, given: Approval | None) -> dg.AssetCheckResult:
-    """Return the check of a plan's approval: by whom and when, or how to approve the plan.
+    """Return the result of the check of a plan's approval: by whom and when, or how to approve it.
 
     Args:
         loaded: The pipeline.
-        given: The approval; None if the plan is not approved, which is no error, but a pause.
+        given: The approval; None if the plan is not approved, which warns.
     """
     how = in_dagster(HOW_TO_APPROVE, loaded)
     text = f"Waiting for approval. {how}"
@@ -273,7 +273,7 @@ def _known(time_ms: int | None, offset: int | None) -> str:
 
 
 def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
-    """Return the metadata of the unbounded run when its first batch was committed.
+    """Return the metadata of the unbounded run when its first micro-batch was committed.
 
     Args:
         beat: The run's heartbeat.
@@ -303,16 +303,16 @@ def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
 
 
 def transform(changed: str | None) -> Metadata:
-    """Return the warning about a transform that changed under the checkpoint.
+    """Return the metadata with the warning about a transform that changed under the checkpoint.
 
     Args:
-        changed: The warning; None if no transform did, so that there is no metadata.
+        changed: The warning; None if no transform changed, which gives no metadata.
     """
     return {} if changed is None else {"transform changed": changed}
 
 
 def finding(found: Finding) -> dg.AssetCheckResult:
-    """Return an expectation of the live run as a check result; a pending one is a warning."""
+    """Return an expectation of the live run as a check result; one that is pending is a warning."""
     return dg.AssetCheckResult(
         check_name=found.name,
         passed=found.passed,
@@ -323,11 +323,11 @@ def finding(found: Finding) -> dg.AssetCheckResult:
 
 
 def evaluation(key: dg.AssetKey, found: Finding) -> dg.AssetCheckEvaluation:
-    """Return an expectation of the live run as a sensor reports it, outside of Dagster runs.
+    """Return an expectation of the live run as a check evaluation that a sensor reports.
 
     Args:
         key: The asset of the live run.
-        found: The expectation, and whether it holds; a pending one only warns.
+        found: The expectation, and whether it holds; one that is pending only warns.
     """
     return dg.AssetCheckEvaluation(
         asset_key=key,
@@ -361,7 +361,7 @@ def _severity(found: Finding) -> dg.AssetCheckSeverity:
 
 
 def observation(verdict: Verdict) -> Metadata:
-    """Return the metadata of an observation of the live run.
+    """Return a verdict as the metadata of an observation of the live run's asset.
 
     Dagster plots each plain number, so only those of :data:`_PLOTS` are; others are in ``details``.
     """
@@ -407,7 +407,7 @@ def audit_counts(kept: KeptAudit) -> Metadata:
 
 
 def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:
-    """Return a PNG as Markdown that the UI renders."""
+    """Return a PNG as Markdown metadata, which Dagster's UI renders."""
     return dg.MetadataValue.md(f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})")
 
 

@@ -18,12 +18,12 @@ class Behind:
     """Delay of a live run behind its input.
 
     Attributes:
-        waiting_ms: How long the first input that is not committed has at least been waiting: since
-            a driver first saw it.
-        left_s: Seconds until nothing waits, at the present pace; None if unknown, or if what waits
+        waiting_ms: How long the first input that is not committed has at least been waiting, in ms:
+            since a driver first saw it.
+        left_s: Seconds until nothing waits, at the present rate; None if unknown, or if what waits
             does not become less.
-        is_less: Whether less waits than ``late_after`` ago; None if this launch did not measure
-            that long.
+        is_less: Whether less waits now than ``supervision.late_after`` ago; None if this launch has
+            not run for that long.
     """
 
     waiting_ms: int
@@ -39,15 +39,17 @@ def find_behind(
     now_ms: int,
     late_ms: int,
 ) -> Behind | None:
-    """Return the delay of a live run; None if it is unknown. A pure function.
+    """Return the delay of a live run behind its input. A pure function.
 
     Input is counted over all partitions or files together, in reading order.
 
     Args:
-        log: Samples of its progress, over all launches of the generation.
-        beat: Its latest heartbeat.
+        log: Samples of the run's progress, over all launches of the generation; None if there are
+            none.
+        beat: The run's latest heartbeat; None if there is none.
         lag: Records or splits that are not committed yet; None if unknown.
-        since_ms: Since when input waits while nothing is committed; None if none does.
+        since_ms: Since when input waits while nothing is committed, in ms since 1970; None if none
+            does.
         now_ms: The present, in ms since 1970.
         late_ms: ``supervision.late_after`` in ms.
 

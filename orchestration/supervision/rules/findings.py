@@ -32,13 +32,22 @@ class _Excess(NamedTuple):
 
 
 def waiting_in_words(lag: int) -> str:
-    """Return the lag as a clause: ``1 record or split waits``."""
+    """Return the lag (records or splits not committed) as a clause: ``1 record or split waits``."""
     words = counted_as(lag, "record or split waits", "records or splits wait")
     return f"{count(lag)} {words}"
 
 
 def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
-    """Judge the lag; a broker that does not answer is only a warning for a while."""
+    """Judge how many records or splits wait against ``supervision.lag``. A pure function.
+
+    An unknown number does not pass: it only warns, until it has been unknown for ``late_after``, or
+    if its error is not one that passes by itself.
+
+    Args:
+        seen: What one look saw of the run.
+        expected: The thresholds that the pipeline declares under ``supervision``.
+        now_ms: Time of the look, in ms since 1970.
+    """
     if seen.lag is None:
         return _unknown_lag(seen, expected, now_ms)
     text = waiting_in_words(seen.lag)
@@ -55,10 +64,15 @@ def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
 
 
 def waiting_time(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
-    """Judge how long input waits; a run that catches up only gets a warning.
+    """Judge how long input waits; a run that catches up only gets a warning. A pure function.
 
-    The number is the time of the first sentence: without a commit and its limit ``freshness``, or
-    the one that is too long.
+    The finding's number is the time of its first sentence, in seconds: that without a commit and
+    its limit ``freshness``, or the one that is too long.
+
+    Args:
+        seen: What one look saw of the run.
+        expected: The thresholds that the pipeline declares under ``supervision``.
+        now_ms: Time of the look, in ms since 1970.
     """
     beat = seen.beat
     if beat is None:
@@ -135,7 +149,11 @@ def _unknown_lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
 
 
 def wrong_rows(count: int) -> Finding:
-    """Judge whether rows of a mirror are stale or missing because of unreadable changes."""
+    """Judge whether rows of a mirror are stale or missing because of unreadable changes.
+
+    Args:
+        count: Number of such rows; passes only if 0.
+    """
     text = "Every change was read, or a later one of the same row."
     if count:
         rows = counted(count, "row is", "rows are")
@@ -151,9 +169,15 @@ def wrong_rows(count: int) -> Finding:
 
 
 def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
-    """Judge whether the replication slot still delivers changes and has a reader.
+    """Judge whether the replication slot still delivers changes and has a reader. A pure function.
 
-    The number is the time without a reader, or without its reading on, and its limit ``freshness``.
+    The finding's number is the time without a reader, or without progress of it, in seconds; its
+    limit is ``freshness``. A shorter time, or an unknown state, only warns.
+
+    Args:
+        slot: The slot as one look saw it.
+        expected: The thresholds that the pipeline declares under ``supervision``.
+        now_ms: Time of the look, in ms since 1970.
     """
     if slot.gone is not None:
         text = f"{slot.gone[0].upper()}{slot.gone[1:].rstrip('.')}. {NEW_SNAPSHOT}"

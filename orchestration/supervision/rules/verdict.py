@@ -52,11 +52,11 @@ FINDINGS: dict[FindingName, str] = {
 
 
 def expected_findings(*, has_slot: bool, is_mirror: bool = False) -> dict[FindingName, str]:
-    """Return the expectations of a pipeline's live run: sentences by the check's name.
+    """Return the expectations of a pipeline's live run: a sentence by name of each check.
 
     Args:
-        has_slot: Whether its changes come through a replication slot, which is then watched, too.
-        is_mirror: Whether it mirrors a table and leaves out changes that can't be read.
+        has_slot: Whether the changes come through a replication slot, which is then watched, too.
+        is_mirror: Whether the pipeline mirrors a table and leaves out changes that can't be read.
     """
     others = {"slot": has_slot, "wrong_rows": is_mirror}
     return {name: text for name, text in FINDINGS.items() if others.get(name, True)}
@@ -91,14 +91,15 @@ class Verdict(BaseModel):
     """Verdict on the live run.
 
     Attributes:
-        health: In one word.
+        health: One word; :data:`RED` has those that alert people.
         reason: Why, in sentences.
-        down: What is wrong with the process, if a restart may help; None otherwise.
-        failure: The error that ended it, or that kept it from being launched; None if it runs, or
-            ended without a report.
-        error: Why it last failed, even if it runs again by now; None if it never did.
-        findings: What is expected of it, one by one.
-        numbers: The figures behind it; unknown ones are left out.
+        down: Whether the process is ``dead`` or ``stuck``, so that a restart may help; None
+            otherwise.
+        failure: The error that ended the run, or that kept it from being launched; None if it runs,
+            or ended without a report.
+        error: Text of the last failure, even if the run goes on by now; None if it never failed.
+        findings: What is expected of the run, one by one.
+        numbers: The figures behind it by name, with units in the names; unknown ones are left out.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -21,10 +21,10 @@ _UNREADABLE = "the key of a record without a value does not tell which row it de
 
 
 class DeletedRows:
-    """Reader of the rows that tombstones delete.
+    """Reader of the rows that tombstones (records with a key and no value) delete.
 
     Args:
-        kinds: Types of the columns of the row's key, by name.
+        kinds: Arrow types of the columns of the row's key, by name.
         event_time: Column that the record's timestamp fills; None if no value has it.
         registry: Schema registry of keys in Avro; None without one.
     """

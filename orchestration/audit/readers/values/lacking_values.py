@@ -19,7 +19,7 @@ from sources.decoding.value_formats.debezium_values import DebeziumValues
 
 
 class LackingValues:
-    """Check that a placeholder of a long value is not taken for the value.
+    """Check that the connector's placeholder of a long, unchanged value is not taken for the value.
 
     Args:
         placeholder: The connector's ``unavailable.value.placeholder``, as it is declared.
@@ -50,11 +50,11 @@ class LackingValues:
         """Refuse a row with a value in a column for which the change has a placeholder.
 
         Args:
-            value: The change.
-            row: What it was decoded to.
+            value: Bytes of the change, as the record has them.
+            row: Values that the runs' decoder has made of it, by column.
 
         Raises:
-            BadValue: Contains the column.
+            BadValue: Names the column.
         """
         document = self._document(value)
         for side in (document.get("after"), document.get("before")):

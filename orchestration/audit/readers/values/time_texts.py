@@ -37,13 +37,13 @@ _MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class TimeForms(NamedTuple):
-    """Accepted forms of times in one kind of source.
+    """Accepted forms of times in one kind of source: :data:`TIMES_OF_TOPICS` or of files.
 
     Attributes:
         date: Pattern of a date, whose groups are year, month and day.
         time: Pattern of a time, whose groups follow with hour, minute, second, fraction and zone.
-        most_seconds: How far away from UTC a zone may be.
-        clean: Returns a text without what does not count around it.
+        most_seconds: Largest offset of a zone from UTC, in seconds.
+        clean: Returns a text without what is ignored around a time.
     """
 
     date: re.Pattern[str]
@@ -57,7 +57,12 @@ TIMES_OF_FILES = TimeForms(_DATE_OF_FILES, _TIME_OF_FILES, _DAY_SECONDS, str)
 
 
 def days_of(text: str, forms: TimeForms) -> int | None:
-    """Return the days since 1970 of a date; None if it is bad."""
+    """Return the days since 1970 of a date; None if the text has no such form or day.
+
+    Args:
+        text: The date, such as ``2024-01-31``.
+        forms: Forms of the source.
+    """
     if (found := forms.date.fullmatch(forms.clean(text))) is None:
         return None
     year, month, day = found.groups()
@@ -65,7 +70,14 @@ def days_of(text: str, forms: TimeForms) -> int | None:
 
 
 def micros_of(text: str, forms: TimeForms) -> int | None:
-    """Return the microseconds since 1970 of a time; None if it is bad."""
+    """Return the microseconds since 1970 of a time; None if the text has no such form or time.
+
+    A time without a zone is in UTC. None, too, for one beyond 64 bits.
+
+    Args:
+        text: The time, such as ``2024-01-31T12:00:00+01:00``.
+        forms: Forms of the source.
+    """
     if (found := forms.time.fullmatch(forms.clean(text))) is None:
         return None
     year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
@@ -113,7 +125,7 @@ def _offset(zone: str, local: str, most: int) -> int | None:
 
 
 def with_minutes(text: str) -> str:
-    """Return SQL for a text in which a time without minutes gets minutes.
+    """Return SQL for a text in which a time that ends with the hour gets ``:00``.
 
     Args:
         text: SQL of the text.

@@ -30,11 +30,11 @@ _FORMS = {
 
 
 def refused_csv(column: str, kind: pa.DataType) -> str:
-    """Return an SQL condition that the text of a CSV value is neither null nor of a type.
+    """Return an SQL condition that the text of a CSV value does not fit a type; null fits all.
 
     Args:
         column: SQL of the text, null for a null value.
-        kind: Declared type.
+        kind: Declared Arrow type.
     """
     family = _family(kind)
     if family == "text":

@@ -37,17 +37,22 @@ from spark_jobs.table.delta_table import version_of
 
 
 class GivenUp(NamedTuple):
-    """Sentence with the reason why an attempt failed to publish a cut."""
+    """Result of an attempt that has failed, so that no cut is published.
+
+    Attributes:
+        why: The reason, a sentence.
+    """
 
     why: str
 
 
 class Database(NamedTuple):
-    """Requests of an attempt to the captured database; tests may replace it.
+    """The two requests that an attempt makes to the captured database; tests may replace it.
 
     Attributes:
-        mark: Returns a new position in the log.
-        confirmed: Returns the position that the connector has confirmed, or why it is not known.
+        mark: Writes a mark into the database's log, and returns its position there.
+        confirmed: Returns the log position that the connector has confirmed, as a number; or, as
+            text, why it is not known.
     """
 
     mark: Callable[[], Mark]
@@ -55,11 +60,16 @@ class Database(NamedTuple):
 
 
 def database_of(options: SnapshotOptions, server: str = "") -> Database:
-    """Return the captured database of a declared snapshot.
+    """Return the requests to the captured database of a declared snapshot; nothing is asked yet.
+
+    ``confirmed`` raises RunError if the replication slot is missing or lost.
 
     Args:
         options: The snapshot.
-        server: As for :func:`sources.databases.replication_slot.gone_state`.
+        server: Id of the MySQL server that the snapshot was taken in; empty if it is not known.
+
+    Raises:
+        InputError: No installed extension supports this kind of database.
     """
 
     def confirmed() -> int | str:
@@ -76,14 +86,17 @@ def database_of(options: SnapshotOptions, server: str = "") -> Database:
 
 
 class UnderWay(BaseModel, frozen=True):
-    """Attempt that waits for the connector or for a table, to be continued later.
+    """Attempt to publish a cut that waits for the connector or for a table, to be continued later.
+
+    A value that can be kept between two calls of :func:`~hybrid_extensions.cuts.publisher.advance`.
 
     Attributes:
         number: Number of the cut.
-        generations: The generations that served at its begin, by table.
+        generations: Name of the generation that served at its begin, by table.
         barrier: The open barrier.
-        mark: Its position.
-        ends: End offsets of the topics, by table, once the connector had confirmed the position.
+        mark: Position of the barrier in the database's log.
+        ends: End offsets of the topics, by table, once the connector had confirmed the position;
+            empty before.
     """
 
     number: int
@@ -96,15 +109,19 @@ class UnderWay(BaseModel, frozen=True):
 class Attempt:
     """Attempt to publish a cut: one barrier in the states of some tables.
 
+    A cut is a version of each table that together equal the database as of one commit. Use
+    :meth:`open`, then :meth:`look` until it has a result, then :meth:`close`.
+
     Args:
         tables: The tables.
-        database: What the position is asked of.
+        database: Its requests to the database.
         limit_s: Seconds after which the attempt is given up.
 
     Attributes:
         barrier: The barrier.
-        mark: Its position, once it is open.
-        ends: End offsets of the topics, by table, once the connector has confirmed the position.
+        mark: Position of the barrier in the database's log; set by :meth:`open`.
+        ends: End offsets of the topics, by table, once the connector has confirmed the position;
+            empty before.
     """
 
     mark: Mark
@@ -122,12 +139,14 @@ class Attempt:
 
     @classmethod
     def resume(cls, tables: Sequence[CutTable], database: Database, under_way: UnderWay) -> Attempt:
-        """Return an attempt that was begun before, in the state in which it was left.
+        """Return the attempt of an earlier call, with its barrier and what is left of its time.
+
+        Nothing is written; :meth:`open` must not be called again.
 
         Args:
-            tables: The tables, which are the same.
-            database: What the position is asked of.
-            under_way: The attempt.
+            tables: The same tables as before, with the same generations; that is not checked.
+            database: Its requests to the database.
+            under_way: The attempt as it was kept.
         """
         left_s = (under_way.barrier.until_ms - now_ms()) / 1000
         made = cls(tables, database, left_s)
@@ -135,18 +154,33 @@ class Attempt:
         return made
 
     def open(self) -> None:
-        """Open the barrier in all tables, then add the position that it stands for."""
+        """Write the barrier to the state of each table, then with the position that it stands for.
+
+        The position is asked of the database in between.
+
+        Raises:
+            StateError: A state can't be written; the caller has to call :meth:`close`.
+            InputError: The database refuses.
+            UnavailableError: The database or a store does not answer.
+        """
         self._write(self.barrier)
         self.mark = self._database.mark()
         self.barrier = self.barrier.model_copy(update={"position": self.mark.position})
         self._write(self.barrier)
 
     def look(self) -> dict[str, TableVersion] | GivenUp | None:
-        """Check the tables once; return their versions, a failure, or None if more time is needed.
+        """Check once how far the tables are; return their versions, a failure, or None so far.
 
         Returns:
-            The tables' versions if all are complete; why the attempt is given up; or None as long
-            as it is under way.
+            By table its version if all have committed what is before the barrier; :class:`GivenUp`
+            if a driver gave the barrier up, another process replaced it, or the time is over; None
+            as long as the attempt is under way: look again.
+
+        Raises:
+            RunError: The replication slot, or the connector's place in the log, is missing or lost.
+            StateError: A state is damaged.
+            InputError: The broker refuses, or a table can't be read.
+            UnavailableError: The broker or a store does not answer.
         """
         number = self.barrier.number
         for table in self._tables:
@@ -160,7 +194,11 @@ class Attempt:
         return None
 
     def close(self) -> None:
-        """Close the barrier, unless another attempt has replaced it."""
+        """Close the barrier in each table, unless another attempt has replaced it.
+
+        Raises:
+            StateError: A state can't be read or written.
+        """
         for table in self._tables:
             if read_barrier(table.generation) == self.barrier:
                 closed = self.barrier.model_copy(update={"is_open": False})

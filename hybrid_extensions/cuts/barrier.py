@@ -24,12 +24,15 @@ _CROSSING = "cut/crossing.json"
 class Barrier(Record):
     """Barrier of one attempt to publish a cut, in the state of a table's generation.
 
+    While it is open, the table's driver merges no change from behind it without a
+    :class:`Crossing`.
+
     Attributes:
         number: Number of the attempt; the numbers of a generation only grow.
         is_open: Whether the attempt is under way.
-        until_ms: Time in Unix milliseconds after which drivers give it up.
-        position: Changes whose position, as text, is lower are in the cut, and no others; None
-            until the database was asked.
+        until_ms: Time in ms since 1970 after which drivers ignore the barrier.
+        position: Position in the database's log, as text that sorts; changes with a lower one are
+            in the cut, and no others. None until the database was asked.
     """
 
     number: int
@@ -39,11 +42,11 @@ class Barrier(Record):
 
 
 class Crossing(Record):
-    """Record of a driver about a barrier that it has passed.
+    """Record of a table's driver about a barrier that it has passed or given up.
 
     Attributes:
         number: Number of the barrier.
-        batch: Micro-batch with the first change from behind the barrier.
+        batch: Number of the micro-batch with the first change from behind the barrier.
         table_version: Version of the table before that change; None if the barrier was given up.
         failure: Why the barrier was given up, as a clause; None if it was not.
     """
@@ -55,30 +58,42 @@ class Crossing(Record):
 
 
 def read_barrier(generation: Folder) -> Barrier | None:
-    """Return the newest barrier of a generation, open or not; None if there never was one."""
+    """Return the newest barrier of a generation, open or not; None if there never was one.
+
+    Raises:
+        StateError: The document is damaged.
+        UnavailableError: The state's store does not answer.
+    """
     return generation.read(_BARRIER, Barrier)
 
 
 def write_barrier(generation: Folder, barrier: Barrier) -> None:
-    """Write a generation's barrier, replacing an earlier one.
+    """Write a generation's barrier, replacing an earlier one; called by the publisher of cuts.
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     generation.replace(_BARRIER, barrier)
 
 
 def read_crossing(generation: Folder, number: int) -> Crossing | None:
-    """Return the driver's record about a numbered barrier; None if there is none yet."""
+    """Return the driver's record about the barrier of a number; None if there is none yet.
+
+    Raises:
+        StateError: The document is damaged.
+        UnavailableError: The state's store does not answer.
+    """
     found = generation.read(_CROSSING, Crossing)
     return None if found is None or found.number != number else found
 
 
 def write_crossing(generation: Folder, crossing: Crossing) -> None:
-    """Write the driver's record about a barrier, replacing an earlier one.
+    """Write the driver's record about a barrier, replacing an earlier one; called by the driver.
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     generation.replace(_CROSSING, crossing)
 
@@ -106,14 +121,14 @@ class BarrierStep(Enum):
 def step(
     batch: int, before: int, behind: int, crossing: Crossing | None, *, is_barred: bool
 ) -> BarrierStep:
-    """Decide how a micro-batch is merged while a barrier is open.
+    """Decide how a micro-batch is merged while a barrier is open. A pure function.
 
     Args:
         batch: Number of the micro-batch.
         before: Number of its changes from before the barrier.
         behind: Number of its changes from behind the barrier.
-        crossing: The answer that was given to the barrier.
-        is_barred: Whether the barrier is older than the query.
+        crossing: The driver's record about the barrier; None if there is none yet.
+        is_barred: Whether the barrier is older than the query, so that it may not be split by it.
     """
     if crossing is not None:
         # The micro-batch of the crossing may be repeated after a failure.

@@ -29,9 +29,9 @@ class Cursor(BaseModel):
     """State of the sensor between ticks, which Dagster stores.
 
     Attributes:
-        attempt: The attempt that is under way.
-        begun_ms: When it began, in Unix milliseconds.
-        next_ms: Time in Unix milliseconds before which no other one begins.
+        attempt: The attempt that is under way; None if none is.
+        begun_ms: When it began, in ms since 1970.
+        next_ms: Time in ms since 1970 before which no other one begins.
         last: The last cut, as text; or that there is none.
     """
 
@@ -47,7 +47,7 @@ def cuts_key(name: str) -> dg.AssetKey:
 
 
 def definitions(template: Template, pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
-    """Return asset and sensor of the cuts that a file with `tables` declares; empty without.
+    """Return asset and sensor of the cuts that a file with `tables` declares; empty if it has none.
 
     Args:
         template: The file.
@@ -63,11 +63,11 @@ def definitions(template: Template, pipelines: Sequence[LoadedPipeline]) -> dg.D
 
 
 def cuts_asset(name: str, pipelines: Sequence[LoadedPipeline]) -> dg.AssetSpec:
-    """Return the table of the cuts as an asset, which the sensor materializes.
+    """Return the asset of the table of the cuts, which the sensor materializes.
 
     Args:
-        name: Name of the whole.
-        pipelines: The pipelines whose tables belong to the cuts, one at least.
+        name: Name of the file with `tables`, as it declares it.
+        pipelines: The pipelines whose tables belong to the cuts, at least one.
     """
     return dg.AssetSpec(
         cuts_key(name),
@@ -84,12 +84,12 @@ def cuts_asset(name: str, pipelines: Sequence[LoadedPipeline]) -> dg.AssetSpec:
 def cuts_sensor(name: str, group: Callable[[], CutGroup]) -> dg.SensorDefinition:
     """Return the sensor that publishes cuts, at most as often as ``cuts.every`` says.
 
-    Each look does what needs no waiting, every 10 s. While another process publishes cuts of the
-    tables, such as the command, it begins none.
+    Each tick does what needs no waiting, every 10 s. While another process publishes cuts of the
+    tables, such as the command, it begins none. Transient errors skip the tick; others fail it.
 
     Args:
-        name: Name of the whole.
-        group: Loads the tables, as they are declared now.
+        name: Name of the file with `tables`, as it declares it.
+        group: Loads the tables, as they are declared now; called at each tick.
     """
 
     @dg.sensor(

@@ -32,7 +32,7 @@ def overlap(one: str, other: str) -> bool:
 
     Args:
         one: A path or URL.
-        other: Another one, in the same form.
+        other: Another one, in the same form: both absolute, or relative to the same folder.
     """
     first, second = (posixpath.normpath(path) + "/" for path in (one, other))
     return first.startswith(second) or second.startswith(first)
@@ -50,8 +50,10 @@ class CutsSection(Section):
     def check(self, pipeline: Pipeline) -> None:
         """Refuse cuts without the position of changes, or at a path that is used otherwise.
 
+        Called when a pipeline's file is loaded.
+
         Raises:
-            ValueError: Says what is lacking, or overlaps.
+            ValueError: Says which field is missing, or which path overlaps.
         """
         if (cuts := self.cuts) is None:
             return

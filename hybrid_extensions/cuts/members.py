@@ -52,17 +52,25 @@ class CutTable:
         return self.context.switch_state.start_of(self._source.name) is not None
 
     def log_end(self) -> Offsets:
-        """Return the end offset of each partition of the topic, by asking the broker."""
+        """Return the end offset of each partition of the topic, by asking the broker.
+
+        Raises:
+            InputError: The broker does not know the topic, or refuses.
+            UnavailableError: The broker does not answer.
+        """
         return self._log.log_end()
 
     def unread(self, ends: Offsets) -> int | None:
-        """Return how many records before some end offsets are not committed; None if unknown.
+        """Return how many offsets before some end offsets are not committed, by the checkpoint.
 
         Args:
             ends: End offsets, as :meth:`log_end` returned them.
 
         Returns:
-            None if the topic is not followed yet.
+            None if the topic is not read yet, as the snapshot still is.
+
+        Raises:
+            StateError: The checkpoint is damaged.
         """
         place = len(self.context.pipeline.sources) - 1
         checkpoint = self.context.generation.checkpoint
@@ -89,9 +97,9 @@ class CutGroup:
 
     Attributes:
         pipelines: By the name of the captured table, in the order in which they were named.
-        cuts: The declaration, alike in all.
-        database: How the database is reached, and the slot or the connector, alike in all.
-        folder: The table of the cuts.
+        cuts: The declaration; all pipelines have the same.
+        database: How the database is reached, and the slot or the connector; all have the same.
+        folder: Folder of the Delta table of the cuts.
     """
 
     pipelines: dict[str, LoadedPipeline]
@@ -109,6 +117,7 @@ class CutGroup:
 
         Raises:
             StateError: A pipeline was never planned or run, or its state is damaged.
+            UnavailableError: A state's store does not answer.
         """
         return [
             CutTable(name, PipelineContext.require(acting_on(loaded)))
@@ -117,10 +126,10 @@ class CutGroup:
 
 
 def load_group(paths: Sequence[Path]) -> CutGroup:
-    """Load the pipelines of a cut.
+    """Return the pipelines of a cut, loaded from their files.
 
     Args:
-        paths: Files of pipelines, or a file with ``tables`` for all of these.
+        paths: Files of pipelines, or a file with ``tables`` for all of these; at least one.
 
     Raises:
         InputError: A file is not valid; a pipeline declares no cuts, or others; two capture the
@@ -193,7 +202,7 @@ def require_following(tables: Sequence[CutTable]) -> None:
     """Refuse tables that are still reading their snapshot, which have no cut yet.
 
     Raises:
-        StateError: Names the tables.
+        StateError: Names those tables.
     """
     if reading := [each.name for each in tables if not each.follows]:
         message = f"No cut yet: {', '.join(reading)} still reads the snapshot of the database."

@@ -26,12 +26,14 @@ _PROMOTED = "Another generation of a table serves now."
 def publish(
     group: CutGroup, limit_s: float = LIMIT_S, database: Database | None = None
 ) -> Cut | GivenUp:
-    """Publish one cut; return why not if it fails or takes too long.
+    """Publish one cut, and wait for it; return why not if it fails or takes too long.
+
+    The barrier is closed in any case.
 
     Args:
         group: The tables.
         limit_s: Seconds after which the attempt is given up.
-        database: What is asked; the captured database if left out.
+        database: The requests to the database; those of the captured one if None.
 
     Raises:
         StateError: A table still reads its snapshot, or a state can't be read or written.
@@ -62,16 +64,16 @@ def advance(
     limit_s: float = LIMIT_S,
     database: Database | None = None,
 ) -> Cut | GivenUp | UnderWay:
-    """Begin an attempt to publish a cut, or continue one, without waiting.
+    """Begin an attempt to publish a cut, or continue one, without waiting; for a sensor.
 
     Args:
         group: The tables.
-        attempt: What the call before returned; None begins another attempt.
+        attempt: The attempt that the last call returned; None begins another one.
         limit_s: Seconds after which an attempt that begins is given up.
-        database: What is asked; the captured database if left out.
+        database: The requests to the database; those of the captured one if None.
 
     Returns:
-        The cut, why there is none, or the attempt that is to be continued.
+        The published cut; why there is none; or the attempt, with which to call again.
 
     Raises:
         HybridError: As :func:`publish`. An attempt that was continued can be continued again.

@@ -45,16 +45,16 @@ _WHY = {
 
 
 def cut_id(generation: Generation) -> str:
-    """Return Delta's application id of the commits up to a barrier."""
+    """Return Delta's application id of the commits up to a barrier; their version is its number."""
     return f"{generation.info.transaction_id}-cut"
 
 
 def merging(loaded: LoadedPipeline, plain: Merging) -> Merging:
-    """Return a pipeline's merging, which observes barriers if it declares cuts.
+    """Return a pipeline's merging of micro-batches, which observes barriers if it declares cuts.
 
     Args:
         loaded: The pipeline.
-        plain: How they are merged otherwise.
+        plain: The merging without barriers, returned unchanged if the pipeline declares no cuts.
     """
     return plain if loaded.section(CutsSection).cuts is None else Barriers(plain)
 
@@ -62,11 +62,12 @@ def merging(loaded: LoadedPipeline, plain: Merging) -> Merging:
 class Barriers(Merging):
     """Merging of a query's micro-batches that observes the barriers of its generation.
 
-    Creating it bars the newest barrier: a driver that was taken for dead can't split a micro-batch
-    by it any more, which would undo later changes.
+    Creating it bars the newest barrier, by a commit to the table: a driver that was taken for dead
+    can't split a micro-batch by it any more, which would undo later changes.
 
     Args:
-        plain: How they are merged without; ``sequence`` of its sink is the position of a change.
+        plain: The merging without barriers; ``sequence`` of its sink is the log position of a
+            change.
     """
 
     def __init__(self, plain: Merging) -> None:
@@ -78,6 +79,9 @@ class Barriers(Merging):
 
     def batch(self, batch: DataFrame, batch_id: int, guard: TargetGuard) -> None:
         """Merge a micro-batch; in two commits if an open barrier divides it.
+
+        Waits up to 5 s for the position of a barrier that was just opened, then gives the barrier
+        up.
 
         Args:
             batch: Rows that the transform returned.

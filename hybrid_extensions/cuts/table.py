@@ -65,15 +65,16 @@ class Cut(NamedTuple):
         return f"cut {self.number} of {iso(int(self.committed_at.timestamp() * 1000))}"
 
     def open(self, name: str, stores: Stores) -> DeltaTable:
-        """Open a table at its version in this cut.
+        """Return a table of the cut at its version; all its files exist.
 
         Args:
-            name: Name of the table in the database.
+            name: Name of the table in the database, ``schema.table``.
             stores: Clients of the storages, such as ``CutGroup.stores``.
 
         Raises:
             InputError: The cut has no such table; or its version is gone: its log, or a file that
                 VACUUM has removed. Names the cut.
+            UnavailableError: The store does not answer.
         """
         found = self.tables.get(name)
         if found is None:
@@ -91,6 +92,8 @@ class Cut(NamedTuple):
 
     def create_views(self, connection: duckdb.DuckDBPyConnection, stores: Stores) -> None:
         """Create a DuckDB view for each table, named as in the database (``public.orders``).
+
+        Existing views of these names are replaced.
 
         Args:
             connection: The connection that the views are for; others do not see them.
@@ -132,14 +135,14 @@ def append_cut(folder: Folder, cut: Cut) -> bool:
     """Write a cut in one commit; the first one creates the table.
 
     Args:
-        folder: The table of the cuts.
+        folder: Folder of the table of the cuts.
         cut: The cut, whose number is one higher than that of the last one.
 
     Returns:
-        False if another process has written a cut of this number.
+        Whether it was written; False if another process has written a cut of this number.
 
     Raises:
-        InputError: The table can't be written.
+        InputError: The folder has another table, or can't be written.
     """
     rows = [
         {
@@ -187,8 +190,9 @@ def read_cut(folder: Folder, at: datetime | None = None) -> Cut:
     """Return the last cut, or the last one up to a time.
 
     Args:
-        folder: The table of the cuts.
-        at: The time, with a time zone.
+        folder: Folder of the table of the cuts.
+        at: Latest time of the cut by the database's clock (inclusive), with a time zone; None for
+            the last cut.
 
     Raises:
         InputError: There is no cut, or none as early; or the table can't be read.
@@ -211,6 +215,9 @@ def read_cut(folder: Folder, at: datetime | None = None) -> Cut:
 
 def list_cuts(folder: Folder) -> list[Cut]:
     """Return all cuts, the oldest first; empty if there is none.
+
+    Args:
+        folder: Folder of the table of the cuts.
 
     Raises:
         InputError: The folder has another table, or can't be read.

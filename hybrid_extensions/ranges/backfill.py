@@ -40,9 +40,9 @@ class RangeLook:
     """Dry run of a backfill: what it would read.
 
     Attributes:
-        scope: What the range covers.
-        generation: The serving generation, whose rows would be replaced.
-        splits, bytes: Splits and bytes of the files that may contain rows of the range now.
+        scope: The range, and the rows of history that it is computed from.
+        generation: Name of the serving generation, whose rows would be replaced.
+        splits, bytes: Number of splits that may contain rows of the range now, and their bytes.
     """
 
     scope: RangeScope
@@ -63,10 +63,10 @@ class RangeResult:
     """Result of a backfill of a range of event times.
 
     Attributes:
-        scope: What the range covers.
-        generation: The serving generation, whose rows were replaced.
-        replaced: Rows removed and written; all zero if this backfill was done before.
-        is_repeated: Whether it was done before, by the same run.
+        scope: The range, and the rows of history that it was computed from.
+        generation: Name of the serving generation, whose rows were replaced.
+        replaced: Numbers of rows removed and written; all zero if this backfill was done before.
+        is_repeated: Whether it was done before, by a call with the same ``run_id``.
     """
 
     scope: RangeScope
@@ -106,7 +106,7 @@ def backfill(
     say: Callable[[str], None] = lambda _: None,
     by: str | None = None,
 ) -> RangeResult:
-    """Recompute a range of the target from the present files.
+    """Recompute a range of the target from the present files, and wait until that is done.
 
     The rows of the range are replaced in one commit: of single rows those of history, while those
     that the live run wrote are kept; of windows all that start in the range; of rows that are
@@ -115,8 +115,8 @@ def backfill(
 
     Args:
         loaded: The pipeline.
-        since: The first event time of the range.
-        until: The first event time after it.
+        since: First event time of the range, with a time zone (inclusive).
+        until: First event time after the range (exclusive).
         run_id: Idempotency key: a second call with it resumes an interrupted backfill, and does
             nothing after a complete one.
         say: Called with a line of text for each step.
@@ -126,11 +126,11 @@ def backfill(
         The range, and how many rows were removed, written and kept.
 
     Raises:
-        InputError: The range is empty or ends after the time through which history is complete,
-            the target has no column of the event time, or a file can't be read.
-        StateError: Nothing was planned yet, a range of this pipeline can't be recomputed on its
-            own (:func:`.range_scope.require_fit`), history is not read to its end yet, or a
-            promotion, rollback or discard is under way.
+        InputError: The range is empty or ends after the time through which history is complete, the
+            target has no column of the event time, or a file can't be read.
+        StateError: Nothing was planned yet, a range of this pipeline can't be recomputed on its own
+            (:func:`.scope.require_fit`), history is not read to its end yet, or a promotion,
+            rollback or discard is under way.
         RunError: The Spark run that reads the files failed; the target is not changed.
         UnavailableError: The store does not answer.
     """
@@ -208,8 +208,8 @@ def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
 
     Args:
         loaded: The pipeline.
-        since: The first event time of the range.
-        until: The first event time after it.
+        since: First event time of the range, with a time zone (inclusive).
+        until: First event time after the range (exclusive).
 
     Raises:
         InputError: The range is empty or ends after the time through which history is complete, or
@@ -230,16 +230,17 @@ def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
 
 
 def latest_end(loaded: LoadedPipeline) -> datetime | None:
-    """Return the latest end of a range that the serving generation's history fully covers.
+    """Return the latest end (exclusive) of a range that the serving generation's history covers.
 
-    It is the time through which files hold the whole history; for windows, the latest one before
-    which no window starts that takes in later rows.
+    It is the time through which files hold the whole history; for windows, the latest time before
+    which no window starts that has rows after that time.
 
     Returns:
-        None until its last source of files has been read to the end.
+        None until the last source of files has been read to the end.
 
     Raises:
         StateError: Nothing was planned yet.
+        UnavailableError: The state's store does not answer.
     """
     context = _serving(loaded)
     end = context.switch_state.end_of(last_files(context.loaded).name)

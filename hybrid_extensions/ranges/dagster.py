@@ -57,7 +57,13 @@ _MARKED_EVERY_S = 30
 
 
 class RangeConfig(dg.Config):
-    """Launch form of a backfill of a range."""
+    """Launch form of a backfill of a range.
+
+    Attributes:
+        since: First event time of the range, as text; empty for the default.
+        until: First event time after the range, as text; empty for the default.
+        dry_run: Whether to show only what would be read.
+    """
 
     # Validated by `parse_instant`: Pydantic's refusals show as a stack trace.
     since: str = Field(
@@ -264,7 +270,15 @@ def _run_id(run: dg.DagsterRun) -> str:
 
 
 def range_of(loaded: LoadedPipeline, config: RangeConfig) -> tuple[datetime, datetime]:
-    """Return the range in the form; by default the last whole day of history."""
+    """Return the range in the form, ``since`` (inclusive) and ``until`` (exclusive).
+
+    If only one is given, it is a day long; if none is, it is the last whole day (UTC) of history.
+
+    Raises:
+        InputError: A text is no date or time; or neither is given, and history has not been read to
+            its end.
+        StateError: Nothing was planned yet.
+    """
     since = _instant("since", config) if config.since else None
     until = _instant("until", config) if config.until else None
     if since is not None:

@@ -16,8 +16,7 @@ class RangeRerun(Schedule):
     """Scheduled recomputation of the latest ranges that history holds completely.
 
     Attributes:
-        last: Number of ranges.
-
+        last: Number of ranges, counted back from the latest one.
     """
 
     last: PositiveInt = 1
@@ -65,5 +64,5 @@ class RangesSection(Section):
 
     @property
     def schedules(self) -> list[str]:
-        """Names of the schedules, as they are declared."""
+        """Names of the declared schedules, without the pipeline's name before them."""
         return [] if self.ranges is None else [each.name for each in self.ranges.reruns]

@@ -20,8 +20,8 @@ def looked(found: RangeLook, rows: int | None) -> Metadata:
     """Return the metadata of a dry run: what recomputing a range would read and replace.
 
     Args:
-        found: What it would read.
-        rows: Rows that the table has in the range; None if it can't be counted.
+        found: The dry run.
+        rows: Rows that the table has in the range; None if they can't be counted.
     """
     known = {} if rows is None else {"rows in the range now": rows}
     why = {} if found.scope.why is None else {"reads": found.scope.why}
@@ -51,7 +51,8 @@ def rows_in_ranges(name: str, rows: Mapping[str, int | None]) -> dg.AssetCheckRe
 
     Args:
         name: Name of the check.
-        rows: Rows of each range that a run was about; None where they can't be counted.
+        rows: By partition key of each recomputed range, its number of rows; None where they can't
+            be counted.
     """
     empty = [each for each, number in rows.items() if number == 0]
     is_known = None not in rows.values()

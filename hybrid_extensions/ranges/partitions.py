@@ -43,9 +43,9 @@ def filled_ranges(
 ) -> list[dg.AssetMaterialization]:
     """Return events that mark ranges as materialized in Dagster, by history or the live run.
 
-    So *missing* are only ranges that can be recomputed. They are those of the generation that
-    readers see; at most :data:`MOST_MARKED` ranges, without those that are marked already. Empty if
-    the pipeline declares no ``ranges``, or history has not been read to its end.
+    So Dagster shows as *missing* only ranges that can be recomputed. The caller reports them. They
+    are of the serving generation; at most :data:`MOST_MARKED` ranges, without those that are marked
+    already. Empty if the pipeline declares no ``ranges``, or history has not been read to its end.
 
     Args:
         loaded: The pipeline.
@@ -54,6 +54,7 @@ def filled_ranges(
     Raises:
         StateError: Nothing was planned yet.
         InputError: The table can't be read.
+        UnavailableError: A store does not answer.
     """
     ranges = loaded.section(RangesSection).ranges
     if ranges is None or (complete := latest_end(loaded)) is None:
@@ -78,13 +79,13 @@ def filled_ranges(
 def materialized_range(
     loaded: LoadedPipeline, key: str, generation: str, by: str, rows: int | None
 ) -> dg.AssetMaterialization:
-    """Return the event that marks one range as materialized.
+    """Return the event that marks one range as materialized; the caller reports it.
 
     Args:
         loaded: The pipeline.
-        key: The partition.
-        generation: Generation that readers see.
-        by: :data:`HISTORY` or :data:`LIVE`.
+        key: Partition key of the range.
+        generation: Name of the serving generation.
+        by: What delivered its rows: :data:`HISTORY` or :data:`LIVE`.
         rows: Number of its rows; None if they are not counted.
     """
     shown = metadata.filled(generation, by, rows)
@@ -92,7 +93,10 @@ def materialized_range(
 
 
 def windows_of(ranges: Ranges) -> dict[str, tuple[datetime, datetime]]:
-    """Return begin and end (UTC) of each declared range that has ended, by partition key."""
+    """Return begin (inclusive) and end (exclusive) in UTC of each declared range that has ended.
+
+    They are by partition key, in order.
+    """
     made = partitions(ranges)
     windows = {key: made.time_window_for_partition_key(key) for key in made.get_partition_keys()}
     return {

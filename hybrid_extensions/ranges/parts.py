@@ -22,8 +22,8 @@ class RangePart(NamedTuple):
 
     Attributes:
         source: The source.
-        since, until: The part: from ``since`` on, before ``until``.
-        listing: The splits that may have rows of it, as the files are now.
+        since, until: The part: from ``since`` (inclusive) until ``until`` (exclusive).
+        listing: The splits that may have rows of the part, by the files as they are now.
     """
 
     source: FileSource
@@ -33,9 +33,18 @@ class RangePart(NamedTuple):
 
 
 def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterator[RangePart]:
-    """Yield the part of a range that each bounded file source covers.
+    """Yield the part of a range that each bounded file source covers; lists their files.
 
     Sources whose files have no rows of the range are left out.
+
+    Args:
+        loaded: The pipeline.
+        since: First event time of the range.
+        until: First event time after the range.
+
+    Raises:
+        InputError: Files can't be listed or read.
+        UnavailableError: A store does not answer.
     """
     for source in loaded.pipeline.sources:
         if not isinstance(source, FileSource) or source.discovery_interval is not None:
@@ -54,10 +63,16 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
 
 
 def parts_in(context: PipelineContext, scope: RangeScope) -> list[RangePart]:
-    """Return the parts that each bounded file source contributes to a range's backfill.
+    """Return the parts that the bounded file sources contribute to a range's backfill; maybe none.
+
+    Args:
+        context: The serving generation.
+        scope: The range.
 
     Raises:
         StateError: The transform selects windows, and those of the range lie in several sources.
+        InputError: Files can't be listed or read.
+        UnavailableError: A store does not answer.
     """
     parts = list(parts_of(context.loaded, scope.read.since, scope.read.until))
     if scope.windows is None or not scope.windows.is_selective or len(parts) <= 1:

@@ -20,19 +20,23 @@ from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
 def rows_by_range(
     loaded: LoadedPipeline, ranges: Mapping[str, tuple[datetime, datetime]]
 ) -> dict[str, int]:
-    """Count the rows of ranges of event time, in one pass over the column of the event time.
+    """Count the rows of ranges of event time in the serving table, in one pass over it.
 
     In a table of windows these are the windows that start in a range.
 
     Args:
         loaded: The pipeline.
-        ranges: Begin (inclusive) and end of each range, by its name; no two overlap.
+        ranges: Begin (inclusive) and end (exclusive) in UTC of each range, whole hours, by its
+            name; no two overlap.
 
     Returns:
-        Numbers of rows by name; empty if there is no table yet, or it lacks that column.
+        Numbers of rows by name; empty if there is no table yet, or it lacks the column of the event
+        time.
 
     Raises:
         InputError: The table can't be read.
+        StateError: The state is damaged.
+        UnavailableError: A store does not answer.
     """
     generation = read_serving(loaded).generation
     folder = target_of(loaded, generation)

@@ -27,7 +27,7 @@ class RangeScope:
     """Scope of a backfill: rows of the table, and the rows of history that they come from.
 
     Attributes:
-        since, until: The range: from ``since`` on, before ``until``.
+        since, until: The range: from ``since`` (inclusive) until ``until`` (exclusive).
         windows: The windows by which the transform groups rows: the range has those that start in
             it. None if it passes on single rows.
         read: Event times of the rows of history that the rows of the range are computed from.
@@ -53,10 +53,14 @@ class RangeScope:
         )
 
     def where(self, event_time: str) -> Range:
-        """Return the range as a filter on rows of the table.
+        """Return the range as a filter on rows of the table; begin inclusive, end exclusive.
+
+        It is on the column ``event_time``. In a table of windows it is on the column that has the
+        windows instead, with the times that the column has (starts or ends) for windows that start
+        in the range.
 
         Args:
-            event_time: The column of the event time, which a table without windows has.
+            event_time: Name of the event-time column; without effect in a table of windows.
         """
         if self.windows is None:
             return Range(event_time, self.since, self.until)
@@ -67,10 +71,19 @@ class RangeScope:
 def require_fit(context: PipelineContext, since: datetime, until: datetime) -> RangeScope:
     """Return a range's scope; refuse a range whose backfill would lose or duplicate rows.
 
+    May start a short Spark process that analyzes the transform, if the kept analysis is outdated.
+
     Args:
         context: The serving generation.
-        since: The first event time of the range; for windows, their first start.
-        until: The first event time after it.
+        since: First event time of the range (inclusive); for windows, their first start.
+        until: First event time after the range (exclusive).
+
+    Raises:
+        InputError: The range is empty, has no window, or ends after the time through which history
+            is complete.
+        StateError: Rows of this pipeline can't be recomputed by a range, history is not read to its
+            end, or another generation serves.
+        UnavailableError: A store does not answer.
     """
     pipeline, generation = context.pipeline, context.generation
     if since >= until:
@@ -217,5 +230,5 @@ def last_files(loaded: LoadedPipeline) -> FileSource:
 
 
 def utc(moment: datetime) -> str:
-    """Return a time for messages, such as ``2024-03-01T00:00:00Z``."""
+    """Return a time with a zone as text for messages, such as ``2024-03-01T00:00:00Z``."""
     return iso(to_ms(moment))

@@ -35,14 +35,21 @@ def side_pipeline(
 ) -> LoadedPipeline | None:
     """Return the pipeline that computes a range from its files; None if they have no row of it.
 
-    Windows are computed from one micro-batch of each source, in which no row is late, and merged:
-    only so is a window that is still open at the end of the range in the table. The table then has
-    parts of windows outside of the range, too.
+    Its declaration is written into the backfill's folder at the first call; it writes to a table of
+    its own there. For windows it reads each source in one micro-batch, in which no row is late, and
+    merges: only so does the table have a window that is still open at the end of the range. The
+    table then has parts of windows outside of the range, too.
 
     Args:
         context: The serving generation.
-        folder: The backfill's own folder; the pipeline is declared there once.
-        scope: What the range covers.
+        folder: State folder of the backfill.
+        scope: The range.
+
+    Raises:
+        StateError: The state can't be read or written, or the windows of the range lie in several
+            sources.
+        InputError: Files can't be listed or read.
+        UnavailableError: A store does not answer.
     """
     loaded, generation = context.loaded, context.generation
     parts = parts_in(context, scope)

@@ -22,8 +22,8 @@ class FinalTime(NamedTuple):
 
     Attributes:
         moment: A window that ends then, or earlier, is final.
-        is_watermark: Whether it is the watermark that history left; otherwise it is the time
-            through which history is complete.
+        is_watermark: Whether it is the watermark that history left; else it is the time through
+            which history is complete.
     """
 
     moment: datetime
@@ -41,6 +41,7 @@ def windows_by(context: PipelineContext) -> EventWindows | None:
 
     Raises:
         StateError: The transform keeps state by which ranges can't be recomputed; says why.
+        InputError: The transform can't be loaded.
     """
     pipeline, generation = context.pipeline, context.generation
     # By this one the runs go, and so does the recomputation.
@@ -69,6 +70,13 @@ def windows_by(context: PipelineContext) -> EventWindows | None:
 
 def final_time(context: PipelineContext, end: EndPosition) -> FinalTime:
     """Return the time by which windows are final; the live run's state holds later ones only.
+
+    It is the earlier one of the watermark that history left and the time through which it is
+    complete.
+
+    Args:
+        context: The serving generation.
+        end: End position of the last source of files.
 
     Raises:
         StateError: The watermark that history left is not recorded.

@@ -28,6 +28,9 @@ class Range(NamedTuple):
         """Return a mask of the rows whose event time is in the range.
 
         False for a row without an event time.
+
+        Args:
+            rows: Rows with the range's column.
         """
         at = rows[self.column]
         if self.field is not None:

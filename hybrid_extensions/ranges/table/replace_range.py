@@ -42,7 +42,7 @@ class Replaced(NamedTuple):
 
     Attributes:
         removed: Rows in the range that were removed: those of history, or all.
-        written: Recomputed rows that replace them.
+        written: Recomputed rows that were written.
         kept_live: Recomputed rows that were not written, since a row of the live run with the same
             key is in the range, or a newer version of the row is in the table; that row stays.
     """
@@ -62,7 +62,7 @@ class Replacement:
 
     Attributes:
         table: Folder of the Delta table.
-        side: Folder of a Delta table with the recomputed rows of the range, and nothing else unless
+        side: Folder of a Delta table with the recomputed rows of the range, and no others unless
             ``history`` is None; None if there are no such rows.
         where: The range of event times.
         history: Files of the table that hold history, or did so until an earlier replacement or a
@@ -71,8 +71,8 @@ class Replacement:
         key: Names of the columns that identify a row, by which live rows are found.
         transaction: Delta application id of the commit: the same replacement is done only once.
         scratch: Folder for rewritten rows; it is created, and the caller removes it.
-        turn: Entered around each commit, and from the third attempt on around all of it: keeps
-            those from writing that it would make fail.
+        turn: Returns a context that keeps other writers out, entered around each commit, and from
+            the third attempt on around all of the attempt.
     """
 
     table: Folder
@@ -103,6 +103,7 @@ class Replacement:
             StateError: Files of history were compacted, maybe with live rows, which can't be told
                 apart any more; a file to be linked is missing; or other writers changed the same
                 files at each attempt. The table is unchanged then.
+            UnavailableError: A store does not answer.
         """
         for number in range(_TRIES):
             is_alone = number >= self._UNHINDERED

@@ -36,7 +36,9 @@ _AT = "__at"
 class VersionsReplacement(Replacement):
     """Replacement of the latest versions in a range by recomputed ones, in a table merged by key.
 
-    ``history`` is None, ``side`` has one version of each key, and nobody writes meanwhile.
+    ``history`` must be None, ``side`` must have one version of each key, and ``turn`` must keep all
+    other writers out, as each attempt runs within it. :meth:`run` also raises StateError if a row
+    of the range was not recomputed: which older version would take its place is unknown.
 
     Attributes:
         order: Names of the columns that order the versions of a key; null sorts first.

@@ -40,11 +40,12 @@ _MAGIC = re.compile(r"[*?\[]")
 
 @attr.define
 class OffsetsInputDatasetFacet(InputDatasetFacet):
-    """Facet with the offsets of a topic that are read.
+    """Facet of OpenLineage with the offsets of a topic that are read.
 
     Attributes:
-        start: First offset of each partition, by topic.
-        end: First offset of each partition that is not read, by topic; without any, it is followed.
+        start: First offset of each partition, by topic, then by partition.
+        end: First offset of each partition that is not read, likewise; empty if nothing is
+            committed yet.
     """
 
     start: dict[str, dict[str, int]]
@@ -54,12 +55,17 @@ class OffsetsInputDatasetFacet(InputDatasetFacet):
 def inputs_of(
     loaded: LoadedPipeline, context: PipelineContext | None, source: str | None
 ) -> list[InputDataset]:
-    """Return the datasets that a pipeline's sources read.
+    """Return the OpenLineage datasets that a pipeline's sources read.
 
     Args:
         loaded: The pipeline.
-        context: The pipeline with its plan; None if nothing is planned yet.
+        context: The pipeline with its plan; None if nothing is planned yet, which leaves columns
+            and sizes out.
         source: Name of the only source; None for all of them.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer, or the local broker does not run.
     """
     # The state knows where an export is.
     pipeline = loaded.pipeline if context is None else context.pipeline
@@ -76,7 +82,19 @@ def inputs_of(
 def output_of(
     loaded: LoadedPipeline, target: Folder, inputs: Iterable[InputDataset]
 ) -> OutputDataset:
-    """Return the dataset of the pipeline's target, with version, columns and lineage."""
+    """Return the OpenLineage dataset of the pipeline's target: version, columns and their lineage.
+
+    What is not known yet is left out.
+
+    Args:
+        loaded: The pipeline.
+        target: Folder of the target table.
+        inputs: The datasets that its columns come from.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: A store does not answer.
+    """
     namespace, name = named_place(target.url)
     facets: dict[str, Any] = {}
     try:

@@ -30,10 +30,12 @@ _WRITES_NOTHING = ("plan", "take_snapshot")
 class EventSender:
     """Sender of a pipeline's OpenLineage events.
 
+    An event that can't be delivered raises nothing: ``tell`` says so.
+
     Args:
         loaded: The pipeline.
-        lineage: What it declares.
-        tell: Told that an event could not be delivered.
+        lineage: The declaration, with the namespace of the jobs.
+        tell: Called with a line about an event that was not delivered.
 
     Raises:
         InputError: OpenLineage's client is not configured, or wrongly.
@@ -45,11 +47,13 @@ class EventSender:
 
     @contextmanager
     def run(self, job: str, source: str | None) -> Iterator[None]:
-        """Send START, and COMPLETE or FAIL after the body of ``with``.
+        """Send START, then after the body of ``with`` COMPLETE, FAIL (error) or ABORT (interrupt).
+
+        An error of the body is raised again.
 
         Args:
             job: Name of the job within the pipeline.
-            source: Name of the source that it reads; None for all of them.
+            source: Name of the source that the job reads; None for all of them.
         """
         run = str(uuid.uuid4())
         self._send(RunState.START, job, run, source)
@@ -65,13 +69,23 @@ class EventSender:
         self._send(RunState.COMPLETE, job, run, source)
 
     def live_run_started(self, source: str, launch_id: str) -> None:
-        """Send START and RUNNING for a live run that has committed its first micro-batch."""
+        """Send START and RUNNING for a live run that has committed its first micro-batch.
+
+        Args:
+            source: Name of the source that it reads, which is also the job.
+            launch_id: Id of its launch, from which the id of the OpenLineage run is derived.
+        """
         run = _run_of(launch_id)
         self._send(RunState.START, source, run, source, is_stream=True)
         self._send(RunState.RUNNING, source, run, source, is_stream=True)
 
     def live_run_ended(self, source: str, launch_id: str) -> None:
-        """Send COMPLETE for a live run, with the offsets that it has reached."""
+        """Send COMPLETE for a live run, with the offsets that it has reached.
+
+        Args:
+            source: Name of the source that it read.
+            launch_id: Id of its launch, as for :meth:`live_run_started`.
+        """
         self._send(RunState.COMPLETE, source, _run_of(launch_id), source, is_stream=True)
 
     def _send(

@@ -13,11 +13,11 @@ SOURCE_STATES: tuple[str, ...] = get_args(SourceState)
 
 
 class Metric(NamedTuple):
-    """Metric, named without its prefix, as the exporter describes it.
+    """Metric, named without its prefix ``hybrid_``, as the exporter describes it.
 
     Attributes:
-        name: Its name; that of a counter gets ``_total`` behind it.
-        help: What it says, for people.
+        name: Name of the metric; Prometheus puts ``_total`` behind that of a counter.
+        help: A sentence that describes it, for people.
         kind: ``gauge`` or ``counter``.
     """
 

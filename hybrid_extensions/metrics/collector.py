@@ -32,8 +32,8 @@ class Sample(NamedTuple):
 
     Attributes:
         metric: The metric.
-        labels: Value by name of the label.
-        value: The value.
+        labels: Values of its labels, by name.
+        value: The value; 1 and 0 for true and false.
     """
 
     metric: Metric
@@ -44,8 +44,9 @@ class Sample(NamedTuple):
 class PipelineCollector(Collector):
     """Collector of the metrics of pipelines, for a registry of ``prometheus_client``.
 
-    A pipeline whose state can't be read has ``hybrid_look_success`` 0, and no other metric. Scrapes
-    at the same time wait for each other, so that state and brokers are asked once at a time.
+    A pipeline whose file or state can't be read has ``hybrid_look_success`` 0, and no other metric;
+    the scrape does not fail, and others are not affected. Scrapes at the same time wait for each
+    other, so that state and brokers are asked once at a time.
 
     Args:
         paths: The pipelines' files, which are read again at each scrape.
@@ -57,7 +58,11 @@ class PipelineCollector(Collector):
         self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Family]:
-        """Yield all metrics; called by the registry at each scrape."""
+        """Yield all metrics of all pipelines; called by the registry at each scrape.
+
+        It looks at states and brokers, which may take seconds. Each metric of the catalog is there,
+        maybe without a value.
+        """
         with self._lock:
             samples = [sample for path in self._paths for sample in self._samples(path)]
         added = [each.metric for each in samples if each.metric not in catalog.EVERY]
@@ -71,7 +76,10 @@ class PipelineCollector(Collector):
             yield family
 
     def describe(self) -> list[Family]:
-        """Return nothing, so that registration does not read the pipelines' status."""
+        """Return an empty list, so that registration does not read the pipelines' status.
+
+        Called by the registry of ``prometheus_client``.
+        """
         return []
 
     def _samples(self, path: Path) -> list[Sample]:

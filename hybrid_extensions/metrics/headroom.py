@@ -18,18 +18,23 @@ _TIMEOUT_S = 5.0
 
 
 class HeadroomLooks:
-    """Cache of retention headroom, refreshed at most every 30 seconds for each topic."""
+    """Cache of the retention headroom of live runs, refreshed at most every 30 s for each source.
+
+    Retention headroom is the time until Kafka may delete the first record that is not committed.
+    """
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str], tuple[float, Headroom | None]] = {}
 
     def of(self, loaded: LoadedPipeline, generation: str, found: SourceStatus) -> Headroom | None:
-        """Return the headroom of the most urgent partition of a source.
+        """Return the headroom of the partition of a source that has the least.
+
+        A broker that does not answer within 5 s raises nothing.
 
         Args:
             loaded: The pipeline.
             generation: Name of the generation whose run is looked at.
-            found: Progress of the source.
+            found: Status of the source.
 
         Returns:
             The headroom, 0 ms where Kafka has deleted records already; None if the source is not

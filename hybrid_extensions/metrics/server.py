@@ -16,7 +16,7 @@ with needs_extra("metrics", "`hybrid metrics`"):
 
 @contextmanager
 def serve(paths: Sequence[Path], host: str, port: int) -> Iterator[str]:
-    """Serve the metrics of pipelines over HTTP, until the end of the block.
+    """Serve the metrics of pipelines over HTTP, in a thread, until the end of the ``with`` block.
 
     Args:
         paths: The pipelines' files.
@@ -24,7 +24,7 @@ def serve(paths: Sequence[Path], host: str, port: int) -> Iterator[str]:
         port: Port to listen on; 0 for a free one.
 
     Yields:
-        URL of the endpoint.
+        URL of the endpoint, such as ``http://127.0.0.1:9464/metrics``.
 
     Raises:
         InputError: The address can't be listened on.

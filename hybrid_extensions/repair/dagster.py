@@ -22,7 +22,7 @@ _TEXT = (
 
 
 def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
-    """Return the action REPAIR of the control job of a pipeline that captures a table."""
+    """Return the action REPAIR of the control job; empty if the pipeline captures no table."""
     if all(source.snapshot is None for source in loaded.pipeline.sources):
         return {}
     fields = {
@@ -38,7 +38,15 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
 
 
 def repair_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-    """Repair the table, or show what differs; an observation of the table says what was done."""
+    """Repair the table, or show what differs; an observation of the table says what was done.
+
+    Runs as an action of the control job; raises as :func:`hybrid_extensions.repair.run.repair`.
+
+    Args:
+        context: The job's Dagster run.
+        loaded: The pipeline.
+        config: The form, with ``where``, ``apply``, ``within`` and ``by``.
+    """
     limit, where, say = parse_duration(config.within), config.where or None, say_in(context, loaded)
     if not config.apply:
         found = look(loaded, limit, where, say)

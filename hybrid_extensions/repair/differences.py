@@ -25,17 +25,19 @@ class Differences(NamedTuple):
     """Rows of the target that differ from the database.
 
     Attributes:
-        missing: Rows that the target lacks.
-        different: Rows with other values, or that are there more than once.
-        extra: Rows that the database does not have.
-        newer: Further keys that differ and have a newer change; they are left as they are.
-        impossible: Keys with a position behind the end of the database's log, which no change can
-            have; they are left as they are.
-        columns: Of those that are different, how many differ in a column, by its name.
-        keys: Up to ten keys of the rows to repair, with what they are.
-        impossible_keys: Up to ten keys of those.
-        partial: Of those that are newer, how many have a value that is older than their change, as
-            it left a long value as it was.
+        missing: Number of rows that the target lacks.
+        different: Number of rows with other values, or that are there more than once.
+        extra: Number of rows that the database does not have.
+        newer: Number of further keys that differ and have a newer change; they are left as they
+            are.
+        impossible: Number of keys with a position behind the end of the database's log, which no
+            change can have; they are left as they are.
+        columns: By name of the column, how many of the ``different`` rows differ in it.
+        keys: Up to ten keys of the rows to repair as text, each after ``missing``, ``different`` or
+            ``extra``.
+        impossible_keys: Up to ten of the ``impossible`` keys as text.
+        partial: How many of the ``newer`` keys have a value that is older than their change, as the
+            change left a long value out.
     """
 
     missing: int
@@ -61,18 +63,18 @@ def find_differences(
     log_end: DatabaseSnapshot,
     where: str | None = None,
 ) -> Differences:
-    """Find the rows to repair, and put them into :data:`REPAIRS` as they have to become.
+    """Find the rows to repair, and write them as they have to become into :data:`REPAIRS`.
 
-    A key with a newer row or delete is left out: its change may be part of what is compared, or
+    A key with a newer row or delete is left out: the database's snapshot may contain its change, or
     not. So is one with a position that no change can have.
 
     Args:
-        connection: DuckDB, with both sides.
+        connection: DuckDB, with both sides (:mod:`hybrid_extensions.repair.sides`).
         table: The table.
-        version: Position of the rows that the repair writes.
+        version: Log position of the rows that the repair writes.
         log_end: A snapshot that was taken after the target was read.
-        where: SQL condition on the columns of the target: only rows that meet it on one side or
-            both are compared; all by default.
+        where: DuckDB's SQL condition on the columns of the target: only rows that meet it on one
+            side or both are compared; None for all.
 
     Raises:
         InputError: The condition is not valid.
@@ -121,12 +123,12 @@ def find_differences(
 
 
 def in_keys(keys: str, key: list[str], of: str) -> str:
-    """Return an SQL condition that the key of a row is among those of a table.
+    """Return an SQL condition that the key of a row is among those of a table; nulls are equal.
 
     Args:
-        keys: The table.
+        keys: SQL name of the table.
         key: Columns of the key.
-        of: Alias of the row.
+        of: SQL alias of the row.
     """
     same = (f"k.{quoted(name)} IS NOT DISTINCT FROM {of}.{quoted(name)}" for name in key)
     return f"EXISTS (SELECT 1 FROM {keys} k WHERE {' AND '.join(same)})"

@@ -17,11 +17,11 @@ _POLL_S = 0.3
 def wait_for_run(table: RepairedTable, within: timedelta, say: Callable[[str], None]) -> None:
     """Wait until the live run has committed what the database's log and the topic hold now.
 
-    Without a live run there is nothing to wait for, which is said.
+    If no live run is active, say so and return at once.
 
     Args:
         table: The table.
-        within: How long to wait.
+        within: How long to wait at most.
         say: Called with a line of text.
 
     Raises:

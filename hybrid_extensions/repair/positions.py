@@ -20,23 +20,24 @@ _BEHIND = ":"
 def repair_version(
     connection: duckdb.DuckDBPyConnection, snapshot: DatabaseSnapshot, settled: int, positions: str
 ) -> str:
-    """Return the position of the rows that a repair writes.
+    """Return the log position of the rows that a repair writes, as text that sorts.
 
-    MariaDB and MySQL: the first one behind the snapshot, which is a position of the log itself.
+    It sorts behind all changes that the snapshot contains for sure, and before all others. No
+    change has it itself.
 
-    PostgreSQL: a snapshot is none. It contains all changes that were written before ``settled``; a
-    change's position is the end of the transaction that was committed before its own, then its
-    place. A change that was written later is of a transaction whose predecessor ended at the last
-    commit before ``settled``, or later. Of that commit only what the table's own rows tell is
-    known: an earlier one does as well, as each position of the table then lies before it, too.
-
-    No change has this position, so that rows of an earlier repair at the same place are not newer.
+    MariaDB and MySQL: the first position behind the snapshot. PostgreSQL: a snapshot is no
+    position. It contains all changes that were written before ``settled``; a change's position is
+    the end of the transaction that was committed before its own, then its place. A change that was
+    written later is of a transaction whose predecessor ended at the last commit before ``settled``,
+    or later. Of that commit only what the table's own rows tell is known: an earlier one does as
+    well, as each position of the table then lies before it, too.
 
     Args:
-        connection: DuckDB.
-        snapshot: What the rows that were read of the database contain.
-        settled: PostgreSQL: LSN whose writers had all ended before the snapshot.
-        positions: Query of all positions of the table, as the column ``p``.
+        connection: DuckDB, which runs ``positions``.
+        snapshot: The database snapshot whose rows were read.
+        settled: PostgreSQL: LSN whose writers had all ended before the snapshot; else without
+            effect.
+        positions: SQL query of all positions of the table, as the column ``p``.
     """
     if isinstance(snapshot, BinlogSnapshot):
         return snapshot.beyond
@@ -48,19 +49,19 @@ def repair_version(
 
 
 def is_newer(position: str, version: str) -> str:
-    """Return an SQL condition, never null: a row or delete is newer than a repair.
+    """Return an SQL condition, never null, that a row or delete is newer than a repair.
 
     Args:
-        position: SQL of its position; null for a row of the snapshot, which is older.
-        version: Position of the repair.
+        position: SQL of the log position of the row; null, for a row of the snapshot, is older.
+        version: Log position of the repair.
     """
     return f"coalesce({position} > '{version}', false)"
 
 
 def is_impossible(position: str, log_end: DatabaseSnapshot) -> str:
-    """Return an SQL condition, never null: a position lies behind the end of the log.
+    """Return an SQL condition, never null, that a position lies behind the end of the log.
 
-    No change has it, and the row would win over all changes to come.
+    No change has such a position, and the row would win over all changes to come.
 
     Args:
         position: SQL of the position.
@@ -74,5 +75,8 @@ def is_impossible(position: str, log_end: DatabaseSnapshot) -> str:
 
 
 def log_end_of(log_end: DatabaseSnapshot) -> str:
-    """Return the end of a log as a text that compares with positions."""
+    """Return the end of the database's log, by a snapshot of it, as text that sorts.
+
+    It compares with the positions of changes in the target.
+    """
     return log_end.beyond if isinstance(log_end, BinlogSnapshot) else f"{log_end.lsn:0{_HALF}x}"

@@ -15,13 +15,14 @@ class RepairResult:
     """Result of a repair, or of its dry run.
 
     Attributes:
-        table: Name of the database table.
-        generation: The generation whose table was compared.
+        table: Name of the database table, ``schema.table``.
+        generation: Name of the generation whose table was compared.
         found: Rows that differ.
-        files, bytes: Files of the target that have such rows, which are written anew.
-        is_applied: Whether they were written; False for a dry run.
+        files, bytes: Number and size of the target's files with such rows, which are written anew.
+        is_applied: Whether the rows were written; False for a dry run.
         version: Version of the target with the repaired rows; None if none was written.
-        changed: Keys that were changed after they were compared, and were left as they are.
+        changed: Number of keys that were changed after they were compared, and were left as they
+            are.
     """
 
     table: str
@@ -35,7 +36,7 @@ class RepairResult:
 
     @property
     def ok(self) -> bool:
-        """Whether no row is left that only a person can correct."""
+        """Whether no key is left with an impossible position, which a repair can't correct."""
         return not self.found.impossible
 
     def to_dict(self) -> dict[str, Any]:

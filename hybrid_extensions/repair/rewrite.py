@@ -37,11 +37,11 @@ _BATCH_ROWS = 100_000
 
 
 class Touched(NamedTuple):
-    """Files that a repair writes anew.
+    """Files of the target that a repair writes anew.
 
     Attributes:
-        files: Their number.
-        bytes: Their size.
+        files: Number of files.
+        bytes: Their total size.
     """
 
     files: int
@@ -53,7 +53,8 @@ class Rewritten(NamedTuple):
 
     Attributes:
         version: Version of the target that it made; None if nothing was left to repair.
-        changed: Keys that were changed since they were compared, and are left as they are.
+        changed: Number of keys that were changed since they were compared, and are left as they
+            are.
     """
 
     version: int | None
@@ -63,7 +64,13 @@ class Rewritten(NamedTuple):
 def files_to_rewrite(
     connection: duckdb.DuckDBPyConnection, table: RepairedTable, opened: DeltaTable
 ) -> Touched:
-    """Return how much of a version of the target has rows that are repaired."""
+    """Return how many files of the target have rows to repair, and their size.
+
+    Args:
+        connection: DuckDB, with the rows to repair.
+        table: The table.
+        opened: The version of the target that was compared.
+    """
     read = FileReader(opened)
     found = [row for row in _files(opened) if _matching(connection, table, read, row).num_rows]
     return Touched(len(found), sum(row["size_bytes"] for row in found))
@@ -76,20 +83,22 @@ def rewrite(
     transaction: str,
     scratch: Folder,
 ) -> Rewritten:
-    """Write the rows of :data:`REPAIRS` in one commit, while no micro-batch is merged.
+    """Write the rows of :data:`REPAIRS` in one commit; the caller keeps micro-batches from merging.
 
     A row or delete that became newer since it was compared wins. Deletes of rows that are removed
-    are kept first, so that a repair that breaks off in between is none.
+    are written before, so that a repair that breaks off in between has changed no row.
 
     Args:
-        connection: DuckDB, with the rows to repair.
+        connection: DuckDB, with the rows to repair; those that became newer are removed there.
         table: The table.
-        version: Position of the rows that are written.
+        version: Log position of the rows that are written.
         transaction: Delta application id of the commit.
         scratch: Folder for rewritten rows; it is created, and the caller removes it.
 
     Raises:
         StateError: Another writer than the live run has changed the same files meanwhile.
+        InputError: A table can't be read.
+        UnavailableError: A store does not answer.
     """
     opened = open_table(table.target)
     files, read = _files(opened), FileReader(opened)

@@ -60,7 +60,13 @@ def look(
 ) -> RepairResult:
     """Return what :func:`repair` would write; nothing is written.
 
-    Args, Raises: As for :func:`repair`.
+    It takes as long, and raises as :func:`repair` does.
+
+    Args:
+        loaded: The pipeline.
+        within: How long to wait for transactions in flight, and for the live run.
+        where: DuckDB's SQL condition on the target's columns: only such rows; None for all.
+        say: Called with a line of text for each step.
     """
     table = _serving(loaded)
     with _compared(table, within, where, say) as compared:
@@ -77,12 +83,13 @@ def repair(
 ) -> RepairResult:
     """Write the rows of a captured table that differ from the database, while its run goes on.
 
-    Until it is done no promotion or rollback begins, and backfills and upkeep of the table wait.
+    Until it is done no promotion or rollback begins, and backfills and upkeep of the table wait. No
+    row changes before its one commit; it is entered in the log of actions.
 
     Args:
         loaded: The pipeline.
         within: How long to wait for transactions in flight, and for the live run.
-        where: SQL condition on the target's columns: only such rows; all by default.
+        where: DuckDB's SQL condition on the target's columns: only such rows; None for all.
         say: Called with a line of text for each step.
         by: Who asked for it; None if unknown.
 

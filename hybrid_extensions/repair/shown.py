@@ -10,7 +10,7 @@ from hybrid_extensions.repair.result import RepairResult
 
 
 def shown(result: RepairResult) -> Group:
-    """Show the result of a repair: sentences, columns that differ, and some of the keys."""
+    """Return the result of a repair for the terminal: sentences, columns that differ, some keys."""
     parts: list[Table | str] = [escape(result.text)]
     if result.found.columns:
         table = Table("column", "rows that differ")

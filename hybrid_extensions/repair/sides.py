@@ -29,13 +29,17 @@ SOURCE, TARGET, DELETES, ENVELOPE = "source", "target", "audit.deletes", "audit.
 
 
 def read_source(connection: duckdb.DuckDBPyConnection, table: RepairedTable) -> DatabaseSnapshot:
-    """Read the rows of a database table under one snapshot into :data:`SOURCE`.
+    """Read the rows of a database table under one snapshot into the DuckDB table :data:`SOURCE`.
 
-    :data:`ENVELOPE` gets one row, with what rows of the snapshot have in the columns of a change's
-    envelope.
+    :data:`ENVELOPE` gets one row: the values of a snapshot's rows in the columns of a change's
+    envelope (its metadata, such as the operation).
+
+    Args:
+        connection: DuckDB, without these tables.
+        table: The table.
 
     Returns:
-        Which changes the rows contain.
+        The snapshot, which says which changes the rows contain.
 
     Raises:
         InputError: The database refuses, the table does not fit, or a value does not fit its
@@ -72,11 +76,16 @@ def read_target(connection: duckdb.DuckDBPyConnection, table: RepairedTable) -> 
 
     In this order: a row that is deleted in between is in the first, and its delete in the second.
 
+    Args:
+        connection: DuckDB.
+        table: The table.
+
     Returns:
         The version of the target that was read.
 
     Raises:
         InputError: A file of one of the two is missing or can't be read.
+        UnavailableError: The login to the store has expired.
     """
     opened = delta_table(table.target)
     kinds = {name: duckdb_type(parse_type(kind)) for name, kind in table.columns.items()}
@@ -95,7 +104,18 @@ def read_target(connection: duckdb.DuckDBPyConnection, table: RepairedTable) -> 
 
 
 def read_deletes(connection: duckdb.DuckDBPyConnection, table: RepairedTable) -> None:
-    """Read the kept deletes of the target into :data:`DELETES`, in place of what it has."""
+    """Read the kept deletes of the target into :data:`DELETES`, replacing that table.
+
+    It has the key and the log position of each; it is empty if rows are only marked as deleted.
+
+    Args:
+        connection: DuckDB, with :data:`TARGET`.
+        table: The table.
+
+    Raises:
+        InputError: A file of the table of deletes is missing or can't be read.
+        UnavailableError: The login to the store has expired.
+    """
     columns = column_list([*table.key, table.position])
     connection.execute(f"DROP TABLE IF EXISTS {DELETES}")
     if (folder := table.deletes) is not None and is_delta_table(folder):
@@ -106,11 +126,11 @@ def read_deletes(connection: duckdb.DuckDBPyConnection, table: RepairedTable) ->
 
 
 def log_end(table: RepairedTable) -> DatabaseSnapshot:
-    """Return a snapshot of the database of this moment, of which only the position counts.
+    """Return a new snapshot of the database, for its log position alone; no rows are read.
 
     Raises:
         InputError: The database refuses.
-        UnavailableError: It does not answer.
+        UnavailableError: The database does not answer.
     """
     captured = table.captured
     # One session is enough.

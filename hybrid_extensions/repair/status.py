@@ -13,13 +13,16 @@ _SHOWN = 3
 
 
 def status_part(loaded: LoadedPipeline) -> StatusPart:
-    """Return the last repairs of the serving generation's table as a part of its status.
+    """Return the last three repairs of the serving generation's table as a part of its status.
+
+    Repairs never make a pipeline unhealthy. Without any, the part has no rows.
 
     Args:
         loaded: The pipeline.
 
     Raises:
         StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     generation = acting_on(loaded, as_kept=True).open_generation(create=False)
     found = [] if generation is None else read_repairs(generation).repairs[-_SHOWN:]

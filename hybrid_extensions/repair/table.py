@@ -33,8 +33,8 @@ class RepairedTable:
     Attributes:
         context: The pipeline and its generation.
         captured: The table as a snapshot reads it: columns by their names in the database.
-        names: Names in the target of the columns that the target has, by those in the database.
-        parts: Parts of a change's record that other columns of the target have, by name.
+        names: By name in the database: the name in the target, of each column that the target has.
+        parts: By name of each further column of the target: the part of a change's record in it.
         topic: Topic of the table's changes.
         target: Folder of the target.
     """
@@ -53,18 +53,18 @@ class RepairedTable:
 
     @property
     def position(self) -> str:
-        """Column with the position of a row's change."""
+        """Column with the log position of the change that a row is of."""
         return self.context.pipeline.sink.order[0]
 
     @property
     def deletes(self) -> Folder | None:
-        """Folder of the table with the positions of deletes; None if rows are only marked."""
+        """Folder of the table with keys and positions of deletes; None if rows are only marked."""
         removes = self.context.pipeline.sink.removes_rows
         return self.context.generation.folder("deletes") if removes else None
 
     @property
     def columns(self) -> dict[str, str]:
-        """Columns of the target that the database has, with their Spark SQL types."""
+        """Columns that the database has, by name in the target, with their Spark SQL types."""
         return {here: self.captured.columns[there] for there, here in self.names.items()}
 
 
@@ -82,6 +82,7 @@ def require_repairable(loaded: LoadedPipeline) -> RepairedTable:
         InputError: The pipeline captures no table, or the target can't be read.
         StateError: The table can't be repaired in place, and why; or nothing was planned yet, or
             the snapshot is still being read.
+        UnavailableError: A store does not answer.
     """
     context = PipelineContext.require(loaded)
     asked = compared_table(context.loaded)

@@ -42,12 +42,16 @@ T = TypeVar("T")
 def collect(loaded: LoadedPipeline, *, with_audit: bool = False) -> Report:
     """Collect the content of a report about a generation, as of now.
 
-    Nothing is changed, except that a new audit is kept. A broker or store that does not answer is
-    no error: what it would tell is missing.
+    Nothing is changed, except that a new audit is kept. A section that fails, as for a broker that
+    does not answer, raises nothing: the report says why it is missing.
 
     Args:
         loaded: The pipeline, as declared by the file that the generation runs by.
         with_audit: Make an audit now, and keep it with the state.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     name = loaded.pipeline.name
     return Report(

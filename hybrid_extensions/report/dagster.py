@@ -23,7 +23,7 @@ _FILE = "report.html"
 
 
 def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
-    """Return the action REPORT of a pipeline's control job."""
+    """Return the action REPORT of a pipeline's control job, by name."""
     del loaded
     text = (
         "writes one HTML page about plan, seam, audit, generations and status, to attach to a "
@@ -35,12 +35,18 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
 def write_report(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     """Write the page into the state folder, and link it from the table's page.
 
-    Where Dagster keeps its logs on a disk, a copy is there, too: its web server hands out no other
-    files, and a browser follows no link from it to a disk.
+    Runs as an action of the control job. Where Dagster keeps its logs on a disk, a copy is there,
+    too: its web server hands out no other files, and a browser follows no link from it to a disk.
+
+    Args:
+        context: The job's Dagster run.
+        loaded: The pipeline.
+        config: The form, with ``generation``; empty for the serving one.
 
     Raises:
         StateError: The state can't be read, or the page can't be written.
         InputError: There is no such generation.
+        UnavailableError: The state's store does not answer.
     """
     acting = acting_on(loaded, config.generation, as_kept=True)
     page = render(collect(acting), acting)

@@ -13,7 +13,12 @@ from spark_jobs.run_state.heartbeat import read_heartbeat
 
 
 def hand_overs(context: PipelineContext) -> list[HandOver]:
-    """Return the hand-over to each Kafka source, or the plan's expectation before it is made."""
+    """Return the hand-over to each Kafka source, or the plan's expectation before it is made.
+
+    Raises:
+        StateError: The state can't be read, or has no plan.
+        UnavailableError: The state's store does not answer.
+    """
     return [_hand_over(context, source) for source in context.pipeline.topics]
 
 

@@ -19,10 +19,10 @@ class ReportPart(BaseModel):
 
 
 class Missing(ReportPart):
-    """Section that is missing, and why.
+    """Section of a report that is missing.
 
     Attributes:
-        missing: Why, and how to get it; sentences.
+        missing: Why it is missing, and how to get it; sentences.
     """
 
     missing: str
@@ -32,21 +32,21 @@ class SourcePlan(ReportPart):
     """Planned input of one source.
 
     Attributes:
-        name: Its name.
+        name: Name of the source.
         kind: Whether it reads files or Kafka topics.
         is_bounded: Whether it has an end.
         place: Declared paths; or topics and bootstrap servers.
         format: Format of files; None for topics.
-        files, splits, bytes: Of files: how many, and their size, the rounds included; None for
-            topics.
+        files, splits, bytes: Numbers of files and splits, and their size, with those of later
+        ``rounds``; None for topics.
         rows: Rows that are read; None where the format does not record them, and for topics.
         offsets: Number of offsets of a bounded topic; None if it is not bounded, or not decided.
         partitions: Number of partitions; None for files.
-        from_ms, to_ms: Lowest and highest event time that counts; None if not known.
+        from_ms, to_ms: Lowest and highest event time within the bounds; None if not known.
         complete_through_ms: Event time through which it is complete; None if it never is.
-        event_times: Whether event times come from all rows or from a sample.
+        event_times: Whether event times come from all rows or from a sample; None for topics.
         outside: Rows whose event time is outside of the bounds.
-        rounds: Listings after the one of the plan.
+        rounds: Number of listings after the plan's, each of files that had arrived meanwhile.
     """
 
     name: str
@@ -69,13 +69,13 @@ class SourcePlan(ReportPart):
 
 
 class PlanPart(ReportPart):
-    """Planned input: the plan, and the rounds after it.
+    """Planned input of a generation: the plan, and the listings after it.
 
     Attributes:
         created_ms: When the plan was made.
         sources: Each source, in reading order.
         warnings: Warnings of the plan: sentences.
-        approval: By whom and when it was approved; None if it is not.
+        approval: By whom and when it was approved, as text; None if it is not.
         needs_approval: Whether the pipeline declares ``approve``.
     """
 
@@ -87,20 +87,20 @@ class PlanPart(ReportPart):
 
 
 class PartitionLine(ReportPart):
-    """One topic partition of a hand-over; offsets, unless said otherwise.
+    """One topic partition of a hand-over.
 
     Attributes:
         topic, partition: The partition.
         log_start: First offset that Kafka had not deleted at the decision.
         start: First offset that is read.
         why: Why reading starts there, in words.
-        first_offset, first_ms: First record from there on, and its timestamp; None if there was
-            none.
+        first_offset, first_ms: Offset and record timestamp of the first record from ``start`` on;
+        None if there was none.
         seam_end: First offset beyond the seam.
         overlap: Number of offsets in the seam.
-        rows, removed: Rows in the seam, and those of them that were removed as duplicates; None
-            until the run has counted them.
-        gap: Records that are in no source, as accepted; None if there are none.
+        rows, removed: Number of rows in the seam, and of those that were removed as duplicates;
+        None until the run has counted them.
+        gap: Records that are in no source, as accepted, in words; None if there are none.
         read_to: First offset that is not read yet; None if no run has reported it.
     """
 
@@ -123,13 +123,14 @@ class HandOver(ReportPart):
     """The hand-over to one Kafka source.
 
     Attributes:
-        source: The source that it leads to.
-        previous: The source before it; None for the first source of the chain.
+        source: Name of the source that starts with it.
+        previous: Name of the source before it; None for the first source of the chain.
         is_made: Whether it is made; otherwise its offsets are those that the plan expects.
         decided_by: What the start offsets were decided by, in words.
         rule: How duplicates in the seam are recognized.
-        complete_through_ms: Event time through which the source before is complete.
-        start_ms: Record timestamp at which the topic is read from, as far as known.
+        complete_through_ms: Event time through which the source before is complete; None if not
+            known.
+        start_ms: Record timestamp from which the topic is read; None if not known.
         partitions: Each topic partition.
     """
 
@@ -150,8 +151,8 @@ class GenerationsPart(ReportPart):
         lines: All generations that are kept, the oldest first.
         serving: Name of the serving one.
         since_ms: Since when it serves.
-        replaced: The generation that it replaced at that time; None if it is the first one.
-        is_rollback: Whether that one was the newer of the two.
+        replaced: Name of the generation that it replaced at that time; None if it is the first one.
+        is_rollback: Whether ``replaced`` is newer than the serving one.
         pending: The promotion or rollback that is under way, in words; None if there is none.
     """
 
@@ -179,7 +180,7 @@ class SourcePace(ReportPart):
     """Speed at which a source was read.
 
     Attributes:
-        source: Its name.
+        source: Name of the source.
         unit: What is counted: rows, records or splits.
         done: How many are committed; None if unknown.
         left: How many waited at the last sample; None if unknown.
@@ -213,7 +214,7 @@ class ProgressPart(ReportPart):
     Attributes:
         paces: Figures of each source that was read.
         plots: Pictures; empty without the extra ``plots``.
-        notes: Why a picture is missing; sentences.
+        notes: Why a picture is missing; sentences. Empty if none is.
     """
 
     paces: list[SourcePace]

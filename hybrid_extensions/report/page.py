@@ -38,9 +38,10 @@ def render(
     Every value is escaped, and credentials are removed from it, wherever it came from.
 
     Args:
-        report: What it shows.
+        report: The content.
         loaded: The pipeline, whose secrets are removed.
-        environment: Environment variables; those with the name of a secret are removed, too.
+        environment: Environment variables; values of those whose name is that of a secret are
+            removed, too.
     """
     redacted = Redaction(loaded.pipeline, environment)
     # Of a kept copy, the file that people have.
@@ -109,6 +110,9 @@ def write(page: str, path: Path) -> None:
     Args:
         page: The page.
         path: The file, from :func:`require_file`.
+
+    Raises:
+        StateError: The file can't be written.
     """
     Folder(path.parent).called("folder of the report").replace_bytes(path.name, page.encode())
 

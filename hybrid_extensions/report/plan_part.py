@@ -15,7 +15,12 @@ from sources.planning.topics.topic_range import find_range
 
 
 def plan_part(context: PipelineContext) -> PlanPart:
-    """Return what is read by a generation: its plan, with the rounds that followed."""
+    """Return the planned input of a generation: its plan, with the listings that followed.
+
+    Raises:
+        StateError: The state can't be read, or has no plan.
+        UnavailableError: The state's store does not answer.
+    """
     plan, approval = context.plan, find_approval(context.generation)
     return PlanPart(
         created_ms=plan.created_ms,

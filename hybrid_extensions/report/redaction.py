@@ -27,11 +27,12 @@ _SHORTEST = 4
 
 
 class Redaction:
-    """Function that removes credentials from a text.
+    """Function that removes credentials from a text; call the object with the text.
 
     Args:
         pipeline: The declaration, whose secret fields are removed wherever they occur.
-        environment: Environment variables; those with the name of a secret are removed, too.
+        environment: Environment variables; values of those whose name is that of a secret, such as
+            ``DB_PASSWORD``, are removed, too.
     """
 
     def __init__(self, pipeline: Pipeline, environment: Mapping[str, str]) -> None:

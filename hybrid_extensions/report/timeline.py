@@ -20,7 +20,12 @@ Kind = Literal["history", "overlap", "topic", "skipped"]
 
 
 class Bar(NamedTuple):
-    """Bar in a lane: kind, left edge and width in percent."""
+    """Bar in a lane.
+
+    Attributes:
+        kind: What it stands for, which decides its colour.
+        left, width: Left edge and width, in percent of the picture's width.
+    """
 
     kind: Kind
     left: float
@@ -28,12 +33,12 @@ class Bar(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """Lane for one source or partition.
+    """Lane of a picture for one source or partition.
 
     Attributes:
-        name: What is drawn.
+        name: Name of the source or partition.
         bars: Its bars, from left to right.
-        note: Its figures, in words.
+        note: Its figures, in words; empty for none.
         is_open: Whether it goes on beyond the right edge.
     """
 
@@ -44,13 +49,14 @@ class Lane(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """Sources on one scale of event time, in ms since 1970.
+    """Picture of sources on one scale of event time, in ms since 1970.
 
     Attributes:
-        from_ms: Its left edge.
-        to_ms: Its right edge; None if how far the last source reaches is not known.
+        from_ms: Left edge of the scale.
+        to_ms: Right edge; None if how far the last source reaches is not known.
         lanes: Each source whose event times are known.
-        complete: Where history is complete through, in percent; None if outside of the scale.
+        complete: Place of the time through which history is complete, in percent; None if outside
+            of the scale.
     """
 
     from_ms: int
@@ -75,12 +81,13 @@ def timelines(
     """Return a picture of all sources by event time; if the seam is narrow, one of the seam, too.
 
     Args:
-        plan: What is read.
+        plan: The planned input.
         hand_overs: The hand-overs.
-        newest_ms: Highest event time that the last source has read; None if not known.
+        newest_ms: Highest event time that the last source has read, in ms since 1970; None if not
+            known.
 
     Returns:
-        None, one or two pictures: none if no event times are known.
+        One or two pictures; empty if no event times are known.
     """
     reaches = list(_reaches(plan, hand_overs, newest_ms))
     known = [at for reach in reaches for at in (reach.from_ms, reach.to_ms) if at is not None]

@@ -30,12 +30,20 @@ def compact(
 
     Files of history and of live rows are compacted separately. The live run goes on: its appends
     can't conflict with it, and a merge waits for the moment of a commit. Until it is done no
-    promotion or rollback begins, and backfills of ranges wait.
+    promotion or rollback begins, and backfills of ranges wait. It is entered in the log of actions.
 
     Args:
         loaded: The pipeline.
         say: Called with a line of text for each commit.
         by: Who asked for it; None if unknown.
+
+    Raises:
+        InputError: The table can't be read, or uses a Delta feature with which its files can't be
+            compacted here.
+        StateError: Nothing was planned yet; a promotion, rollback or discard is under way; a file
+            is missing; another writer has changed the table itself; or the live run merges and
+            can't wait, as its state is in a store. Commits before are complete.
+        UnavailableError: A store does not answer.
     """
     with hold_switch_lock_in_turn(loaded, "compaction", say, _WAY_OUT):
         context = _serving(loaded)
@@ -47,16 +55,19 @@ def compact(
 
 
 def look(loaded: LoadedPipeline) -> Compacted:
-    """Return what :func:`compact` would do, by the sizes of the files; nothing is written."""
+    """Return what :func:`compact` would do, by the sizes of the files; nothing is written.
+
+    Raises:
+        InputError: The table can't be read, or uses a Delta feature with which its files can't be
+            compacted here.
+        StateError: Nothing was planned yet, or which files hold history is not known.
+        UnavailableError: A store does not answer.
+    """
     return _compaction(_serving(loaded)).look()
 
 
 def in_words(found: Compacted) -> str:
-    """Return what a compaction did, as a clause without a full stop.
-
-    Args:
-        found: Its result; or that of a look at what it would do.
-    """
+    """Return as a clause without a full stop what a compaction did, or would do."""
     if not found.commits:
         return "no files to be compacted"
     old = found.history_files + found.live_files

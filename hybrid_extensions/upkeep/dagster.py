@@ -15,7 +15,11 @@ from sources.config.loader import LoadedPipeline
 
 
 def compact(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-    """Compact the small files of the target; report how many there were."""
+    """Compact the small files of the target; report how many there were.
+
+    Runs as the action COMPACT of the control job; raises as
+    :func:`hybrid_extensions.upkeep.compaction.compact`.
+    """
     by = acting_user(context.run.tags, config.by)
     found = compaction.compact(loaded, context.log.info, by)
     context.add_output_metadata(
@@ -31,7 +35,11 @@ def compact(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any)
 
 
 def delete_unneeded(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-    """Delete unneeded files of the target; report how many there were."""
+    """Delete unneeded files of the target; report how many there were.
+
+    Runs as the action VACUUM of the control job; raises as
+    :func:`hybrid_extensions.upkeep.vacuum.vacuum`.
+    """
     by = acting_user(context.run.tags, config.by)
     found = vacuum.vacuum(loaded, context.log.info, by)
     context.add_output_metadata({"files deleted": len(found.files), "bytes": found.bytes})
@@ -39,7 +47,7 @@ def delete_unneeded(context: dg.OpExecutionContext, loaded: LoadedPipeline, conf
 
 
 def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
-    """Return the actions COMPACT and VACUUM of a pipeline's control job."""
+    """Return the actions COMPACT and VACUUM of a pipeline's control job, by name."""
     del loaded
     return {
         "COMPACT": Action(
@@ -57,7 +65,7 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
 
 
 def definitions(loaded: LoadedPipeline) -> dg.Definitions:
-    """Return the schedules that ``upkeep`` declares."""
+    """Return the schedules that ``upkeep`` declares, which launch the control job; maybe none."""
     declared = loaded.section(UpkeepSection).upkeep
     return dg.Definitions(schedules=[_schedule(loaded, each) for each in declared])
 

@@ -33,5 +33,5 @@ class UpkeepSection(Section):
 
     @property
     def schedules(self) -> list[str]:
-        """Names of the schedules, as they are declared."""
+        """Names of the declared schedules, without the pipeline's name before them."""
         return [each.name for each in self.upkeep]

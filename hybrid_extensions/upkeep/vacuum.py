@@ -23,12 +23,19 @@ def vacuum(
 
     Kept are those of the newest version, of the versions that a rollback returns to, and those that
     were removed within ``delta.deletedFileRetentionDuration``, which open readers and published
-    cuts may read. No promotion, rollback or backfill of a range runs meanwhile.
+    cuts may read. No promotion, rollback or backfill of a range runs meanwhile. It is entered in
+    the log of actions.
 
     Args:
         loaded: The pipeline.
         say: Called with a line of text if a backfill is waited for.
         by: Who asked for it; None if unknown.
+
+    Raises:
+        InputError: As :func:`find_unneeded`; nothing was deleted.
+        StateError: A promotion, rollback or discard is under way or was interrupted; or a file
+            can't be deleted.
+        UnavailableError: A store does not answer.
     """
     with hold_switch_lock_in_turn(loaded, "VACUUM", say, _WAY_OUT):
         _require_no_switch(loaded)
@@ -40,12 +47,18 @@ def vacuum(
 
 
 def look(loaded: LoadedPipeline) -> Unneeded:
-    """Return the files that :func:`vacuum` would delete."""
+    """Return the files that :func:`vacuum` would delete; nothing is changed.
+
+    Raises:
+        InputError: As :func:`find_unneeded`.
+        StateError: The state is damaged.
+        UnavailableError: A store does not answer.
+    """
     return find_unneeded(loaded.target, [each.version for each in read_serving(loaded).before])
 
 
 def in_words(found: Unneeded) -> str:
-    """Return how many files are not needed, and their size, as a clause without a full stop."""
+    """Return the number of unneeded files and their size as a clause without a full stop."""
     return f"{counted(len(found.files), 'file')}, {size(found.bytes)}"
 
 

@@ -46,10 +46,11 @@ class Compacted:
     """Result of a compaction, or of its dry run.
 
     Attributes:
-        commits: Number of commits.
+        commits: Number of commits; 0 if nothing was to be compacted.
         history_files, live_files: Number of files of history, and of live rows, that were replaced.
-        new_files: Number of files that have their rows now; at least, in a dry run.
-        bytes: Size of the replaced files.
+        new_files: Number of files that have their rows now; in a dry run the lowest number
+            possible.
+        bytes: Total size of the replaced files.
     """
 
     commits: int = 0
@@ -59,7 +60,12 @@ class Compacted:
     bytes: int = 0
 
     def add(self, made: Sequence[CompactedFile], *, is_history: bool) -> None:
-        """Count one commit that replaces files of history, or of live rows, by others."""
+        """Count one commit that replaces files of history, or of live rows, by others.
+
+        Args:
+            made: The new files, each with those that it replaces.
+            is_history: Whether they hold history.
+        """
         self.commits += 1
         self.new_files += len(made)
         for each in made:
@@ -69,7 +75,12 @@ class Compacted:
 
 
 class CompactedFile(NamedTuple):
-    """New file: its ``add`` action, and those of the files that it replaces."""
+    """New file of a compaction.
+
+    Attributes:
+        add: Its ``add`` action in Delta's log.
+        old: The ``add`` actions of the files that it replaces.
+    """
 
     add: dict[str, Any]
     old: list[dict[str, Any]]
@@ -88,13 +99,13 @@ class _Open:
 class Compaction:
     """Compaction of the table of a generation.
 
-    Only one process may compact a table at a time.
+    Only one process may compact a table at a time; the caller sees to that.
 
     Attributes:
-        generation: The generation; it keeps which files of history were compacted.
+        generation: The generation; its state records which files of history were compacted.
         table: Folder of its table.
         history: Returns which files of the table hold history; called before each pass.
-        turn: Entered around each commit: keeps those from writing that it would make fail.
+        turn: Returns a context, entered around each commit, that keeps merges out.
     """
 
     generation: Generation
@@ -124,12 +135,14 @@ class Compaction:
             say: Called with a line of text after each commit.
 
         Returns:
-            What was done. Files that another writer changed meanwhile stay as they are.
+            Numbers of what was done. Files that another writer changed meanwhile stay as they are.
 
         Raises:
-            InputError: The table can't be read, or has a feature that forbids it.
+            InputError: The table can't be read, or uses a Delta feature with which its files can't
+                be compacted here.
             StateError: A file is missing, or another writer has changed columns or properties of
                 the table. Commits before are complete, and the table has the same rows.
+            UnavailableError: The store does not answer.
         """
         done = Compacted()
         for _ in range(_PASSES):

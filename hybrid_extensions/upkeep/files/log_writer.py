@@ -19,14 +19,19 @@ _OPERATION = "OPTIMIZE"
 
 
 class OtherTableError(Exception):
-    """Another writer has changed the table's columns, properties or protocol, or compacts it."""
+    """Error: another writer has changed the table's columns or protocol, or compacts it.
+
+    Changed properties raise it, too.
+    """
 
 
 class LogWriter:
-    """Writer of commits to a table's log, following the version at which the table was read.
+    """Writer of commits that replace files of a table by others with the same rows.
+
+    It follows the commits of other writers from the version at which the table was read.
 
     Args:
-        table: The table.
+        table: The table as it was read.
     """
 
     def __init__(self, table: TableSnapshot) -> None:
@@ -45,12 +50,12 @@ class LogWriter:
 
         Args:
             old: ``add`` actions of the files that are removed.
-            new: Those of the files with the same rows, with ``dataChange: false``.
-            transaction: Application id and version of the commit.
+            new: ``add`` actions of the files with the same rows, with ``dataChange: false``.
+            transaction: Delta application id and version of the commit.
 
         Returns:
-            False if another writer has removed or rewritten one of the files (:meth:`has_changed`),
-            so that nothing was exchanged.
+            Whether they were replaced; False, with nothing changed, if another writer has removed
+            or rewritten one of the files (:meth:`has_changed`).
 
         Raises:
             OtherTableError: Another writer has changed the table itself, or compacts it.
@@ -73,6 +78,8 @@ class LogWriter:
 
     def has_changed(self, files: list[dict[str, Any]]) -> bool:
         """Return whether another writer's commit has removed or rewritten one of some files.
+
+        Only commits that :meth:`exchange` has met are known; the log is not read here.
 
         Args:
             files: Their ``add`` actions.

@@ -19,7 +19,7 @@ class MergedFile:
     """Parquet file in memory with the concatenated rows of files that have the same columns.
 
     Args:
-        first: The first one, which is not added yet.
+        first: The first of these files, for columns and compression; its rows are not added here.
     """
 
     def __init__(self, first: ParquetPart) -> None:
@@ -34,8 +34,11 @@ class MergedFile:
     def add(self, part: ParquetPart) -> None:
         """Append the rows of a file.
 
+        Args:
+            part: The file, with the same :attr:`ParquetPart.layout` as the first one.
+
         Raises:
-            ArrowInvalid: It can't be read.
+            ArrowInvalid: The file can't be read.
         """
         self._held.append(part.rows())
         # A row group for each small file would make the new file as slow as they are.
@@ -43,7 +46,7 @@ class MergedFile:
             self._write()
 
     def close(self) -> bytes:
-        """Return the file; nothing can be added any more."""
+        """Return the content of the file; nothing can be added any more."""
         self._write()
         self._writer.close()
         return bytes(self._out.getvalue().to_pybytes())
@@ -58,11 +61,14 @@ class ParquetPart:
     """A Parquet file whose rows become part of another one.
 
     Args:
-        data: Its content.
+        data: Content of the file.
 
     Attributes:
         schema: Its columns, in the types in which they are written again.
         count: Number of its rows.
+
+    Raises:
+        ArrowInvalid: The content is no Parquet file.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -73,23 +79,23 @@ class ParquetPart:
 
     @property
     def layout(self) -> bytes:
-        """What files must have in common to become one: columns, types and how values are read."""
+        """Key that is equal for files that may become one: same columns, types and metadata."""
         given = self.schema.metadata or {}
         metadata = {key: value for key, value in given.items() if key not in _UNREAD}
         return bytes(self.schema.with_metadata(metadata).serialize().to_pybytes())
 
     @property
     def compression(self) -> str:
-        """How its first column is compressed; ``SNAPPY`` if it has no rows."""
+        """Name of the compression of its first column; ``SNAPPY`` if it has no rows."""
         if not self._file.metadata.num_row_groups or not self._file.metadata.num_columns:
             return "SNAPPY"
         return str(self._file.metadata.row_group(0).column(0).compression)
 
     def rows(self) -> pa.Table:
-        """Return its rows.
+        """Return its rows, in the types of :attr:`schema`.
 
         Raises:
-            ArrowInvalid: It can't be read.
+            ArrowInvalid: The file can't be read.
         """
         return self._file.read().cast(self.schema)
 

@@ -49,7 +49,8 @@ def small_files(table: TableSnapshot, history: set[str]) -> list[SmallFiles]:
     """Return the files of a table to compact, grouped by the file that they become.
 
     A file is small if it has less than half the target size. Files stay as they are that have a
-    deletion vector, that were clustered, or that lie outside the table's folder.
+    deletion vector, that were clustered, or that lie outside the table's folder. A group has at
+    least two files of one partition.
 
     Args:
         table: The table.
@@ -71,7 +72,13 @@ def small_files(table: TableSnapshot, history: set[str]) -> list[SmallFiles]:
 
 
 def commits(groups: list[SmallFiles]) -> Iterator[list[SmallFiles]]:
-    """Yield the groups that one commit replaces: either history or live rows, never both."""
+    """Yield the groups that one commit replaces: either history or live rows, never both.
+
+    Each has at most :data:`FILES_PER_COMMIT` files.
+
+    Args:
+        groups: Those of :func:`small_files`, in their order.
+    """
     for _, same in groupby(groups, key=lambda group: group.is_history):
         together: list[SmallFiles] = []
         for group in same:

@@ -26,15 +26,15 @@ def merge_statistics(
 ) -> str:
     """Return the statistics of a file that holds all rows of some others.
 
-    What one of them does not know of a column is left out, so that no reader skips the file by it.
+    A value that is unknown for one of them is left out, so that no reader skips the file by it.
 
     Args:
-        statistics: The JSON of each file's ``add`` action; None or empty if it has none.
-        rows: Number of rows of each file.
-        schema: The table's schema, as in its ``metaData`` action.
+        statistics: ``stats`` of each file's ``add`` action, as JSON; None or empty if it has none.
+        rows: Number of rows of each file, in the same order.
+        schema: The table's schema, as parsed from its ``metaData`` action.
 
     Returns:
-        JSON, with numbers as exact as in the log.
+        JSON for the ``add`` action, with numbers as exact as in the log.
     """
     known = [json.loads(each, parse_float=Decimal) if each else {} for each in statistics]
     low, high, nulls = _columns(known, rows, schema["fields"])

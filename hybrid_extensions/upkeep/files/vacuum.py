@@ -35,7 +35,7 @@ class Unneeded:
 
     Attributes:
         table: Folder of the table.
-        files: The files.
+        files: The files, with paths, sizes and times of modification.
     """
 
     table: Folder
@@ -50,7 +50,7 @@ class Unneeded:
         """Delete the files; missing ones are skipped.
 
         Raises:
-            StateError: One can't be deleted.
+            StateError: One can't be deleted; others may have been.
             UnavailableError: The store does not answer.
         """
         names = [each.path.removeprefix(f"{self.table.url}/") for each in self.files]
@@ -62,12 +62,14 @@ class Unneeded:
 def find_unneeded(target: Folder, versions: Iterable[int]) -> Unneeded:
     """Find the files of a table that were removed from it, or never committed, long enough ago.
 
-    How long is said by ``delta.deletedFileRetentionDuration``, and at least a day. What begins with
-    ``_`` or ``.`` is left alone, folders included, but for those of a partition column.
+    How long is said by ``delta.deletedFileRetentionDuration``, and at least a day. Files and
+    folders whose names begin with ``_`` or ``.`` are left alone, but for folders of a partition
+    column. Nothing is deleted here.
 
     Args:
         target: Folder of the table. No promotion and no replacement of a range may be under way.
-        versions: Versions whose files are kept; one that can't be read any more is passed over.
+        versions: Versions of the table whose files are kept; one that can't be read any more is
+            skipped.
 
     Raises:
         InputError: The table can't be read, has a feature of Delta that is not known here, or a

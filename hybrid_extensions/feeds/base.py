@@ -15,15 +15,15 @@ from sources.errors import InputError
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of some rows of a table's version with the rows of a sink.
+    """Comparison of some rows of a version of the target with the rows of a sink.
 
     Attributes:
-        number: The version.
+        number: Version of the Delta table.
         compared: Number of rows that were compared, chosen at random.
-        different: Number of them that differ in the sink, or are missing from it.
-        examples: Keys of some of these.
-        rows: Number of rows of the table.
-        sink_rows: Number of rows of the sink.
+        different: How many of the compared rows differ in the sink, or are missing from it.
+        examples: Keys of some of the different rows, as text.
+        rows: Number of all rows of the table.
+        sink_rows: Number of all rows of the sink.
     """
 
     number: int
@@ -40,7 +40,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether no difference was found."""
+        """Whether no compared row differs, and table and sink have as many rows."""
         return not self.different and self.rows == self.sink_rows
 
 
@@ -51,7 +51,9 @@ Form = Literal["text", "json", "fields", "arrow"]
 
 
 class FeedSink(ABC):
-    """Second sink; a context manager that closes its connections.
+    """Second sink of a pipeline; a context manager that closes its connections.
+
+    A follower calls :meth:`held`, then either :meth:`begin` and :meth:`apply`, or :meth:`load`.
 
     A sink that applies a delivery in one transaction has nothing pending. Any other one records
     :meth:`begin` first: a delivery that was interrupted is repeated as it was, since a row may
@@ -59,6 +61,9 @@ class FeedSink(ABC):
 
     Several followers may use a sink at a time: all but one of them fail, and nothing of an older
     delivery is written after a newer one.
+
+    Attributes:
+        form: How the sink gets rows; see :meth:`hybrid_extensions.feeds.rows.Rows.read`.
     """
 
     form: ClassVar[Form]
@@ -72,27 +77,30 @@ class FeedSink(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections; uncommitted changes are rolled back."""
+        """Close the connections; uncommitted changes are rolled back. May be called again."""
 
     @abstractmethod
     def held(self, columns: pa.Schema) -> Held:
-        """Return the sink's record of its position; create what a new sink needs.
+        """Return the position that the sink has recorded; create what a new sink needs.
 
         Args:
             columns: Columns that are delivered, with the table's types.
 
         Raises:
-            InputError: The sink can't take the rows, refuses the login, or belongs to others.
-            UnavailableError: It does not answer.
+            InputError: The sink can't take the rows, refuses the login, or is used by another feed.
+            StateError: Another follower feeds the sink.
+            UnavailableError: The sink does not answer.
         """
 
     @abstractmethod
     def begin(self, position: Position) -> None:
         """Record, if the sink needs it, that changes up to a position are about to be applied.
 
+        Called before :meth:`apply`, unless a delivery to that position was begun before.
+
         Raises:
             StateError: Another follower feeds the sink.
-            UnavailableError: It does not answer.
+            UnavailableError: The sink does not answer.
         """
 
     @abstractmethod
@@ -102,26 +110,27 @@ class FeedSink(ABC):
         Args:
             rows: A row for each key that changed, in the order of keys, in the sink's ``form``,
                 with ``_is_deleted``.
-            end: The position that it gets.
+            end: The new position.
 
         Raises:
             InputError: A row can't be stored.
             StateError: Another follower feeds the sink.
-            UnavailableError: It does not answer.
+            UnavailableError: The sink does not answer.
         """
 
     def standing_still(self, columns: pa.Schema) -> AbstractContextManager[Held]:
         """Return a context manager in which a comparison sees the sink at one position.
 
+        It yields that position. Sinks whose rows can't be looked up by key raise InputError at
+        once.
+
         Args:
             columns: Columns that are delivered, with the table's types.
 
-        Returns:
-            A context manager with what the sink remembers.
-
         Raises:
             InputError: Rows of the sink can't be looked up.
-            UnavailableError: It does not answer.
+            StateError: The sink was fed meanwhile.
+            UnavailableError: The sink does not answer.
         """
         kind = type(self).__name__.removesuffix("Sink").lower()
         message = f"A feed of `type: {kind}` can't be compared: its rows can't be looked up by key."
@@ -137,8 +146,12 @@ class FeedSink(ABC):
             rows: The rows, in the sink's ``form``, of the version that it has.
 
         Returns:
-            How many of them differ or are missing, the keys of some, and the number of all rows of
-            the sink.
+            How many of the rows differ or are missing, the keys of some as text, and the number of
+            all rows of the sink.
+
+        Raises:
+            NotImplementedError: The sink's rows can't be looked up.
+            UnavailableError: The sink does not answer.
         """
         raise NotImplementedError
 
@@ -149,10 +162,10 @@ class FeedSink(ABC):
         Args:
             rows: All rows of the table, in the sink's ``form``, with ``_is_deleted``, which is
                 false.
-            end: The position that the sink gets.
+            end: The new position.
 
         Raises:
             InputError: A row can't be stored.
             StateError: Another follower feeds the sink.
-            UnavailableError: It does not answer.
+            UnavailableError: The sink does not answer.
         """

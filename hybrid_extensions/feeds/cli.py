@@ -39,7 +39,10 @@ def feed(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Feed the declared second sinks from the table's commits, until Ctrl-C or SIGTERM."""
+    """Feed the declared second sinks from the table's commits, until Ctrl-C or SIGTERM.
+
+    A delivery that fails is tried again. With `--once` or `--reload` its error ends the command.
+    """
     with answer(as_json) as show, sigterm_interrupts():
         from hybrid_extensions.feeds.loop import deliver_once, follow, in_words
 

@@ -42,7 +42,7 @@ class Feed(Declared):
     Attributes:
         name: Name of the feed.
         columns: Columns that it gets, besides ``sink.key``; all by default.
-        every: Least time between two looks at the table for something new.
+        every: Least time between two looks at the table for a new version.
         max_lag: A feed is late, which is not healthy, if a commit of the table has waited for it
             for longer.
     """
@@ -171,10 +171,10 @@ class FeedsSection(Section):
         return self
 
     def check(self, pipeline: Pipeline) -> None:
-        """Refuse feeds of a table that keeps every version of its rows.
+        """Refuse feeds of a table that keeps every version of its rows; called on loading the file.
 
         Raises:
-            ValueError: It does.
+            ValueError: There are feeds, and ``sink.history`` is declared.
         """
         if self.feeds and pipeline.sink.history is not None:
             message = (

@@ -9,7 +9,7 @@ DELETED = "_is_deleted"
 
 
 class Delivery(NamedTuple):
-    """One call of a feed's function, of those for one version of the table.
+    """What a feed's function is told about the rows of a call: one part of a version of the table.
 
     A call that failed, or whose process ended, is repeated with the same version, part and rows,
     unless a load comes instead.
@@ -18,8 +18,8 @@ class Delivery(NamedTuple):
         feed: Name of the feed.
         version: Version of the Delta table that the rows lead to. It grows from one delivery to the
             next, but for a load.
-        is_load: Whether the parts of this version hold the whole table: rows of other keys are
-            to be removed. A load begins with part 0, also after it was interrupted.
+        is_load: Whether the parts of this version hold the whole table: rows of other keys are to
+            be removed. A load begins with part 0, also after it was interrupted.
         part: Number of the part, from 0.
         is_last: Whether it is the last part of the version.
     """

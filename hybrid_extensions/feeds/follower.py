@@ -30,11 +30,11 @@ from spark_jobs.table.delta_table import open_table
 
 
 class DeliveryOutcome(NamedTuple):
-    """Result of a look at the table.
+    """Result of a call of :meth:`Follower.deliver`.
 
     Attributes:
-        kind: ``none`` if the sink has the newest version, or if there is no table yet;
-            ``changes``, or ``load`` of the whole table.
+        kind: ``none`` if the sink has the newest version, or if there is no table yet; ``changes``,
+            or ``load`` of the whole table.
         number: Version that the sink has now; None if there is no table yet.
         rows: Number of rows that were delivered, deletes included.
         why: Why the whole table was loaded, as a clause; empty otherwise.
@@ -51,7 +51,7 @@ class Follower:
 
     Args:
         loaded: The pipeline, whose file is read again for each delivery.
-        feed: One of its feeds.
+        feed: The feed to follow, one of the pipeline's.
     """
 
     def __init__(self, loaded: LoadedPipeline, feed: AnyFeed) -> None:
@@ -71,7 +71,13 @@ class Follower:
             self._sink = None
 
     def has_news(self) -> bool:
-        """Return whether there may be rows to deliver, by the log alone."""
+        """Return whether there may be rows to deliver, by a look at the table's log alone.
+
+        True before the first delivery.
+
+        Raises:
+            UnavailableError: The store of the table does not answer.
+        """
         if (seen := self._seen) is None or self._table.exists(commit_name(seen.number + 1)):
             return True
         return commit_of(self._table, seen.number) != seen.commit
@@ -108,13 +114,15 @@ class Follower:
     def compare(self, sample: int) -> Comparison:
         """Compare randomly chosen rows of the table with those of the sink.
 
+        Nothing is delivered. The version is the one that the sink has.
+
         Args:
-            sample: Most rows that are compared.
+            sample: Largest number of rows to compare.
 
         Raises:
             InputError: The sink's rows can't be looked up by key; the sink does not have a version
                 that the table still has; or as :meth:`deliver`.
-            StateError: The state is damaged.
+            StateError: The sink was fed meanwhile, or the state is damaged.
             UnavailableError: The sink, or the store of the table, does not answer.
         """
         key = self._read_declaration()

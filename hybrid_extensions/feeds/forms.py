@@ -18,7 +18,7 @@ _NESTED = {"list", "map", "struct"}
 
 
 def selected_as(form: Form, rows: duckdb.DuckDBPyRelation, key: Sequence[str]) -> str:
-    """Return what is selected of rows, so that they have the form that a sink needs.
+    """Return the SELECT list, as DuckDB's SQL, by which rows have the form that a sink needs.
 
     Args:
         form: As :meth:`hybrid_extensions.feeds.rows.Rows.read` describes it.

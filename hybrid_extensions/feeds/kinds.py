@@ -14,7 +14,18 @@ from sources.storage.folder import Folder
 def open_sink(
     feed: AnyFeed, loaded: LoadedPipeline, key: Sequence[str], folder: Folder
 ) -> FeedSink:
-    """Return the sink of a feed, without connecting to it."""
+    """Return the sink of a feed, without connecting to it.
+
+    Args:
+        feed: The declaration.
+        loaded: The pipeline.
+        key: Columns that identify a row of the target.
+        folder: State folder of the feed.
+
+    Raises:
+        InputError: A package that the kind of sink needs is not installed, or a function can't be
+            imported.
+    """
     owner = f"{loaded.pipeline.name}.{feed.name}"
     if isinstance(feed, PostgresFeed):
         with needs_extra("postgres", "A feed of `type: postgres`"):

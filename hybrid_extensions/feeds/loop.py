@@ -26,15 +26,15 @@ Say = Callable[[str], None]
 
 
 def deliver_once(loaded: LoadedPipeline, feed: AnyFeed, *, reload: bool = False) -> DeliveryOutcome:
-    """Bring a sink to the newest version, and record the result.
+    """Bring a sink to the newest version of the table, and record the result in the state.
 
     Args:
         loaded: The pipeline.
-        feed: One of its feeds.
+        feed: The feed, one of the pipeline's.
         reload: Load the whole table, whatever the sink has.
 
     Returns:
-        What was done: of several deliveries the last one that delivered something.
+        The last delivery that delivered rows; of kind ``none`` if there was nothing to deliver.
 
     Raises:
         HybridError: As :meth:`hybrid_extensions.feeds.follower.Follower.deliver`; it is recorded,
@@ -45,12 +45,12 @@ def deliver_once(loaded: LoadedPipeline, feed: AnyFeed, *, reload: bool = False)
 
 
 def compare(loaded: LoadedPipeline, feed: AnyFeed, sample: int) -> Comparison:
-    """Compare some rows of the table with those of a sink, and record the result.
+    """Compare some rows of the table with those of a sink, and record the result in the state.
 
     Args:
         loaded: The pipeline.
-        feed: One of its feeds.
-        sample: Most rows that are compared, chosen at random.
+        feed: The feed, one of the pipeline's.
+        sample: Largest number of rows to compare, chosen at random.
 
     Raises:
         HybridError: As :meth:`hybrid_extensions.feeds.follower.Follower.compare`.
@@ -85,9 +85,9 @@ def compared_in_words(feed: AnyFeed, found: Comparison) -> str:
 def follow(
     loaded: LoadedPipeline, feeds: Sequence[AnyFeed], stop: threading.Event, say: Say
 ) -> list[threading.Thread]:
-    """Start threads that follow the table for some feeds, until an event is set.
+    """Start threads that follow the table for some feeds, until an event is set; return at once.
 
-    A delivery that fails is tried again after a while, whatever the reason.
+    A delivery that fails is tried again after 1 s to 60 s, whatever the reason.
 
     Args:
         loaded: The pipeline.

@@ -17,12 +17,12 @@ from sources.storage.tables.delta_log import commit_name
 
 
 class Position(Record):
-    """Version of the target that a sink has; kept in the sink.
+    """Version of the target that a sink has, as the sink records it.
 
     Attributes:
         table: Id of the Delta table, which a table that is made again does not share.
         number: Version of the table.
-        commit: SHA-256 of the commit that made the version; empty if the log has no longer got it.
+        commit: SHA-256 of the commit that made the version; empty if the log no longer has it.
         owner: Generation that the table belonged to.
         form: SHA-256 of the columns with their types, and of the key.
     """
@@ -41,8 +41,8 @@ class Held:
     Attributes:
         delivered: The version that the sink has; None if a load is needed: nothing was delivered,
             or a load has not been completed.
-        pending: The version of a delivery that was begun after that, and not completed; None if
-            there is none. Some of its rows may be in the sink.
+        pending: The version of a delivery that was begun after ``delivered``, and not completed;
+            None if there is none. Some of its rows may be in the sink.
     """
 
     delivered: Position | None = None
@@ -52,7 +52,17 @@ class Held:
 def position_of(
     folder: Folder, table: DeltaTable, columns: pa.Schema, key: Sequence[str]
 ) -> Position:
-    """Return the position of a version of the table."""
+    """Return the position that a sink has once a version of the table is delivered.
+
+    Args:
+        folder: Folder of the table.
+        table: The table, opened at the version.
+        columns: Columns that are delivered.
+        key: Columns that identify a row.
+
+    Raises:
+        UnavailableError: The store of the table does not answer.
+    """
     number = int(table.version())
     metadata = table.metadata()
     form = repr((names_and_types(columns), list(key)))
@@ -66,19 +76,27 @@ def position_of(
 
 
 def commit_of(folder: Folder, number: int) -> str:
-    """Return the SHA-256 of a version's commit; empty if the log no longer has it."""
+    """Return the SHA-256, in hexadecimal, of a version's commit; empty if the log no longer has it.
+
+    Args:
+        folder: Folder of the Delta table.
+        number: The version.
+
+    Raises:
+        UnavailableError: The store of the table does not answer.
+    """
     text = folder.read_bytes(commit_name(number))
     return "" if text is None else hashlib.sha256(text).hexdigest()
 
 
 def why_not_from(before: Position, now: Position, commit_now: str) -> str | None:
-    """Return why the changes since a position can't be computed; None if they can.
+    """Return why the changes since a position can't be computed, as a clause; None if they can.
 
     Args:
         before: The position that a sink has.
         now: The newest position of the table.
-        commit_now: SHA-256 of the commit of the sink's version, as the log has it now; empty if it
-            has none.
+        commit_now: SHA-256 of the commit of the sink's version, as the log has it now; empty if the
+            log has none.
     """
     if before.table != now.table:
         return "the table was made again"

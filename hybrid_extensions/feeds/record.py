@@ -20,11 +20,11 @@ class Compared(Part):
     """Last comparison of a sink with the table.
 
     Attributes:
-        at_ms: When, in Unix milliseconds.
+        at_ms: When it was made, in ms since 1970.
         number: Version of the table.
         rows: Number of rows that were compared.
-        share: Share of them that are the same in both, from 0 to 1.
-        agrees: Whether all are, and both have as many rows.
+        share: Share of the compared rows that are the same in both, from 0 to 1.
+        agrees: Whether all compared rows are the same, and both have as many rows.
     """
 
     at_ms: int
@@ -35,16 +35,16 @@ class Compared(Part):
 
 
 class FeedRecord(Record):
-    """Last record of a feed by its follower; the sink's own position takes precedence.
+    """Last record of a feed by its follower, in the state; the position in the sink is decisive.
 
     Attributes:
         number: Version of the table that the sink has; None if it has none.
-        delivered_ms: When it got that, in Unix milliseconds.
-        loaded_ms: When the whole table was loaded last, in Unix milliseconds.
-        why_loaded: Why, as a clause.
-        looked_ms: When the follower looked at the table last, in Unix milliseconds.
+        delivered_ms: When the sink got it, in ms since 1970; None if nothing was delivered.
+        loaded_ms: When the whole table was loaded last, in ms since 1970; None if it never was.
+        why_loaded: Why it was loaded, as a clause.
+        looked_ms: When the follower looked at the table last, in ms since 1970.
         followed_until_ms: Until when a process that follows the table is expected to look again, in
-            Unix milliseconds; 0 if none does.
+            ms since 1970; 0 if none does.
         failure: Why the last look failed; None if it did not.
         compared: The last comparison of the sink with the table; None if there was none.
     """
@@ -63,21 +63,21 @@ class FeedStatus(BaseModel):
     """Progress of a feed.
 
     Attributes:
-        name: Its name.
-        type: Its type, such as ``postgres``.
+        name: Name of the feed.
+        type: Type of the feed, such as ``postgres``.
         number: Version of the table that the sink has; None if it has none.
         newest: Newest version of the table; None if there is none, or it can't be read.
-        behind: Number of versions that it lacks; None if that is not known.
-        lag_s: Seconds since the oldest commit that it lacks; 0 if it lacks none, None if that is
-            not known.
-        looked_ms: When its follower looked at the table last, in Unix milliseconds; None if never.
+        behind: Number of versions that the sink lacks; None if that is not known.
+        lag_s: Seconds since the oldest commit that the sink lacks; 0 if it lacks none, None if that
+            is not known.
+        looked_ms: When its follower looked at the table last, in ms since 1970; None if never.
         followed_until_ms: Until when a process that follows the table is expected to look again, in
-            Unix milliseconds; 0 if none does.
+            ms since 1970; 0 if none does.
         failure: Why that look failed; None if it did not.
         compared: The last comparison of the sink with the table; None if there was none.
-        is_healthy: Whether it lacks nothing for longer than its ``max_lag``, and agreed with the
-            table when it was compared last.
-        text: How it is, as a sentence.
+        is_healthy: Whether the sink lacks no commit for longer than ``max_lag``, and agreed with
+            the table when it was compared last.
+        text: The progress as a sentence.
     """
 
     name: str
@@ -100,17 +100,34 @@ def feed_folder(loaded: LoadedPipeline, name: str) -> Folder:
 
 
 def read_record(loaded: LoadedPipeline, name: str) -> FeedRecord | None:
-    """Return the follower's last record of a feed; None if it never ran."""
+    """Return the follower's last record of a feed; None if it never ran.
+
+    Raises:
+        StateError: The document is damaged.
+        UnavailableError: The state's store does not answer.
+    """
     return feed_folder(loaded, name).read(_RECORD, FeedRecord)
 
 
 def write_record(loaded: LoadedPipeline, name: str, record: FeedRecord) -> None:
-    """Write a feed's record."""
+    """Write a feed's record to the state, replacing the last one.
+
+    Raises:
+        StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
+    """
     feed_folder(loaded, name).replace(_RECORD, record)
 
 
 def feed_statuses(loaded: LoadedPipeline) -> list[FeedStatus]:
-    """Return the progress of each declared feed, from the state and the table's log."""
+    """Return the progress of each declared feed, from the state and the table's log.
+
+    Sinks are not asked. A table that can't be read raises nothing: the feeds are then not healthy.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
+    """
     feeds = feeds_of(loaded)
     if not feeds:
         return []

@@ -47,10 +47,10 @@ class CannotFollow(Exception):  # noqa: N818 - no error: the whole table is load
 
 
 class Rows:
-    """Rows to deliver, in a DuckDB database of their own.
+    """Rows to deliver, in a DuckDB database of their own; ``len()`` is their number.
 
     Args:
-        connection: The database.
+        connection: The database, with the rows in the table ``feed_rows``.
         key: Columns that identify a row.
         columns: All columns, with the types that they have in the table.
     """
@@ -65,7 +65,7 @@ class Rows:
         return int(found[0])
 
     def read(self, form: Form, sample: int | None = None) -> pa.RecordBatchReader:
-        """Return the rows in a sink's form, in the order of keys.
+        """Return the rows in a sink's form, in the order of keys, in batches of up to 20,000.
 
         Args:
             form: ``arrow``: the columns as they are. ``text``: the same, each as DuckDB writes it,
@@ -73,7 +73,7 @@ class Rows:
                 ``key`` and ``row`` as JSON objects. ``fields``: ``name``, the texts of the key
                 joined by colons, and ``fields``, a JSON array with name and text of each column
                 that is not null. In all of them ``_is_deleted`` is the last column.
-            sample: Number of rows, chosen at random; all by default.
+            sample: Largest number of rows, chosen at random; None for all.
         """
         selected = selected_as(form, self._connection.table(_ROWS), self._key)
         order = column_list(self._key)
@@ -90,8 +90,13 @@ class Rows:
 def all_rows(table: DeltaTable, key: Sequence[str], columns: pa.Schema) -> Iterator[Rows]:
     """Yield a copy of all rows of a version of the table.
 
+    Args:
+        table: The table, opened at the version.
+        key: Columns that identify a row.
+        columns: Columns that are delivered.
+
     Yields:
-        The rows; they are gone at the end.
+        The rows; they are deleted when the context ends.
 
     Raises:
         InputError: The table's rows can't be read, or a key is not unique.
@@ -124,10 +129,13 @@ def changed_rows(
         columns: Columns that are delivered, which both versions have.
 
     Yields:
-        A row for each key whose row is new, differs or is gone; they are gone at the end.
+        A row for each key whose row is new, differs or is gone; they are deleted when the context
+        ends.
 
     Raises:
         CannotFollow: The changes can't be computed from the files of both versions.
+        InputError: A key is not unique.
+        UnavailableError: The store of the table does not answer.
     """
     try:
         older = delta_table(folder, start)

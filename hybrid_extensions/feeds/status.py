@@ -21,12 +21,15 @@ HELP = {
 def status_part(loaded: LoadedPipeline) -> StatusPart:
     """Return the progress of a pipeline's feeds as a part of its status.
 
+    Without feeds the part has no rows.
+
     Args:
         loaded: The pipeline, as its file is now: a copy that was kept for a generation may have
             other feeds.
 
     Raises:
         StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
         OSError: The log of the table can't be read.
     """
     found = feed_statuses(loaded)

@@ -26,7 +26,11 @@ _ABANDONED_MS = 60_000
 
 
 class HdfsDocuments:
-    """Documents of ``hdfs://`` paths; connects at first use.
+    """Store of documents (small files with a version tag) of ``hdfs://`` paths.
+
+    Implements :class:`sources.storage.documents.DocumentStore`. It connects at first use, so that
+    an unknown namenode raises UnavailableError there; it can be pickled, and the copy connects
+    itself.
 
     Args:
         settings: Default namenode and properties of the client.
@@ -86,6 +90,8 @@ class HdfsDocuments:
     def age_ms(self, path: str) -> int | None:
         """Return how long ago a file was written, in ms, both by the namenode's clock.
 
+        Writes and deletes a file next to it, to learn the clock's time.
+
         Returns:
             The age; None if there is no such file.
 
@@ -108,7 +114,9 @@ class HdfsDocuments:
         return max(int(now - written), 0)
 
     def listing(self, folder: str) -> list[Listed]:
-        """Return all documents of a folder and of the folders in it, sorted by path.
+        """Return all files of a folder and of the folders in it, sorted by path; maybe none.
+
+        A missing folder has none.
 
         Raises:
             UnavailableError: The cluster does not answer.
@@ -180,7 +188,11 @@ class HdfsDocuments:
         return self._rename(successor, path, data, overwrite=True)
 
     def copy(self, source: str, path: str) -> None:
-        """Copy a file; HDFS has no links, and copies pass through this process.
+        """Copy a file, unless the copy exists; the bytes pass through this process.
+
+        Args:
+            source: Path of the file.
+            path: Path of the copy, which appears at once as a whole.
 
         Raises:
             FileNotFoundError: There is no such file.
@@ -214,7 +226,7 @@ class HdfsDocuments:
         self._delete(path, recursive=False)
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder with all that is in it.
+        """Delete a folder with all that is in it; nothing happens if it does not exist.
 
         Raises:
             UnavailableError: The cluster does not answer.
@@ -261,5 +273,8 @@ class HdfsDocuments:
 
 
 def documents_of(_scheme: str, settings: HdfsSettings) -> HdfsDocuments:
-    """Return the document store of all HDFS clusters."""
+    """Return the document store of all HDFS clusters; nothing is connected yet.
+
+    Called by the registry of stores.
+    """
     return HdfsDocuments(settings)

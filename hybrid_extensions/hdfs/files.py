@@ -33,7 +33,10 @@ _REST = re.compile(r"\n|\\n|: \[")
 
 
 class HdfsStorage:
-    """Storage of ``hdfs://`` paths: all HDFS clusters that they name; connects at first use.
+    """Storage of ``hdfs://`` paths, for files of sources: all HDFS clusters that they name.
+
+    It connects at first use, so that an unknown namenode raises UnavailableError there; it can be
+    pickled, and the copy connects itself.
 
     Args:
         settings: Default namenode and properties of the client.
@@ -48,7 +51,7 @@ class HdfsStorage:
         return HdfsStorage, (self._settings,)
 
     def children(self, folder: str) -> Children:
-        """Return the files and folders directly in a folder; none if it does not exist.
+        """Return the files and folders directly in a folder; none of either if it does not exist.
 
         Raises:
             UnavailableError: The cluster does not answer.
@@ -107,7 +110,12 @@ class HdfsStorage:
     def tail(self, path: str, size: int) -> bytes:
         """Return the last bytes of a file, all of them if it is shorter.
 
+        Args:
+            path: The file.
+            size: Number of bytes.
+
         Raises:
+            FileNotFoundError: The file does not exist.
             OSError, UnavailableError, InputError: As :meth:`open`.
         """
         with self.open(path) as file:
@@ -185,7 +193,10 @@ def connect(namenode: str, settings: HdfsSettings) -> Client:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return the namenode of an ``hdfs://`` path, and the path in its cluster, from ``/``."""
+    """Return the namenode of an ``hdfs://`` path, and the path in its cluster, from ``/``.
+
+    The namenode is empty for ``hdfs:///path``, which means the default one.
+    """
     namenode, _, plain = path.removeprefix("hdfs://").partition("/")
     return namenode, f"/{plain}"
 
@@ -231,5 +242,8 @@ def store_error(path: str, what: str, error: Exception) -> HybridError:
 
 
 def files_of(settings: HdfsSettings) -> HdfsStorage:
-    """Return the storage of all HDFS clusters."""
+    """Return the storage of all HDFS clusters; nothing is connected yet.
+
+    Called by the registry of stores.
+    """
     return HdfsStorage(settings)

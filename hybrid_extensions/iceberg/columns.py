@@ -54,12 +54,15 @@ _TEXT_OF = {
 
 
 def require_readable(source: FileSource, schema: Schema, unknown: Mapping[str, str]) -> None:
-    """Refuse a column whose type Spark does not support.
+    """Refuse a column to be read whose type Spark does not support.
 
     Args:
         source: Declaration of the source, whose ``schema`` may leave the column out.
         schema: Columns of the snapshot, of types that PyIceberg knows.
-        unknown: Types of the others, by their names.
+        unknown: Types of the other columns as text, by their names.
+
+    Raises:
+        InputError: Names the column, its type and what can be done.
     """
     for name, kind in unknown.items():
         if not source.columns or name in source.columns:
@@ -82,7 +85,12 @@ def children(field: NestedField) -> Sequence[NestedField]:
 
 
 def all_fields(fields: Iterable[NestedField], above: str = "") -> Iterator[tuple[str, NestedField]]:
-    """Yield columns and all fields inside them, with their full names."""
+    """Yield columns and all fields inside them with their full names, such as ``address.city``.
+
+    Args:
+        fields: The columns.
+        above: Text in front of all names; callers leave it out.
+    """
     for field in fields:
         name = f"{above}{field.name}"
         yield name, field
@@ -90,11 +98,14 @@ def all_fields(fields: Iterable[NestedField], above: str = "") -> Iterator[tuple
 
 
 def mapped_columns(source: str, schema: Schema) -> MappedColumns:
-    """Return the column mapping of a table: how its columns are found in files.
+    """Return the column mapping of a table: its columns are found in files by their field ids.
 
     Args:
         source: Name of the source, for messages.
         schema: The columns to read, of types that Spark has.
+
+    Raises:
+        InputError: A column has a type that Spark does not have.
     """
     fields = {field.name: _field(source, field, field.name) for field in schema.fields}
     return MappedColumns(mode="id", fields=fields)

@@ -45,9 +45,9 @@ class PartitionValues(NamedTuple):
     """Columns whose values are read from the manifests, as some files lack them.
 
     Attributes:
-        columns: Their names.
-        values: Their values in each file, as :func:`sources.storage.partitions.values_of` reads
-            them.
+        columns: Names of the columns; empty if no file lacks one.
+        values: For each file, in the order of the scan, the values of these columns as one text,
+            which :func:`sources.storage.partitions.values_of` reads.
     """
 
     columns: list[str]
@@ -64,6 +64,18 @@ def partition_values(
     """Return the columns that some files lack, and each file's values of them by its partition.
 
     Files whose manifests do not count the values of a column in question are opened.
+
+    Args:
+        source: Declaration of the source, for messages.
+        scan: The snapshot.
+        schema: The columns to read.
+        tasks: Its data files.
+        stores: Storages of the pipeline.
+
+    Raises:
+        InputError: A file can't be read by Spark: it lacks a column whose value its partition does
+            not have, has no field ids, or has older names or types. Or it can't be opened.
+        UnavailableError: The storage does not answer.
     """
     specs = scan.table_metadata.specs()
     constants = [_constants(specs[task.file.spec_id], task.file.partition) for task in tasks]

@@ -19,13 +19,14 @@ ENDINGS = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 
 
 class Metadata(NamedTuple):
-    """Metadata of a table.
+    """Metadata of a table, as PyIceberg can parse it.
 
     Attributes:
         table: The metadata, without columns of unknown types.
-        unknown: Types of these columns as text, by the id of the schema and their names.
-        without_list: Snapshots that name their manifests one by one, as the first version of the
-            format allows: their ids. They have an empty path instead of a list of manifests.
+        unknown: By id of the schema: the types of the columns that were left out as text, by name.
+        without_list: Ids of the snapshots that name their manifests one by one, as the first
+            version of the format allows. In ``table`` they have an empty path in place of a list of
+            manifests.
     """
 
     table: TableMetadata
@@ -34,7 +35,16 @@ class Metadata(NamedTuple):
 
 
 def read_metadata(place: str, files: StoredFiles) -> Metadata:
-    """Read a metadata file, whether it is packed or not."""
+    """Return the metadata of a table from its metadata file, whether it is packed (gzip) or not.
+
+    Args:
+        place: Location of the file.
+        files: Opens it.
+
+    Raises:
+        ValueError: The file is no valid metadata.
+        OSError: The file can't be read, or is damaged.
+    """
     with files.new_input(place).open() as file:
         content = bytes(file.read())
     found = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)

@@ -22,7 +22,7 @@ from sources.common.schema import normalize_schema
 
 
 def are_renamed(scan: DataScan, schema: Schema) -> bool:
-    """Return whether a column to read had another name in an older schema."""
+    """Return whether a column to read, or a field inside, had another name in an older schema."""
     names: dict[int, set[str]] = defaultdict(set)
     for each in scan.table_metadata.schemas:
         for _, field in all_fields(each.fields):
@@ -31,7 +31,7 @@ def are_renamed(scan: DataScan, schema: Schema) -> bool:
 
 
 def former_dates(scan: DataScan, schema: Schema) -> dict[int, str]:
-    """Return the columns that changed from dates to times, as names by field id.
+    """Return the columns that changed from dates to times, as full names by field id; maybe none.
 
     Spark's reader does not make times of the dates in older files.
     """
@@ -45,11 +45,14 @@ def former_dates(scan: DataScan, schema: Schema) -> dict[int, str]:
 
 
 def misread_column(file: Iterable[pa.Field], columns: Sequence[NestedField]) -> str | None:
-    """Return a column of a file that Spark would read with a wrong type; None if there is none.
+    """Return the full name of a column of a file that Spark would read with a wrong type.
 
     Args:
         file: Columns of a Parquet file, or fields of a struct in it, with their field ids.
         columns: The columns to read, or those of the struct.
+
+    Returns:
+        None if there is none.
     """
     by_id = {column.field_id: column for column in columns}
     by_name = {column.name.casefold(): column for column in columns}

@@ -22,7 +22,7 @@ def path_of(location: str) -> str:
 
 
 class StoredFiles(FileIO):
-    """Read-only file access for PyIceberg.
+    """Read-only file access for PyIceberg, by the pipeline's storages; see PyIceberg's ``FileIO``.
 
     Args:
         stores: Storages of the pipeline.
@@ -33,18 +33,27 @@ class StoredFiles(FileIO):
         self._stores = stores
 
     def new_input(self, location: str) -> InputFile:
-        """Return a file for reading."""
+        """Return a file for reading, which need not exist; called by PyIceberg.
+
+        Args:
+            location: Location in Iceberg's metadata, such as ``s3a://bucket/key``.
+        """
         return _StoredFile(location, self._stores)
 
     def new_output(self, location: str) -> OutputFile:
-        """Refuse to write a file."""
+        """Raise NotImplementedError: tables are only read.
+
+        PyIceberg's interface asks for the method; nothing is written.
+        """
         raise NotImplementedError(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Refuse to delete a file.
+        """Refuse to delete a file: tables are only read.
+
+        PyIceberg's interface asks for the method.
 
         Raises:
-            NotImplementedError: Always.
+            NotImplementedError: Always, with the location.
         """
         raise NotImplementedError(str(location))
 

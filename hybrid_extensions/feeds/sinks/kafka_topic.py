@@ -50,7 +50,11 @@ class KafkaSink(FeedSink):
 
     Args:
         feed: The declaration.
-        owner: Name of the feed among those of all pipelines.
+        owner: ``<pipeline>.<feed>``, which is unique.
+
+    Raises:
+        InputError: A field of the login is not valid.
+        UnavailableError: The local broker does not run.
     """
 
     form = "json"
@@ -72,7 +76,10 @@ class KafkaSink(FeedSink):
         self._is_empty = False
 
     def held(self, columns: pa.Schema) -> Held:
-        """Return the position of the topic; create it if it does not exist."""
+        """Return the position of the topic, in a consumer group's offset; create a missing topic.
+
+        Fences another follower's producer. Raises as :meth:`FeedSink.held` says.
+        """
         with self._errors():
             if self._producer is None:
                 self._connect()
@@ -94,13 +101,12 @@ class KafkaSink(FeedSink):
             return Held(position)
 
     def begin(self, position: Position) -> None:
-        """Do nothing: a delivery is one transaction."""
+        """Do nothing: a delivery is one transaction, so nothing is ever pending."""
 
     def apply(self, rows: pa.RecordBatchReader, end: Position) -> None:
         """Produce a record for each row, and the position, in one transaction.
 
-        Raises:
-            HybridError: As :meth:`FeedSink.apply` says.
+        A deleted row is a record without a value. Raises as :meth:`FeedSink.apply` says.
         """
         with self._errors(), self._transaction() as producer:
             for batch in rows:
@@ -109,7 +115,11 @@ class KafkaSink(FeedSink):
             self._record(producer, end)
 
     def load(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Produce all rows, then a tombstone for each key that the table lacks."""
+        """Produce all rows, then a record without a value for each key that the table lacks.
+
+        In several transactions: until the last one the topic has no position. Raises as
+        :meth:`FeedSink.load` says.
+        """
         with self._errors(), tempfile.TemporaryDirectory(prefix="hybrid-feed-") as folder:
             with self._transaction() as producer:
                 self._record(producer, None)

@@ -48,7 +48,7 @@ class PostgresSink(FeedSink):
 
     Args:
         feed: The declaration.
-        owner: Name of the feed among those of all pipelines.
+        owner: ``<pipeline>.<feed>``, which is unique.
         key: Columns that identify a row.
     """
 
@@ -71,7 +71,11 @@ class PostgresSink(FeedSink):
             self._connection = None
 
     def held(self, columns: pa.Schema) -> Held:
-        """Return the position of the table; create it if it does not exist."""
+        """Return the position of the table, from ``hybrid_feeds``; create a missing table.
+
+        Refuses, with InputError, a table that another feed writes, that has rows of others, or
+        lacks a column or a unique index on the key. Else raises as :meth:`FeedSink.held` says.
+        """
         with self._errors():
             if self._connection is None or self._connection.closed:
                 self._connection = self._connect()
@@ -99,19 +103,28 @@ class PostgresSink(FeedSink):
         return Held(Position.parse(known.position.encode()))
 
     def begin(self, position: Position) -> None:
-        """Do nothing: a delivery is one transaction."""
+        """Do nothing: a delivery is one transaction, so nothing is ever pending."""
 
     def apply(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Upsert and delete rows, and update the position, in one transaction."""
+        """Upsert and delete rows, and update the position, in one transaction.
+
+        Raises as :meth:`FeedSink.apply` says; nothing is changed then.
+        """
         self._deliver(rows, end, is_load=False)
 
     def load(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Upsert all rows, delete all others, and set the position, in one transaction."""
+        """Upsert all rows, delete all others, and set the position, in one transaction.
+
+        Raises as :meth:`FeedSink.load` says; nothing is changed then.
+        """
         self._deliver(rows, end, is_load=True)
 
     @contextmanager
     def standing_still(self, columns: pa.Schema) -> Iterator[Held]:
-        """Hold a transaction in which a comparison sees one state of the table."""
+        """Hold a transaction in which a comparison sees one state of the table.
+
+        It is rolled back at the end. Raises as :meth:`FeedSink.standing_still` says.
+        """
         held = self.held(columns)
         with self._errors(), self._opened.transaction(force_rollback=True):
             self._execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -121,7 +134,7 @@ class PostgresSink(FeedSink):
             yield held if is_same else Held()
 
     def compare(self, rows: pa.RecordBatchReader) -> tuple[int, list[str], int]:
-        """Compare rows in PostgreSQL, by the types of its table."""
+        """Compare rows in PostgreSQL, by the types of its table; see :meth:`FeedSink.compare`."""
         self._copy(rows)
         same = sql.SQL(" AND ").join(
             sql.SQL("t.{0} = s.{0}").format(sql.Identifier(each)) for each in self._key
@@ -368,7 +381,7 @@ class PostgresSink(FeedSink):
 
 
 def column_type(kind: pa.DataType) -> str:
-    """Return PostgreSQL's type for the values of a column of the Delta table."""
+    """Return PostgreSQL's type for a column of the Delta table; nested ones become ``jsonb``."""
     for is_kind, name in _TYPES:
         if is_kind(kind):
             return name

@@ -30,7 +30,7 @@ class Remembered(Record):
 
     Attributes:
         delivered: The version that it has; None before a load is complete.
-        pending: The version whose changes it is getting.
+        pending: The version whose changes it is getting; None if none.
     """
 
     delivered: Position | None = None
@@ -38,7 +38,7 @@ class Remembered(Record):
 
 
 class PythonSink(FeedSink):
-    """Python function as a second sink; only one follower at a time calls it.
+    """Python function as a second sink; a lock in the state lets one follower at a time call it.
 
     Args:
         feed: The declaration.
@@ -58,13 +58,18 @@ class PythonSink(FeedSink):
         self._lock: Lock | None = None
 
     def close(self) -> None:
-        """Release the lock."""
+        """Release the lock against other followers."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def held(self, columns: pa.Schema) -> Held:
-        """Return the position in the state, after taking the lock against other followers."""
+        """Return the position in the state, after taking the lock against other followers.
+
+        Raises:
+            StateError: Another follower has the lock, or the state is damaged.
+            UnavailableError: The state's store does not answer.
+        """
         if self._lock is None:
             self._lock = take_lock(self._folder, "feed")
         if self._lock is None:
@@ -75,16 +80,30 @@ class PythonSink(FeedSink):
         return Held(found.delivered, found.pending)
 
     def begin(self, position: Position) -> None:
-        """Record the version whose changes are about to be passed to the function."""
+        """Record the version whose changes are about to be passed to the function.
+
+        Raises:
+            StateError: The state can't be written.
+        """
         found = self._folder.read(_POSITION, Remembered) or Remembered()
         self._folder.replace(_POSITION, found.model_copy(update={"pending": position}))
 
     def apply(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Call the function with the changes."""
+        """Call the function with the changes, in parts, then record the position.
+
+        Raises:
+            RunError: The function raised an error; the calls are repeated with the same rows.
+            StateError: The state can't be written.
+        """
         self._call(rows, end, is_load=False)
 
     def load(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Call the function with all rows of the table."""
+        """Call the function with all rows of the table, in parts, then record the position.
+
+        Raises:
+            RunError: The function raised an error; the load begins again.
+            StateError: The state can't be written.
+        """
         self._folder.replace(_POSITION, Remembered())
         self._call(rows, end, is_load=True)
 

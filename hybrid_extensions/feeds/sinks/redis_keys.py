@@ -96,7 +96,7 @@ class RedisSink(FeedSink):
 
     Args:
         feed: The declaration.
-        owner: Name of the feed among those of all pipelines.
+        owner: ``<pipeline>.<feed>``, which is unique.
     """
 
     form = "fields"
@@ -117,7 +117,12 @@ class RedisSink(FeedSink):
         self._client.close()
 
     def held(self, columns: pa.Schema) -> Held:
-        """Return the position in the server, and fence off an earlier follower."""
+        """Return the position in the server, and fence off an earlier follower.
+
+        Refuses, with InputError, a cluster, a server that removes keys when it is full, keys of
+        others with the prefix, and columns named as the feed's own fields. Else raises as
+        :meth:`FeedSink.held` says.
+        """
         if own := {VERSION, LOAD} & set(columns.names):
             message = f"Column `{min(own)}` has the name of a field that the feed itself needs."
             hint = "Name the other columns in `columns`, or rename it in the transform."
@@ -131,16 +136,22 @@ class RedisSink(FeedSink):
         return _held_of(found)
 
     def begin(self, position: Position) -> None:
-        """Record the version whose changes are about to be written."""
+        """Record in the server the version whose changes are about to be written."""
         self._remember(pending=position.model_dump_json())
 
     def apply(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Write and delete keys, then record the position."""
+        """Write and delete keys, then record the position; not in one transaction.
+
+        Raises as :meth:`FeedSink.apply` says; a repeated call completes it.
+        """
         self._write(rows, end)
         self._remember(delivered=end.model_dump_json(), pending="")
 
     def load(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Write all rows, delete the keys of all others, then record the position."""
+        """Write all rows, delete the keys of all others, then record the position.
+
+        Raises as :meth:`FeedSink.load` says; until it is complete the server has no position.
+        """
         self._load = int(self._run(_BEGIN_LOAD))
         self._write(rows, end)
         with self._errors():
@@ -155,7 +166,13 @@ class RedisSink(FeedSink):
 
     @contextmanager
     def standing_still(self, columns: pa.Schema) -> Iterator[Held]:
-        """Prevent deliveries while a comparison reads the server."""
+        """Yield the position before a comparison; refuse if it has changed after it.
+
+        Raises:
+            StateError: A delivery came in between, so that the comparison proves nothing.
+            InputError: The server refuses.
+            UnavailableError: The server does not answer.
+        """
         with self._errors():
             before = self._known()
         own = before.get("owner") == self._owner
@@ -168,7 +185,7 @@ class RedisSink(FeedSink):
             raise StateError(message, hint, transient=True, **self._fields)
 
     def compare(self, rows: pa.RecordBatchReader) -> tuple[int, list[str], int]:
-        """Compare the fields of each row's hash."""
+        """Compare the fields of each row's hash; see :meth:`FeedSink.compare`."""
         different: list[str] = []
         with self._errors():
             for batch in rows:

@@ -37,12 +37,18 @@ _POLL_S = 0.5
 
 
 def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
-    """Return type and default of columns that a table got later, by name.
+    """Return type and default of columns that a table got after its snapshot, by name.
 
-    The default is exact or refused: it is a constant of the statement that added the column.
+    The default is exact or refused: it is a constant of the statement that added the column, which
+    the connector's topic of statements has to have; it is waited for up to 10 s.
 
     Args:
         new: The columns, their table, and how its database is reached.
+
+    Raises:
+        UnknownDefault: The value in older rows, or the column's type, can't be known; says why.
+        InputError: The database, the broker or the schema registry refuses.
+        UnavailableError: One of them does not answer.
     """
     statements = _statements(new)
     with _asking(new.options, new.table) as connection:
@@ -59,9 +65,15 @@ def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
 def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
     """Return the present Spark SQL types of a table's columns, by name.
 
+    Columns that can't be captured are left out.
+
     Args:
         options: How the database is reached.
         table: The table, ``database.table``.
+
+    Raises:
+        InputError: The database refuses.
+        UnavailableError: The database does not answer.
     """
     with _asking(options, table) as connection:
         return describe_table(connection, table).columns
@@ -93,10 +105,12 @@ def statements_of(
     snapshot: BinlogSnapshot,
     new: NewColumns,
 ) -> dict[str, SchemaChange]:
-    """Return the statement that added each column after a snapshot, if it is known.
+    """Return the statement that added each column after a snapshot, by name of the column.
+
+    Columns without a known statement are left out.
 
     Args:
-        changes: All definitions of the table, and the statements that changed it.
+        changes: All definitions of the table, and the statements that changed it, in order.
         snapshot: The snapshot.
         new: The columns.
 

@@ -42,7 +42,7 @@ _THREE_BYTES = {"utf8", "utf8mb3", "ucs2"}
 
 
 def plain_type(written: str) -> str:
-    """Return a type without display attributes, such as those of ``int(11) zerofill``.
+    """Return a type in one spelling, without display attributes: ``int`` for ``int(11) zerofill``.
 
     Args:
         written: The type as the database or a connector writes it.
@@ -93,7 +93,11 @@ class _Type(NamedTuple):
 def keeps_values(old: BinlogColumn, new: BinlogColumn) -> bool:
     """Return whether a change of a column's type keeps every value that it may hold.
 
-    What becomes of nulls in a column that becomes NOT NULL is not looked at.
+    Nulls in a column that becomes NOT NULL are not considered.
+
+    Args:
+        old: The column before.
+        new: The column after.
     """
     if old.is_generated != new.is_generated or not _holds_texts(old.charset, new.charset):
         return False

@@ -28,19 +28,24 @@ _SETTINGS = "SET time_zone = '+00:00', sql_mode = ''"
 
 
 def quote(name: str) -> str:
-    """Return a name quoted for the database's SQL."""
+    """Return a name quoted for the database's SQL, in backticks."""
     return in_backticks(name)
 
 
 def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
     """Return a column's value a number of rows further on, as text; None at the table's end.
 
+    Implements :meth:`orchestration.audit.database.compared_sides.DatabaseRows.bound_after`.
+
     Args:
         dsn: Connection string of the database; the password is in MYSQL_PWD.
-        table: ``database.table``.
-        column: The column.
-        where: SQL condition of the rows that are walked over, in ascending order.
-        rows: Number of rows.
+        table: Name of the table, ``database.table``.
+        column: The column, by its name in the database.
+        where: SQL condition of the rows that are counted, in ascending order of the column.
+        rows: Number of rows to skip; 0 for the lowest value.
+
+    Raises:
+        InputError: The table can't be read, or there is no client program of the database.
     """
     schema, _, name = table.partition(".")
     query = (
@@ -58,15 +63,20 @@ def write_rows(
 ) -> str:
     """Write rows of a table to a file with tabs; texts and bytes are hexadecimal.
 
+    Implements :meth:`orchestration.audit.database.compared_sides.DatabaseRows.write_rows`.
+
     Args:
         dsn: Connection string of the database; the password is in MYSQL_PWD.
-        table: ``database.table``.
+        table: Name of the table, ``database.table``.
         columns: Columns to write and their Spark SQL types.
-        file: The file.
+        file: Path of the file to write; an existing one is replaced.
         where: SQL condition of the rows.
 
     Returns:
         DuckDB's query of these rows, as values of their types.
+
+    Raises:
+        InputError: The table can't be read, or there is no client program of the database.
     """
     address = parse_address(dsn)
     schema, _, name = table.partition(".")

@@ -57,7 +57,10 @@ def reported_definition(table: Mapping[str, Any]) -> BinlogDefinition:
     """Return a table's definition as a connector reports it in the topic of statements.
 
     Args:
-        table: The part ``table`` of one of the ``tableChanges``.
+        table: Field ``table`` of an entry of ``tableChanges`` in a record of that topic.
+
+    Raises:
+        KeyError: A column has no name or type.
     """
     columns = {}
     for column in table.get("columns") or []:
@@ -80,14 +83,17 @@ def reported_definition(table: Mapping[str, Any]) -> BinlogDefinition:
 def find_alteration(
     before: BinlogDefinition, after: BinlogDefinition, names: Mapping[str, str]
 ) -> str | None:
-    """Return an alteration of a table that no change reports, as a predicate; None if none.
+    """Return an alteration of a table that no change reports, as a predicate: ``has another …``.
 
-    Columns that were added, dropped or renamed are not looked at: the changes show these.
+    Columns that were added, dropped or renamed are not considered: the changes show these.
 
     Args:
         before: The table before.
         after: The table after.
-        names: Names of the captured columns before, and after.
+        names: Names of the captured columns after, by their names before.
+
+    Returns:
+        None if there is none.
     """
     if sorted(before.key) != sorted(after.key):
         were = _listed(before.key)

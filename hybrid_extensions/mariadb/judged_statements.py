@@ -19,9 +19,10 @@ class JudgedStatements(NamedTuple):
     """Combined effect of some statements on a table.
 
     Attributes:
-        stated: Its definition after them; None if that is not known.
-        altered: The first one that altered rows, with what it did, as a predicate; None if none.
-        required: Columns that became NOT NULL.
+        stated: Definition of the table after them; None if that is not known.
+        altered: The first statement that altered rows, with what it did, as a predicate; None if
+            none did.
+        required: Columns that became NOT NULL; empty if rows were altered.
     """
 
     stated: BinlogDefinition | None
@@ -38,12 +39,14 @@ def judge(
 ) -> JudgedStatements:
     """Return the effect of statements on a table, up to the first one that altered rows.
 
+    A pure function.
+
     Args:
         statements: The statements, in order.
         table: The table, ``database.table``.
         names: Names of its captured columns.
         snapshot: Position of its snapshot, which contains what earlier statements did.
-        stated: Its definition before; None if that is not known.
+        stated: Definition of the table before them; None if that is not known.
     """
     required = []
     for change in statements:
@@ -70,7 +73,13 @@ def judge(
 def newly_required(
     before: BinlogDefinition | None, after: BinlogDefinition | None, names: Names
 ) -> list[str]:
-    """Return the columns that became NOT NULL, by their names in the ``schema``."""
+    """Return the columns that became NOT NULL, by their names in the ``schema``; maybe none.
+
+    Args:
+        before: The table before; None, for no result, if it is not known.
+        after: The table after; None, for no result, if it is not known.
+        names: Names of the captured columns.
+    """
     if before is None or after is None:
         return []
     return [
@@ -104,7 +113,10 @@ def _effect(
 
 
 def is_in(change: SchemaChange, snapshot: BinlogSnapshot) -> bool:
-    """Return whether a snapshot was taken after a statement; by log files if it has no GTID."""
+    """Return whether a snapshot was taken after a statement, and so contains its effect.
+
+    By GTIDs; by files and offsets of the log if the statement has none.
+    """
     try:
         return change.is_in(snapshot)
     except UnknownDefault:

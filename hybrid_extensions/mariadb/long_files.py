@@ -25,13 +25,17 @@ LONGEST = 1 << 32
 def find_long_files(
     connection: Connection[Cursor], table: CapturedTable, variables: Mapping[str, str], since: int
 ) -> list[str]:
-    """Return the log files that are longer than event positions can express.
+    """Return the names of log files longer than 4 GiB, beyond which positions are ambiguous.
 
     Args:
         connection: Open connection to the server.
         table: The table, for messages.
         variables: Variables of the server.
         since: Number of the first file that counts.
+
+    Raises:
+        MissingRight: The user may not list the files.
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     right = "BINLOG MONITOR" if is_mariadb(variables) else "REPLICATION CLIENT"
     rows = ask_with_right(connection, "SHOW BINARY LOGS", table, right)

@@ -50,10 +50,11 @@ class Address(NamedTuple):
 
     Attributes:
         host: Name or address of the server.
-        port: Its TCP port.
+        port: TCP port of the server.
         user: Name of the user.
         database: Name of the database; empty for none.
-        tls: Files for TLS, by ``ssl_ca``, ``ssl_cert`` and ``ssl_key``.
+        tls: Paths of files for TLS, by ``ssl_ca``, ``ssl_cert`` and ``ssl_key``; empty for no TLS
+            check.
         checks_name: Whether the name in the server's certificate has to be that of the host, if
             there are such files.
     """
@@ -114,7 +115,9 @@ def server_of(dsn: str) -> str:
 
 
 def connect(address: Address, source: str) -> pymysql.Connection[Cursor]:
-    """Connect to a server with autocommit, and with times in UTC.
+    """Return an open connection to a server, with autocommit, and with times in UTC.
+
+    The password is in the environment variable ``MYSQL_PWD``. It is waited for up to 10 s.
 
     Args:
         address: The database.
@@ -182,7 +185,7 @@ def ask(connection: pymysql.Connection[Cursor], query: str, *values: object) -> 
     """Return all rows of a query, as tuples.
 
     Args:
-        connection: Where it is asked.
+        connection: Open connection to the server.
         query: SQL, with ``%s`` for each value.
         values: The values.
 
@@ -196,7 +199,7 @@ def ask(connection: pymysql.Connection[Cursor], query: str, *values: object) -> 
 
 @contextmanager
 def query_errors() -> Iterator[None]:
-    """Raise the driver's errors in the body as a :class:`QueryError`."""
+    """Raise an error of the driver in the body of ``with`` as a :class:`QueryError`."""
     try:
         yield
     except (pymysql.MySQLError, OSError) as error:
@@ -204,12 +207,12 @@ def query_errors() -> Iterator[None]:
 
 
 def raw_cursor(connection: pymysql.Connection[Cursor]) -> SSCursor:
-    """Return a streaming cursor on a connection of :func:`connect_raw`."""
+    """Return a streaming cursor on a connection of :func:`connect_raw`; the caller closes it."""
     return connection.cursor(SSCursor)
 
 
 def connect_raw(address: Address) -> pymysql.Connection[Cursor]:
-    """Connect to a server; queries return the bytes of values as the server sends them.
+    """Return an open connection whose queries return values as the bytes that the server sends.
 
     Raises:
         pymysql.MySQLError: The server refuses, or does not answer.
@@ -218,7 +221,7 @@ def connect_raw(address: Address) -> pymysql.Connection[Cursor]:
 
 
 def is_lost(error: Exception) -> bool:
-    """Return whether a statement failed because the connection was lost."""
+    """Return whether an error of a statement means that the connection was lost, or never made."""
     if _is_of_tls(error):
         return False
     if isinstance(error, pymysql.MySQLError):

@@ -26,11 +26,16 @@ class MariaDb(CapturedKind):
     changes: Mapping[str, str] = {"on_schema_change": "follow"}
 
     def snapshot(self, options: CaptureOptions) -> dict[str, str]:
-        """Return the address, and that of the connector if Kafka Connect is known."""
+        """Return the fields of ``snapshot``: address, and that of the connector if known."""
         return {"dsn": options.dsn, **options.connector}
 
     def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
-        """Return the tables with their columns and keys."""
+        """Return the tables with columns and keys, and a warning if no Kafka Connect is named.
+
+        Raises:
+            InputError: The server refuses, or there is no such table.
+            UnavailableError: The server does not answer.
+        """
         found = {each.name: each for each in find_tables(options.dsn, options.tables.__contains__)}
         for name in options.tables:
             if name not in found:
@@ -45,7 +50,10 @@ class MariaDb(CapturedKind):
         return [found[name] for name in options.tables], [] if options.connect else [unknown]
 
     def topics(self, options: CaptureOptions) -> dict[str, Topic]:
-        """Return the topic of statements, too, whose records have an order, and of heartbeats."""
+        """Return the topics to create by name: of each table, of statements, and of heartbeats.
+
+        The topic of statements has one partition, so that its records have an order.
+        """
         return {
             options.name: Topic(1),
             f"__debezium-heartbeat.{options.name}": Topic(1, _HEARTBEATS_MS),
@@ -53,7 +61,14 @@ class MariaDb(CapturedKind):
         }
 
     def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
-        """Return the connector's settings that are specific to MariaDB or MySQL."""
+        """Return the connector's settings that are specific to MariaDB or MySQL.
+
+        Asks the server how passwords are sent.
+
+        Raises:
+            InputError: The server refuses, or the address is not valid.
+            UnavailableError: The server does not answer.
+        """
         del tables
         address = parse_address(options.dsn)
         is_mysql = options.dsn.startswith("mysql:")

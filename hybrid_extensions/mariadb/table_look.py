@@ -43,14 +43,24 @@ def look_at_table(
     before: TableWatch,
     snapshot: DatabaseSnapshot,
 ) -> TableWatch:
-    """Inspect a table: its statements, its catalog entry, and the server's settings.
+    """Inspect a table for alterations: its statements, its catalog entry, the server's settings.
+
+    Nothing is written. A check that could not be made is no error: ``unknown`` of the result says
+    why, and the next look makes it again.
 
     Args:
         table: The table.
         topic: The topic of its changes.
         names: Names of its captured columns.
-        before: What the last look saw, or its snapshot; with the time of this one.
+        before: Result of the last look, or of its snapshot, with the time of this look.
         snapshot: Position of its snapshot.
+
+    Returns:
+        What this look saw; ``altered`` if something was done that no change reports.
+
+    Raises:
+        InputError: The database refuses.
+        UnavailableError: The database does not answer.
     """
     assert isinstance(snapshot, BinlogSnapshot)  # it was taken of this kind of database
     seen, unknown = _look_at_statements(table, topic, names, before, snapshot)

@@ -38,11 +38,11 @@ def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTabl
 
     Args:
         dsn: How the database is reached, as ``snapshot.dsn``.
-        is_wanted: Decides by the table's name, ``database.table``.
+        is_wanted: Returns whether a table is wanted, by its name ``database.table``.
 
     Raises:
         InputError: The server refuses the login, or a query.
-        UnavailableError: It does not answer.
+        UnavailableError: The server does not answer.
     """
     address = parse_address(dsn)
     with connect(address, "database") as connection:
@@ -69,11 +69,14 @@ def _described(connection: Connection[Cursor], table: str) -> DatabaseTable | No
 
 
 def describe_columns(connection: Connection[Cursor], table: str) -> dict[str, Column]:
-    """Return the columns of a table by name, including generated ones.
+    """Return the columns of a table by name, including generated ones; empty without a table.
 
     Args:
         connection: Open connection to the server.
         table: The table, ``database.table``.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     return {column.name: column for column, _ in _columns_of(connection, table)}
 
@@ -88,9 +91,14 @@ def _columns_of(connection: Connection[Cursor], table: str) -> list[tuple[Column
 def describe_table(connection: Connection[Cursor], table: str) -> DatabaseTable:
     """Return columns and key of a table, as a pipeline declares them.
 
+    Columns that can't be captured are in ``left_out``, with the reason.
+
     Args:
         connection: Open connection to the server.
         table: The table, ``database.table``.
+
+    Raises:
+        pymysql.MySQLError: There is no such table, the server refuses, or the connection ended.
     """
     columns: dict[str, str] = {}
     left_out: dict[str, str] = {}

@@ -69,16 +69,19 @@ def _xid(transaction: int | None) -> str | None:
 
 
 def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
-    """Return type and default of columns that a table got later, by name.
+    """Return type and default of columns that a table got after its snapshot, by name.
 
     The default is exact or refused: it is the one that PostgreSQL stores for rows from before the
-    column, or null if no row from before has a value.
-
-    What was dropped before the first transaction that the snapshot may not have seen can't have
-    been added and dropped since.
+    column, or null if no row from before has a value. A column that was dropped and added again
+    since the snapshot is refused.
 
     Args:
         new: The columns, their table, and how its database is reached.
+
+    Raises:
+        UnknownDefault: The value in older rows, or the column's type, can't be known; says why.
+        InputError: The database refuses.
+        UnavailableError: The database does not answer.
     """
     table = new.table
     with _asking(new.options, table) as connection:
@@ -100,9 +103,15 @@ def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
 def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
     """Return the present Spark SQL types of a table's columns, by name.
 
+    Columns that can't be captured are left out.
+
     Args:
         options: How the database is reached.
         table: The table, ``schema.table``.
+
+    Raises:
+        InputError: The database refuses.
+        UnavailableError: The database does not answer.
     """
     with _asking(options, table) as connection:
         return describe_table(connection, table).columns

@@ -85,14 +85,14 @@ def require_capturable(
 
     Args:
         connection: Open connection to the database.
-        table: ``schema.table``.
+        table: The table, ``schema.table``.
         columns: Declared columns that a change's row fills.
         sink: The declaration of the target.
         truncates: Whether TRUNCATEs are followed.
-        publication: The publication that the connector reads; any one if left out.
+        publication: The publication that the connector reads; None if any may be.
 
     Returns:
-        What is not captured, but may be meant so: sentences.
+        Sentences about what is not captured, but may be meant so; maybe none.
 
     Raises:
         InputError: It names the table, the column or the publication, and the way out.

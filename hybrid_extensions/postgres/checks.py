@@ -23,10 +23,18 @@ _MARKED = {
 def check_columns(
     connection: psycopg.Connection[Any], table: CapturedTable
 ) -> tuple[dict[str, str], list[str]]:
-    """Refuse a table whose rows or columns a snapshot and the changes after it would not hold.
+    """Refuse a table with rows or columns that a snapshot, or the changes after it, would lack.
+
+    Args:
+        connection: Open connection to the database.
+        table: The table.
 
     Returns:
-        The type of each column, as ``regtype`` prints it; and warnings, as sentences.
+        The type of each column, as ``regtype`` prints it, by name; and warnings, as sentences.
+
+    Raises:
+        InputError: There is no such table, its rows are hidden, or its columns are not as declared.
+        psycopg.Error: The server does not answer, or refuses.
     """
     rows = connection.execute(
         "SELECT a.attname, c.relreplident, a.attlen = -1 AND a.attstorage <> 'p' "
@@ -88,7 +96,16 @@ def check_columns(
 
 
 def check_slot(connection: psycopg.Connection[Any], table: CapturedTable) -> None:
-    """Refuse a table whose replication slot is missing or lost."""
+    """Refuse a table whose replication slot is missing or lost.
+
+    Args:
+        connection: Open connection to the database.
+        table: The table, whose options name the slot.
+
+    Raises:
+        InputError: Names the slot, and what to do.
+        psycopg.Error: The server does not answer, or refuses.
+    """
     name = table.options.log_reader
     state = find_slot(connection, name).state
     if state == "missing":
@@ -121,7 +138,11 @@ def check_publication(
     Args:
         connection: Open connection to the database.
         table: The table.
-        publication: The publication that the connector reads; any one if left out.
+        publication: The publication that the connector reads; None if any may be.
+
+    Raises:
+        InputError: No such publication includes the table.
+        psycopg.Error: The server does not answer, or refuses.
     """
     found = connection.execute(
         "SELECT s.plugin <> 'pgoutput' OR EXISTS (SELECT FROM pg_publication_tables "

@@ -24,19 +24,24 @@ _SETTINGS = "-c timezone=UTC -c datestyle=ISO -c row_security=off"
 
 
 def quote(name: str) -> str:
-    """Return a name quoted for the database's SQL."""
+    """Return a name quoted for the database's SQL, in double quotes."""
     return quoted(name)
 
 
 def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
     """Return a column's value a number of rows further on, as text; None at the table's end.
 
+    Implements :meth:`orchestration.audit.database.compared_sides.DatabaseRows.bound_after`.
+
     Args:
         dsn: Connection string of the database.
-        table: ``schema.table``.
-        column: The column.
-        where: SQL condition of the rows that are walked over, in ascending order.
-        rows: Number of rows.
+        table: Name of the table, ``schema.table``.
+        column: The column, by its name in the database.
+        where: SQL condition of the rows that are counted, in ascending order of the column.
+        rows: Number of rows to skip; 0 for the lowest value.
+
+    Raises:
+        InputError: The table can't be read, or the database does not answer.
     """
     query = sql.SQL(
         "SELECT {0}::text AS bound FROM {1} WHERE {2} ORDER BY {0} OFFSET {3} LIMIT 1"
@@ -51,16 +56,21 @@ def write_rows(
 ) -> str:
     """Write rows of a PostgreSQL table to a CSV file; nulls are empty, times are in UTC.
 
+    Implements :meth:`orchestration.audit.database.compared_sides.DatabaseRows.write_rows`.
+
     Args:
         dsn: Connection string of the database.
-        table: ``schema.table``.
+        table: Name of the table, ``schema.table``.
         columns: Columns to write and their Spark SQL types; binary values become hexadecimal,
             arrays JSON.
-        file: The CSV file.
+        file: Path of the CSV file to write; an existing one is replaced.
         where: SQL condition of the rows.
 
     Returns:
         DuckDB's query of these rows, as values of their types.
+
+    Raises:
+        InputError: The table can't be read, or the database does not answer.
     """
     parts = [
         sql.SQL(_written(parse_type(kind))).format(sql.Identifier(name))

@@ -35,14 +35,15 @@ _WRITERS = (
 
 
 def settle_log(options: SnapshotOptions, within_s: float) -> int:
-    """Return the end of the log at the call, once all transactions that were in flight have ended.
+    """Return the end of the log, after waiting for all transactions that were in flight then.
 
     Args:
         options: The declared snapshot, which says how the database is reached.
         within_s: How long to wait for them, in s.
 
     Returns:
-        The position (LSN): each snapshot that is taken later has all changes that lie before it.
+        The log's end at the call, as a number (LSN): each snapshot that is taken after it has all
+        changes before it.
 
     Raises:
         StateError: Some have not ended in time; names their processes. Transient.

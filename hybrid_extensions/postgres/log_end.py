@@ -26,6 +26,8 @@ PREFIX = "hybrid"
 def mark_log(options: SnapshotOptions) -> Mark:
     """Write two messages of a few bytes to the log, and return the position before them.
 
+    For cuts: the messages let the connector confirm that position, although no table changes.
+
     Args:
         options: The declared snapshot, which says how the database is reached.
 

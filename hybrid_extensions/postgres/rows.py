@@ -46,16 +46,16 @@ _BOUNDS = {pa.date32(): (pa.int32(), *DAYS), TIMESTAMP: (pa.int64(), *MICROS)}
 
 
 class Database:
-    """PostgreSQL database for reading from several threads; a context manager.
+    """PostgreSQL database for reading from several threads; a context manager that closes it.
 
     The driver reads the names of all tables' columns when a database is opened, which takes seconds
     where there are thousands of tables: open it once for all queries.
 
     Args:
-        conninfo: How libpq reaches it; the password may be in ``PGPASSWORD``.
+        conninfo: Connection string of libpq; the password may be in ``PGPASSWORD``.
 
     Raises:
-        QueryError: It can't be reached.
+        QueryError: The database can't be reached.
     """
 
     def __init__(self, conninfo: str) -> None:
@@ -115,8 +115,11 @@ def selected(columns: pa.Schema, types: Mapping[str, str]) -> sql.Composable:
     It asks for a column as text where the driver would change a value.
 
     Args:
-        columns: Names and types to read.
-        types: PostgreSQL's type of each column, as ``regtype`` prints it.
+        columns: Names and Arrow types to read.
+        types: PostgreSQL's type of each column, as ``regtype`` prints it, by name.
+
+    Raises:
+        Misfit: A column's type can't be read as the declared one; names the column.
     """
     return sql.SQL(", ").join(_expression(each, types[each.name]) for each in columns)
 

@@ -19,7 +19,9 @@ _TIMEOUT_S = 5
 
 
 def ask_slot(options: SnapshotOptions) -> Slot | str:
-    """Ask the server for the state of a declared slot. Raises no error.
+    """Return the state of a declared replication slot, by asking the server. Raises nothing.
+
+    The server is waited for up to 5 s.
 
     Args:
         options: Declared snapshot with connection string and slot name.
@@ -57,6 +59,9 @@ def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot:
     Args:
         connection: Open connection to the server, which is not a standby.
         name: Name of the slot.
+
+    Raises:
+        psycopg.Error: The server does not answer, or refuses.
     """
     # Asked first: what was sent by then is compared with it.
     end = connection.execute("SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint").fetchone()

@@ -28,11 +28,16 @@ class Postgres(CapturedKind):
     sink: Mapping[str, str] = {"unchanged": "_unchanged"}
 
     def snapshot(self, options: CaptureOptions) -> dict[str, str]:
-        """Return the address, the slot, and the connector if Kafka Connect is known."""
+        """Return the fields of ``snapshot``: address, slot, and the connector if it is known."""
         return {"dsn": options.dsn, "slot": options.name, **options.connector}
 
     def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
-        """Return the tables with columns and keys, and sentences about what is not captured."""
+        """Return the tables with columns and keys, and sentences about what is not captured.
+
+        Raises:
+            InputError: The database refuses, there is no such table, or it can't be captured.
+            UnavailableError: The database does not answer.
+        """
         warnings: list[str] = []
         with connect_to(options.dsn) as connection:
             tables = [describe_table(connection, each) for each in options.tables]
@@ -49,7 +54,7 @@ class Postgres(CapturedKind):
         return tables, warnings
 
     def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
-        """Return the connector's settings that are specific to PostgreSQL."""
+        """Return the settings of the connector, by name, that only PostgreSQL has; asks nobody."""
         where = conninfo_to_dict(options.dsn)
         config = {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",

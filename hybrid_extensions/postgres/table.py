@@ -43,10 +43,15 @@ _SETTINGS = (
 
 @contextmanager
 def open_table(table: CapturedTable) -> Iterator[PostgresTable]:
-    """Connect to a table's database; check its columns, its replication slot and its publication.
+    """Connect to a table's database; check its columns, replication slot and publication.
 
     Yields:
         The table; its connections end with the context.
+
+    Raises:
+        InputError: The database refuses the login, or some changes of the table would not arrive.
+        UnavailableError: The database does not answer.
+        QueryError: A query failed, or the connection was lost.
     """
     conninfo = _conninfo(table)
     with _query_errors(), _connect(table, conninfo) as connection, ExitStack() as opened:
@@ -72,8 +77,17 @@ def open_table(table: CapturedTable) -> Iterator[PostgresTable]:
 def export(table: CapturedTable) -> Iterator[Exported]:
     """Export a snapshot of a table's database, which lasts as long as the context.
 
+    Args:
+        table: A table, by which the database is reached.
+
     Yields:
-        The snapshot, under which other tables can be read, too.
+        The snapshot and its name, under which other tables can be read, too.
+
+    Raises:
+        InputError: The database refuses the login.
+        UnavailableError: The database does not answer.
+        QueryError: A query failed, or the connection was lost.
+        RunError: PostgreSQL returned no snapshot.
     """
     with _query_errors(), _connect(table, _conninfo(table)) as connection:
         yield _export(connection)
@@ -96,16 +110,19 @@ def _conninfo(table: CapturedTable) -> str:
 class PostgresTable:
     """PostgreSQL table whose changes can be followed; :func:`open_table` makes it.
 
+    Use :meth:`readers`, then :meth:`divide`, then the readers' ``rows``.
+
     Args:
         table: The table as it is declared.
         session: Connection string of the database, and an open connection to it.
-        opened: Where further connections are entered.
-        types: PostgreSQL's type of each column.
-        warnings: What the table's settings may cause later.
+        opened: Further connections are entered here, and end with it.
+        types: PostgreSQL's type of each column, by name.
+        warnings: Sentences about problems that the table's settings may cause later.
 
     Attributes:
-        warnings: The same.
-        definition: The table in the catalog, as its snapshot sees it; None before that is taken.
+        warnings: As given.
+        definition: Definition of the table in the catalog, as its snapshot sees it; None before
+            :meth:`readers`.
     """
 
     definition: PostgresDefinition | None = None
@@ -125,7 +142,7 @@ class PostgresTable:
         self.warnings = warnings
 
     def readers(self, count: int) -> Sequence[PostgresReader]:
-        """Export a snapshot, which lasts as long as the connection; all readers read under it.
+        """Export a snapshot, which lasts as long as the connection; return readers that share it.
 
         Args:
             count: Number of readers.
@@ -149,6 +166,9 @@ class PostgresTable:
 
     def divide(self) -> Division:
         """Return chunks by PostgreSQL's statistics of the first column of the primary key.
+
+        They have about ``snapshot.chunk_rows`` rows each; the table is one chunk without
+        statistics.
 
         Raises:
             psycopg.Error: The database refuses, or the connection ends.
@@ -177,11 +197,11 @@ class PostgresReader(NamedTuple):
     """Reader of a PostgreSQL table's chunks under an exported snapshot; threads may share it.
 
     Attributes:
-        snapshot: Which transactions the rows contain.
+        snapshot: The snapshot, which says which transactions the rows contain.
         exported: Name of the exported snapshot.
-        database: Where rows are read.
+        database: The database that rows are read from.
         table: The table.
-        types: PostgreSQL's type of each column.
+        types: PostgreSQL's type of each column, by name.
     """
 
     snapshot: DatabaseSnapshot

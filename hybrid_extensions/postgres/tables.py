@@ -55,11 +55,13 @@ _NOT_IN_ARRAYS = ("timestamp without time zone",)
 
 
 def connect_to(dsn: str) -> psycopg.Connection[Any]:
-    """Connect to a database whose tables are to be captured.
+    """Return an open connection with autocommit to a database whose tables are to be captured.
+
+    It is waited for up to 10 s.
 
     Raises:
         UnavailableError: The server does not answer.
-        InputError: It refuses the login.
+        InputError: The server refuses the login.
     """
     try:
         return psycopg.connect(
@@ -78,24 +80,42 @@ def connect_to(dsn: str) -> psycopg.Connection[Any]:
 
 
 def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTable]:
-    """Return the tables of a database with the columns and keys that a pipeline declares."""
+    """Return the tables of a database with the columns and keys that a pipeline declares.
+
+    Args:
+        dsn: Connection string of the database.
+        is_wanted: Returns whether a table is wanted, by its name ``schema.table``.
+
+    Raises:
+        InputError: The database refuses the login, or a table was dropped meanwhile.
+        UnavailableError: The database does not answer.
+        psycopg.Error: The database refuses a query.
+    """
     with connect_to(dsn) as connection:
         names = filter(is_wanted, list_tables(connection))
         return [describe_table(connection, name) for name in names]
 
 
 def list_tables(connection: psycopg.Connection[Any]) -> list[str]:
-    """Return the names of all tables of a database, ``schema.table``, without its own catalog."""
+    """Return the names of all tables of a database, ``schema.table``, in order.
+
+    Left out are its own catalog, partitions, and unlogged or temporary tables.
+
+    Raises:
+        psycopg.Error: The server does not answer, or refuses.
+    """
     found = connection.execute(_NAMES).fetchall()
     return [f"{schema}.{table}" for schema, table in found]
 
 
 def describe_table(connection: psycopg.Connection[Any], table: str) -> DatabaseTable:
-    """Return columns and key of a table.
+    """Return columns and key of a table, as a pipeline declares them.
+
+    Columns that can't be captured are in ``left_out``, with the reason.
 
     Args:
         connection: Open connection to the database.
-        table: ``schema.table``.
+        table: Name of the table, ``schema.table``.
 
     Raises:
         InputError: There is no such table, or the name has no schema.

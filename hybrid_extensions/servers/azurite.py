@@ -41,12 +41,21 @@ class LocalAzurite(TemporaryServer):
 
     @property
     def login(self) -> dict[str, str]:
-        """Variables of the environment by which clients find the server and log in."""
+        """Environment variables by which clients find the server and log in, by name.
+
+        Raises:
+            RunError: The server is not running.
+        """
         endpoint = f"http://{self.address}/{ACCOUNT}"
         return {"AZURE_STORAGE_ENDPOINT": endpoint, "AZURE_STORAGE_ACCOUNT_KEY": KEY}
 
     def create_container(self, name: str) -> str:
-        """Create a container and return its URL, ``abfss://…``."""
+        """Create a container and return its URL, ``abfss://…``.
+
+        Raises:
+            RunError: The server is not running.
+            OSError: The server refuses, as for a container that exists.
+        """
         # obstore and delta-rs can't create any.
         headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": _API}
         signed = "".join(f"{key}:{value}\n" for key, value in headers.items())
@@ -79,6 +88,10 @@ def install() -> Path:
     """Return the folder that Azurite is installed in; install it there if it is not.
 
     Several processes may call this at once: one installs, the others wait for it.
+
+    Raises:
+        MissingServerError: There is no Node.js, or npm fails.
+        OSError: The cache folder can't be written.
     """
     return make_once(cache_folder() / f"azurite-{VERSION}", _install)
 

@@ -299,6 +299,9 @@ def topics_of(bootstrap_servers: str) -> set[str]:
 
     Args:
         bootstrap_servers: Address of a broker that answers.
+
+    Raises:
+        KafkaException: The broker does not answer within 10 s.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=QUIET)
     return set(admin.list_topics(timeout=_ADMIN_TIMEOUT_S).topics)

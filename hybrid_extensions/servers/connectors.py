@@ -35,7 +35,11 @@ class Connectors:
         self._is_alive = is_alive
 
     def wait_for_worker(self) -> None:
-        """Wait until the worker answers."""
+        """Wait until the worker answers.
+
+        Raises:
+            RunError: It does not within 120 s, or has ended; carries the last lines of its log.
+        """
         self._wait(lambda: self._ask("GET", "/connectors") is not None, "answer")
 
     def is_running(self, name: str) -> bool:
@@ -61,7 +65,15 @@ class Connectors:
         self._wait(lambda: self._has_come_up(name), f"run connector `{name}`")
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Change a connector's settings, which starts its task again; does not wait for that."""
+        """Change a connector's settings, which starts its task again; does not wait for that.
+
+        Args:
+            name: Name of the connector, which is created if it does not exist.
+            config: All of its settings.
+
+        Raises:
+            RunError: Connect refuses.
+        """
         self._ask("PUT", f"/connectors/{name}/config", dict(config))
 
     def pause(self, name: str) -> None:
@@ -96,7 +108,14 @@ class Connectors:
     def begin_transaction_again(self, name: str) -> None:
         """Stop a MariaDB connector, and reset it to the beginning of its last transaction.
 
-        Its offset counts events in the transaction, and another server has others.
+        For a failover: its offset counts events in the transaction, and another server has others.
+        :meth:`resume` starts it again.
+
+        Args:
+            name: Name of the connector.
+
+        Raises:
+            RunError: Connect refuses, or the connector does not stop within 120 s.
         """
         self._ask("PUT", f"/connectors/{name}/stop", {})
         self._wait(lambda: self._state(name) == "STOPPED", f"stop connector `{name}`")

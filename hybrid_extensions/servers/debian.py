@@ -52,7 +52,7 @@ _KEYS_SUITE = "trixie"
 
 
 def has_apt() -> bool:
-    """Return whether this machine has the programs that download and extract packages."""
+    """Return whether this machine has ``apt-get`` and ``dpkg-deb``, which :func:`unpack` needs."""
     return all(map(shutil.which, ("apt-get", "dpkg-deb")))
 
 
@@ -64,7 +64,7 @@ def unpack(
     with_c_library: bool,
     archive: Archive | None = None,
 ) -> Path:
-    """Download packages and all that they depend on, and extract them.
+    """Download packages and all that they depend on, and extract them; nothing is installed.
 
     Without an archive they come, on Debian, from the one that the machine's own sources name. On
     related systems, such as Ubuntu, they come from these sources themselves, whatever the suite.
@@ -74,10 +74,13 @@ def unpack(
         suite: The archive's suite, such as ``bookworm``.
         packages: Names of packages.
         with_c_library: Whether their C library is extracted, too; its own loader has to run them.
-        archive: An archive other than Debian's.
+        archive: An archive other than Debian's; None for Debian's.
 
     Returns:
         The folder below ``folder`` that corresponds to ``/``.
+
+    Raises:
+        subprocess.CalledProcessError: apt-get or dpkg-deb failed, as without a network.
     """
     keys = _keys(folder / "keys", archive) if archive else _KEYS
     root, work = folder / "root", folder / "apt"

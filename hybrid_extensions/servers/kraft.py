@@ -15,7 +15,7 @@ from sources.errors import RunError
 def settings(
     ports: Mapping[str, int], controller_port: int, data: Path, more: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the settings of a single Kafka node that is broker and controller at once.
+    """Return the settings, by name, of a single Kafka node that is broker and controller at once.
 
     Args:
         ports: Port of each listener, by its security protocol; ``PLAINTEXT`` is among them.
@@ -82,6 +82,9 @@ def format_storage(launcher: list[str], properties: Path, data: Path, log: Path)
         properties: File of the broker's settings.
         data: The data folder.
         log: File that Kafka's output is appended to.
+
+    Raises:
+        RunError: Kafka can't prepare it; carries the end of its output.
     """
     # Kafka writes this file as the last step.
     if (data / "meta.properties").exists():

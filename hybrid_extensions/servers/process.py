@@ -35,7 +35,7 @@ class Service(ABC):
 
         Raises:
             RunError: The server ended at start, or did not answer in time.
-            InputError: What the server needs is not installed.
+            InputError: A program or package that the server needs is not installed.
         """
 
     @abstractmethod
@@ -43,7 +43,7 @@ class Service(ABC):
         """End the server and wait until it has ended; do nothing if it is not running."""
 
     def __enter__(self) -> Self:
-        """Start the server and wait until it answers; raises what :meth:`start` raises."""
+        """Start the server and wait until it answers; raises as :meth:`start`."""
         self.start()
         return self
 
@@ -53,7 +53,12 @@ class Service(ABC):
 
 
 class TemporaryServer(Service):
-    """Server whose files are in a temporary folder, which is removed when it is stopped."""
+    """Server whose files are in a temporary folder, which is removed when it is stopped.
+
+    Attributes:
+        name: Name of the server, for messages, such as ``S3 server``.
+        start_timeout_s: Seconds that it has for its start.
+    """
 
     name: ClassVar[str]
     """What messages call it, such as ``S3 server``."""
@@ -67,7 +72,7 @@ class TemporaryServer(Service):
 
     @property
     def address(self) -> str:
-        """``host:port`` of the running server; kept in memory.
+        """``host:port`` of the running server, on the loopback address.
 
         Raises:
             RunError: The server is not running.
@@ -84,7 +89,7 @@ class TemporaryServer(Service):
         Raises:
             RunError: The server ended at start, or did not answer in time; carries the last lines
                 of its output.
-            InputError: What the server needs is not installed.
+            InputError: A program or package that the server needs is not installed.
         """
         if self._process is not None:
             return
@@ -123,7 +128,7 @@ class TemporaryServer(Service):
 
 
 def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a command that ends when this process ends, for whatever reason.
+    """Start a command that ends when this process ends, for whatever reason; return at once.
 
     Args:
         command: The program and its arguments.
@@ -183,7 +188,11 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the processes that a process has started and that are there, by Linux's ``/proc``."""
+    """Return the ids of the processes that a process has started and that still run (Linux).
+
+    Raises:
+        OSError: There is no such process.
+    """
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
@@ -194,7 +203,7 @@ def last_lines(printed: bytes) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different TCP ports of the loopback address that are free now.
+    """Return so many different TCP ports of the loopback address that are free now.
 
     Another process may take one before it is used, so a caller has to be ready to try again.
     """

@@ -23,7 +23,10 @@ from hybrid_extensions.servers.process import HOST
 
 
 class S3App:
-    """The WSGI application."""
+    """WSGI application with the S3 API, with objects in memory.
+
+    It answers one request at a time.
+    """
 
     def __init__(self) -> None:
         self._app = DomainDispatcherApplication(create_backend_app)
@@ -46,7 +49,12 @@ class _Handler(MotoRequestHandler):
 
 
 def serve(app: Any, port: int) -> None:
-    """Serve an application on the loopback address until the process is ended."""
+    """Serve a WSGI application on the loopback address until the process is ended.
+
+    Args:
+        app: The application.
+        port: TCP port.
+    """
     os.environ["MOTO_PORT"] = str(port)
     run_simple(HOST, port, app, threaded=True, request_handler=_Handler)
 

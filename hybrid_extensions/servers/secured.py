@@ -113,6 +113,12 @@ class SecuredListeners:
 
         Returns once the broker knows them, or after 10 s. Does nothing without users, or without a
         SASL listener; PLAIN users need no such step, they are in the broker's settings.
+
+        Args:
+            admin: Client of the running broker.
+
+        Raises:
+            RunError: The broker refuses the users.
         """
         if not self.users or not any(one.startswith("SASL") for one in self.protocols):
             return

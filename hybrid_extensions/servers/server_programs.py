@@ -32,16 +32,16 @@ _COMPILED = ".compiled"
 
 
 class Server(NamedTuple):
-    """A server's packages.
+    """A server's packages in Debian's archive, or another one.
 
     Attributes:
-        name: What messages call it.
-        packages: Debian's packages.
-        programs: Where they have its programs, as patterns of paths below the root.
-        suite: Debian's suite that has them.
+        name: Name of the server, for messages.
+        packages: Names of the packages.
+        programs: Paths of the programs in them, as patterns below the root.
+        suite: Suite of the archive that has them.
         own_loader: Whether the suite is newer than machines are, so that the programs run with its
             C library.
-        archive: The archive that has them, unless it is Debian's.
+        archive: The archive that has them; None for Debian's.
     """
 
     name: str
@@ -61,8 +61,9 @@ class Programs(NamedTuple):
     """Programs of a server, ready to run.
 
     Attributes:
-        paths: Path of each, by name.
-        root: The folder that corresponds to ``/`` for what the programs look for at fixed places.
+        paths: Path of each program, by name.
+        root: The folder that corresponds to ``/`` for files that the programs look for at fixed
+            places.
         libraries: Folders of the libraries that came with them; none if they are installed.
     """
 
@@ -75,13 +76,13 @@ class MissingServerError(InputError):
     """Error: a server is not installed on this machine and can't be obtained.
 
     Args:
-        server: What messages call the server.
+        server: Name of the server, for messages.
         why: What is missing, or what failed: a sentence.
         command: The command that installs it.
 
     Attributes:
-        server: As the argument.
-        command: As the argument.
+        server: As given.
+        command: As given.
     """
 
     def __init__(self, server: str, why: str, command: str) -> None:
@@ -260,7 +261,11 @@ def _libraries(root: Path) -> tuple[Path, ...]:
 
 
 def main() -> None:
-    """Make the servers available that the command line names, and print their programs."""
+    """Make the servers available that the command line names, or all; print their programs' paths.
+
+    Raises:
+        MissingServerError: A server can't be obtained.
+    """
     wanted = {name.lower() for name in sys.argv[1:]}
     for server in SERVERS:
         if not wanted or server.name.lower() in wanted:

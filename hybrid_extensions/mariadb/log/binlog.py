@@ -30,16 +30,18 @@ _FEW_BYTES = 1 << 16
 
 
 def ask_log(options: SnapshotOptions) -> Slot | str:
-    """Ask how much of the binary log a declared connector has not read. Raises no error.
+    """Return how much of the binary log a declared connector has not read. Raises nothing.
+
+    Asks Kafka Connect for the position, and the server for its log.
 
     Args:
         options: Declared snapshot with ``connector``.
 
     Returns:
         The state, as that of a replication slot: ``lost`` once the server has removed what the
-        connector needs, or has never had it, with the bytes of log that it keeps; or why it is not
-        known, as text. The end of the log is told if the connector has heartbeats, and the log of
-        MariaDB GTIDs of one domain.
+        connector needs, or has never had it; ``missing`` if the connector has read nothing yet. Or,
+        as text, why it is not known. The end of the log is in it only if the connector has
+        heartbeats, and MariaDB's log has GTIDs of one domain; else it is 0.
     """
     url = str(options.connector)
     read = ask_connector(url)
@@ -98,6 +100,9 @@ def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
 
     Returns:
         As :func:`ask_log`.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     if read.file is None:
         return Slot("missing")

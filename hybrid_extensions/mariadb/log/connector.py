@@ -29,14 +29,16 @@ _AGAIN = "then take the snapshot again: `hybrid snapshot P`."
 
 
 class ReadUpTo(NamedTuple):
-    """Position in a binary log that a connector has reached.
+    """Position in a binary log that a connector has reached, as Kafka Connect keeps it.
 
     Attributes:
         is_running: Whether the connector and its task run.
-        file: Number of the file; None if it has not read yet.
-        offset: Position in the file.
-        gtids: MariaDB's last GTIDs; empty without GTIDs, and for MySQL.
-        gtid_set: MySQL's set of all GTIDs that it has read; empty without GTIDs.
+        file: Number of the log's file, such as 3 for ``binlog.000003``; None if the connector has
+            not read yet.
+        offset: Position in the file, in bytes.
+        gtids: MariaDB's last GTID of each domain; empty without GTIDs, and for MySQL.
+        gtid_set: MySQL's set of all GTIDs that the connector has read, as text; empty without
+            GTIDs.
         failure: Why the connector or its task failed; empty if none did.
     """
 
@@ -96,7 +98,7 @@ def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None
 
 
 def ask_connector(url: str) -> ReadUpTo | str:
-    """Ask Kafka Connect for a connector's position in the log. Raises no error.
+    """Return a connector's position in the log, as Kafka Connect keeps it. Raises nothing.
 
     Args:
         url: URL of the connector, ``http://host:8083/connectors/<name>``.
@@ -134,6 +136,10 @@ def require_heartbeats(url: str) -> None:
 
     Args:
         url: URL of the connector, ``http://host:8083/connectors/<name>``.
+
+    Raises:
+        InputError: It has none, or Kafka Connect does not know it.
+        UnavailableError: Kafka Connect does not answer.
     """
     if not has_heartbeats(read_config(url)):
         message = (
@@ -149,6 +155,10 @@ def require_heartbeats(url: str) -> None:
 
 
 def has_heartbeats(config: Mapping[str, Any]) -> bool:
-    """Return whether a connector reports its position while no captured table changes."""
+    """Return whether a connector reports its position while no captured table changes.
+
+    Args:
+        config: The connector's configuration.
+    """
     found = str(config.get(_HEARTBEAT) or "").strip()
     return found.isdigit() and int(found) > 0

@@ -21,7 +21,8 @@ class Gtid(NamedTuple):
     """Global transaction id of MariaDB.
 
     Attributes:
-        domain: Within a domain, transactions have the order of their sequence numbers.
+        domain: Number of its domain, within which transactions have the order of their sequence
+            numbers.
         server: Id of the server that it was committed at first; replicas keep it. None if unknown.
         sequence: Sequence number; 0 before the first transaction.
     """
@@ -45,8 +46,11 @@ def only_gtid(text: str, variables: Mapping[str, str]) -> Gtid:
     """Return the last GTID of a binary log; refuse a log with several domains.
 
     Args:
-        text: The log's last GTID of each domain, such as ``gtid_binlog_pos``.
+        text: The log's last GTID of each domain, such as ``gtid_binlog_pos``; may be empty.
         variables: The server's variables.
+
+    Returns:
+        A GTID with sequence number 0 if the log has none.
 
     Raises:
         Misfit: It has several domains, or the server writes another one.

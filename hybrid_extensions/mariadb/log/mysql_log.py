@@ -29,7 +29,11 @@ def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
 
     Returns:
         The state, ``lost`` if the server has removed what the connector needs, or has begun a new
-        log. Or, as text, why it is not known: it is a replica that is behind.
+        log; ``missing`` if the connector has read nothing yet. Or, as text, why it is not known:
+        the server is a replica that is behind.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     if read.file is None:
         return Slot("missing")
@@ -63,5 +67,10 @@ def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
 
 
 def mysql_place(file: int, offset: int) -> int:
-    """Return a position in MySQL's binary log as one number; later positions are higher."""
+    """Return a position in MySQL's binary log as one number; later positions are higher.
+
+    Args:
+        file: Number of the log's file.
+        offset: Position in the file, in bytes.
+    """
     return file * _FILE_BYTES + offset

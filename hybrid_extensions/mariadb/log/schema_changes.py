@@ -34,12 +34,12 @@ class SchemaChange(NamedTuple):
             ``statement`` is none that changed the table.
         gtid: GTID of the statement, such as ``0-1-129``; empty if there is none.
         file: Number of the binary log's file.
-        offset: Position in the file.
+        offset: Position in the file, in bytes.
         kind: What the statement did to the table: ``CREATE``, ``ALTER`` or ``DROP``; empty where
             the connector reports no definition of it.
-        database: The database in which names without one are.
+        database: The database that names without one belong to.
         definition: The table after it; None if it was dropped, or is not reported.
-        at_ms: When it was executed, in ms since 1970.
+        at_ms: When it was executed, in ms since 1970; 0 if unknown.
     """
 
     statement: str
@@ -54,7 +54,7 @@ class SchemaChange(NamedTuple):
     at_ms: int = 0
 
     def is_in(self, snapshot: BinlogSnapshot) -> bool:
-        """Return whether a snapshot was taken after the statement.
+        """Return whether a snapshot was taken after the statement, and so contains its effect.
 
         Raises:
             UnknownDefault: The order is not known.
@@ -76,12 +76,12 @@ class SchemaChange(NamedTuple):
 
 
 class Statements(NamedTuple):
-    """Content of the topic of statements.
+    """Content of the topic of statements, from some offsets on.
 
     Attributes:
         changes: The statements, in order.
-        ends: Up to where it was read.
-        gap: Why statements since the last time may be missing, as a clause; None if none are.
+        ends: Offsets up to which it was read (exclusive), by partition.
+        gap: Why statements may be missing among these, as a clause; None if none are.
     """
 
     changes: list[SchemaChange]
@@ -109,16 +109,18 @@ def read_schema_changes(source: KafkaSource, connector: str) -> list[SchemaChang
 
 
 def read_statements(source: KafkaSource, connector: str, starts: Offsets) -> Statements:
-    """Return all statements that a connector reports, in order.
+    """Return all statements that a connector reports from some offsets on, in order.
 
     Args:
-        source: As for :func:`read_schema_changes`; definitions are those of its table.
-        connector: The connector's ``topic.prefix``.
-        starts: Where to begin; the topic's first record if left out.
+        source: The topic of the table's changes, whose broker and encoding the topic of statements
+            shares; definitions are those of its table.
+        connector: The connector's ``topic.prefix``, the name of the topic of statements.
+        starts: First offset to read, by partition; the topic's first record where left out.
 
     Raises:
         UnknownDefault: The topic has records in several partitions, whose order is not known.
-        InputError, UnavailableError: As for :func:`read_schema_changes`.
+        InputError: There is no such topic, or the broker or the schema registry refuses.
+        UnavailableError: The broker or the schema registry does not answer.
     """
     # Without that topic nothing is known, whatever is declared for the other one.
     asked = {"topic": connector, "topic_pattern": None, "missing_topic": "refuse"}

@@ -63,14 +63,17 @@ _TABLESPACE = re.compile(r"\b(DISCARD|IMPORT)\s+TABLESPACE\b", re.IGNORECASE)
 
 
 def effect_on(table: str, statement: str, database: str) -> str | None:
-    """Return a statement's unreported effect on a table, as a predicate; None if it has none.
+    """Return a statement's effect on a table's rows that no change reports, as a predicate.
 
-    That a table was dropped or created is not told: the connector reports that.
+    That a table was dropped or created is left out: the connector reports that.
 
     Args:
         table: The table, ``database.table``.
         statement: The statement, as it is in the binary log.
-        database: The database in which names without one are.
+        database: The database that names without one belong to.
+
+    Returns:
+        A text such as ``was dropped with its database``; None if the statement has no such effect.
     """
     text, own = _plain(statement), table.casefold()
 
@@ -116,7 +119,7 @@ def reused_names(statement: str) -> set[str]:
 
 
 def formulas(statement: str) -> set[str]:
-    """Return the columns that a statement makes generated, in lower case.
+    """Return the names, in lower case, of columns that a statement makes generated columns.
 
     Args:
         statement: An ALTER TABLE, as it is in the binary log.

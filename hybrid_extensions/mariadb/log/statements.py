@@ -39,13 +39,13 @@ _SILENT = (
 
 
 class Alteration:
-    """Parsed ALTER TABLE statement.
+    """Parsed ALTER TABLE statement. Making it raises nothing: see ``is_known``.
 
     Args:
         statement: The statement, as it is in the binary log.
 
     Attributes:
-        is_known: Whether it was understood: it is one ``ALTER TABLE``.
+        is_known: Whether it is one ``ALTER TABLE`` that could be parsed.
     """
 
     def __init__(self, statement: str) -> None:
@@ -60,11 +60,14 @@ class Alteration:
 
     @property
     def may_rename(self) -> bool:
-        """Whether the statement was not understood and may rename a column."""
+        """Whether the statement could not be parsed and may rename a column."""
         return not self.is_known and _RENAMES.search(self._statement) is not None
 
     def renamed_to(self) -> set[str]:
-        """Return the new names of renamed columns, in lower case."""
+        """Return the new names of renamed columns, in lower case.
+
+        Empty if the statement could not be parsed.
+        """
         found = set()
         for action in self._actions:
             if isinstance(action, exp.RenameColumn):
@@ -75,19 +78,22 @@ class Alteration:
         return found
 
     def added(self) -> dict[str, exp.ColumnDef]:
-        """Return the definitions of added columns, by name in lower case."""
+        """Return the definitions of added columns, by name in lower case.
+
+        Empty if the statement could not be parsed.
+        """
         return {
             each.name.lower(): each for each in self._actions if isinstance(each, exp.ColumnDef)
         }
 
     def value_of(self, column: Column) -> Value | None:
-        """Return the value that existing rows get in an added column; None if unknown.
+        """Return the value that existing rows get in an added column; None for null.
 
         Args:
             column: The column, as the database has it.
 
         Raises:
-            UnknownDefault: The statement does not tell.
+            UnknownDefault: The statement does not say it, or it is no constant.
         """
         added = self.added().get(column.name.lower())
         if added is None:

@@ -31,7 +31,7 @@ def begin(
     opened: ExitStack,
     count: int,
 ) -> list[Begun]:
-    """Begin a number of snapshots, all at one position of the binary log if possible.
+    """Begin a number of snapshots (transactions), all at one position of the log if possible.
 
     MariaDB reports each snapshot's own position, so nothing is locked, and others may commit in
     between. MySQL reports none: commits are locked while all begin, for some milliseconds.
@@ -40,11 +40,16 @@ def begin(
         table: A table of the database, for messages.
         address: The database.
         variables: The server's variables.
-        opened: Where the connections are entered.
+        opened: The connections are entered here, and end with it.
         count: Number of snapshots.
 
     Returns:
-        The snapshots, the one with the earliest position first.
+        The snapshots, each with its connection, the one with the earliest position first.
+
+    Raises:
+        InputError: The server has GTIDs of several domains, or MySQL's lock was not granted.
+        QueryError: MariaDB reports no position.
+        pymysql.MySQLError: The server refuses, or a connection ended.
     """
     made = [opened.enter_context(connect_raw(address)) for _ in range(count)]
     if is_mariadb(variables):

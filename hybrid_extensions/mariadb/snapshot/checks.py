@@ -42,7 +42,9 @@ _NO_ZEROS = ("NO_ZERO_IN_DATE", "NO_ZERO_DATE")
 
 
 def server_variables(connection: Connection[Cursor]) -> dict[str, str]:
-    """Return the server variables that affect its binary log; unsupported ones are missing.
+    """Return the server variables that affect its binary log, by name in lower case.
+
+    Variables that the server does not have are left out.
 
     Args:
         connection: Open connection to the database.
@@ -73,6 +75,11 @@ def check_log(
         connection: Open connection to the database.
         table: The table.
         variables: Those of :func:`server_variables`.
+
+    Raises:
+        InputError: Names the setting, or that there are prepared transactions, and what to do.
+        MissingRight: The user lacks a privilege for the check.
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     check_settings(connection, table, variables)
     if ask_with_right(connection, "XA RECOVER", table, "XA_RECOVER_ADMIN"):
@@ -138,7 +145,7 @@ def check_table(
         The columns of its key, in their order.
 
     Raises:
-        InputError: Names what is in the way.
+        InputError: Names the reason, and what to do.
         pymysql.MySQLError: The server refuses, or the connection ended.
     """
     found = ask(
@@ -176,10 +183,19 @@ def check_table(
 def read_columns(
     connection: Connection[Cursor], table: CapturedTable, key: Sequence[str]
 ) -> tuple[dict[str, Column], list[str]]:
-    """Refuse a table whose columns are not those that are declared, or can't be captured.
+    """Return a table's columns; refuse those that are not as declared, or can't be captured.
+
+    Args:
+        connection: Open connection to the database.
+        table: The table.
+        key: Columns of its key.
 
     Returns:
         The table's columns by name; and warnings, as sentences.
+
+    Raises:
+        InputError: Names the column, and what to do.
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     rows = ask(
         connection,
@@ -242,8 +258,8 @@ def column_of(row: Sequence[Any]) -> Column:
     """Return a column from its row in ``information_schema.columns``.
 
     Args:
-        row: Its name, type without and with parameters, whether it may be null, default and
-            collation.
+        row: Its name, type without and with parameters, whether it may be null (``YES``), default
+            and collation.
     """
     name, kind, full, is_nullable, default, collation = row
     return Column(

@@ -23,12 +23,16 @@ _BYTES = {"binary", "varbinary"}
 def divide(connection: Connection[Cursor], table: CapturedTable, key: Column) -> Division:
     """Return a division of a table into chunks of ``snapshot.chunk_rows`` rows.
 
-    The database walks over its primary key once; no row is sent but the first of each chunk.
+    The database walks over its primary key once; only the first key of each chunk is sent. A table
+    whose key has another type than numbers, texts, times and bytes is one chunk.
 
     Args:
         connection: Connection of :func:`connect_raw`, in the transaction of a snapshot.
         table: The table.
         key: First column of its primary key.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     if key.kind not in _NUMBERS | _TEXTS | _BYTES:
         return Division(None, [])
@@ -50,7 +54,12 @@ def divide(connection: Connection[Cursor], table: CapturedTable, key: Column) ->
 
 
 def where(division: Division, chunk: int) -> str:
-    """Return the SQL condition of the rows of one chunk."""
+    """Return the SQL condition of the rows of one chunk; ``TRUE`` if the table is one chunk.
+
+    Args:
+        division: Division of the table.
+        chunk: Number of the chunk, from 0.
+    """
     if division.key is None:
         return "TRUE"
     name, kind = division.key

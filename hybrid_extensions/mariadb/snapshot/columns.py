@@ -54,11 +54,11 @@ class Column(NamedTuple):
     """Column of a table in the database.
 
     Attributes:
-        name: Its name.
-        kind: Its type without parameters, as ``information_schema`` has it, such as ``int``.
-        full: Its type with parameters, such as ``int(10) unsigned``.
+        name: Name of the column.
+        kind: Type without parameters, as ``information_schema`` has it, such as ``int``.
+        full: Type with parameters, such as ``int(10) unsigned``.
         is_nullable: Whether it may be null.
-        has_default: Whether it has a default.
+        has_default: Whether it has a default other than null.
         collation: Collation of its values; None if it is no text.
     """
 
@@ -80,7 +80,10 @@ def require_type(column: Column, declared: pa.DataType) -> None:
 
     Args:
         column: The column.
-        declared: Its type in the ``schema``.
+        declared: Arrow type of the column in the ``schema``.
+
+    Raises:
+        Misfit: Names the column, its type, and which types may be declared.
     """
     fitting = _fitting(column)
     if not fitting:
@@ -131,7 +134,7 @@ def expression(column: Column) -> str:
     """Return SQL for a column, as text that :func:`typed` converts to the declared type.
 
     Args:
-        column: A column whose type :func:`require_type` has not refused.
+        column: A column that :func:`require_type` has accepted.
     """
     name = quoted(column.name)
     if column.kind == "float":
@@ -148,12 +151,12 @@ def expression(column: Column) -> str:
 
 
 def typed(column: Column, declared: pa.Field, values: pa.Array) -> pa.Array:
-    """Convert values as the server sends them to the declared type.
+    """Return values as the server sends them, converted to the declared type.
 
     Args:
         column: The column in the database.
         declared: Its name and type in the ``schema``.
-        values: Binary values, the text of each.
+        values: Binary values, the text of each; null for a null.
 
     Raises:
         Misfit: A value does not fit the declared type.

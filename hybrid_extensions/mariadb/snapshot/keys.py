@@ -33,10 +33,17 @@ def key_of(connection: Connection[Cursor], table: str) -> list[str]:
 
 
 def require_key(connection: Connection[Cursor], table: CapturedTable) -> list[str]:
-    """Refuse a table whose events have no key, or a unique key by which rows are not merged.
+    """Return the columns of a table's key; refuse one by which its rows can't be identified.
+
+    Refused are tables without a primary key, or a unique one that is never null, and tables whose
+    unique key differs from ``sink.key`` if they are merged.
 
     Returns:
-        The columns of its key, in their order.
+        The columns in their order.
+
+    Raises:
+        InputError: Says which, and what to do.
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     keys = _keys(connection, table.name)
     if not keys:

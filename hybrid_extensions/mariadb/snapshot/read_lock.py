@@ -41,7 +41,7 @@ _RUNNING = (
 def read_lock(table: CapturedTable, address: Address) -> Iterator[Connection[Cursor]]:
     """Hold a global read lock in ``with``: tables are read-only, and nothing commits.
 
-    Others wait a second at most for each attempt to get it, and as long as it is held.
+    It is tried 15 times. Others wait a second at most for each attempt, and as long as it is held.
 
     Args:
         table: A table of the database, for messages.
@@ -49,6 +49,12 @@ def read_lock(table: CapturedTable, address: Address) -> Iterator[Connection[Cur
 
     Yields:
         The connection that holds the lock.
+
+    Raises:
+        InputError: The lock was not granted, as of a long statement (transient); the login is
+            refused, or the user lacks the privilege RELOAD.
+        UnavailableError: The database does not answer.
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     with connect(address, table.source) as connection:
         ask(connection, f"SET SESSION lock_wait_timeout = {_WAIT_S}")
@@ -69,7 +75,7 @@ def read_lock(table: CapturedTable, address: Address) -> Iterator[Connection[Cur
 
 
 def without_values(statement: str) -> str:
-    """Return a statement without literals, which may be values or passwords."""
+    """Return a statement in which each literal, maybe a value or a password, is ``'…'``."""
     return _LITERAL.sub("'…'", statement)
 
 

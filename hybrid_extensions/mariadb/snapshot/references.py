@@ -29,6 +29,10 @@ def check_references(
         connection: Open connection to the database.
         table: The table.
         variables: The server's variables, with :data:`NATIVE` if it has that.
+
+    Raises:
+        InputError: Names the foreign key, and what to do.
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     if variables.get(NATIVE) == "OFF":
         return

@@ -24,13 +24,18 @@ def check_replica(
     *,
     is_mariadb: bool,
 ) -> None:
-    """Refuse a replica that does not log what it replicates.
+    """Refuse a replica that does not write what it replicates to its own binary log.
 
     Args:
         connection: Open connection to the database.
         table: The table, for messages.
         variables: The server's variables.
         is_mariadb: Whether it is MariaDB, which remembers in a variable what it has replicated.
+
+    Raises:
+        InputError: The server is such a replica; names the setting.
+        MissingRight: The user may not ask whether it is a replica.
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     name = next((each for each in LOGGING if each in variables), "")
     if variables.get(name) != "OFF":

@@ -24,7 +24,7 @@ _DENIED = {
 
 
 class MissingRight(InputError):  # noqa: N818 - a verdict on the user, not on a table
-    """Error: the user lacks a privilege, so that something stays unknown."""
+    """Error: the user lacks a privilege, so that an answer stays unknown; says how to grant it."""
 
 
 def ask_with_right(

@@ -18,7 +18,7 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
 
 
 def log_address(address: Address, config: Mapping[str, Any]) -> Address | None:
-    """Return the address of the connector's server if it differs from the declared one.
+    """Return the address of the server whose log a connector reads; None if it is the declared one.
 
     Args:
         address: The database that is declared.
@@ -37,13 +37,18 @@ def require_same_server(
     """Refuse a MySQL snapshot on another server than the declared connector's.
 
     Files and positions mean something in one server only, so changes could not be told from those
-    that the snapshot contains. Passes for MariaDB, whose GTIDs a replica keeps, and if the
-    connector's server can't be asked from here.
+    that the snapshot contains. Passes for MariaDB, whose GTIDs a replica keeps; without a declared
+    connector; and if the connector's server can't be asked from here.
 
     Args:
         connection: Open connection to the database of the snapshot.
         table: The table; its options may name the connector.
         variables: The server's variables.
+
+    Raises:
+        InputError: It is another server; names both.
+        UnavailableError: Kafka Connect does not answer.
+        pymysql.MySQLError: The server refuses, or the connection ended.
     """
     if is_mariadb(variables) or (url := table.options.connector) is None:
         return

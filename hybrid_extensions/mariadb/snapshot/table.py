@@ -83,7 +83,7 @@ def export(table: CapturedTable) -> Iterator[Exported]:
         table: A table, by which the database is reached.
 
     Yields:
-        The snapshot, under which other tables can be read, too.
+        The snapshot, with its open connections, under which other tables can be read, too.
 
     Raises:
         InputError: The database refuses the login, its log does not fit, or no connector reads it.
@@ -109,8 +109,8 @@ class Inspected(NamedTuple):
         variables: The server's variables.
         columns: The table's columns by name.
         key: Columns of its primary key.
-        warnings: What the table's settings may cause later.
-        definition: The table in the catalog.
+        warnings: Sentences about problems that the table's settings may cause later.
+        definition: Definition of the table in the catalog; None if it can't be read.
     """
 
     variables: Mapping[str, str]
@@ -123,15 +123,17 @@ class Inspected(NamedTuple):
 class MariaDbTable:
     """MariaDB or MySQL table whose changes can be followed; :func:`open_table` makes it.
 
+    Use :meth:`readers`, then :meth:`divide`, then the readers' ``rows``.
+
     Args:
         table: The table as it is declared.
         address: Its database.
-        inspected: What the database says of it.
-        opened: Where further connections are entered.
+        inspected: Results of checking it.
+        opened: Further connections are entered here, and end with it.
 
     Attributes:
-        warnings: What the table's settings may cause later.
-        definition: The table in the catalog.
+        warnings: Sentences about problems that the table's settings may cause later.
+        definition: Definition of the table in the catalog; None if it can't be read.
     """
 
     def __init__(
@@ -149,14 +151,15 @@ class MariaDbTable:
         self._readers: Sequence[MariaDbReader] = []
 
     def readers(self, count: int) -> Sequence[MariaDbReader]:
-        """Begin a number of snapshots, all at one position of the binary log if possible.
+        """Begin a number of snapshots, and return a reader for each; the first is the earliest.
 
-        If others commit in between, later readers contain changes that are merged a second time.
-        In a pipeline that keeps every change, and under a snapshot that tables share, only readers
-        of the first position are used.
+        If others commit in between, later readers contain changes that are merged a second time. In
+        a pipeline that keeps every change, and under a snapshot that tables share, only readers of
+        the first position are used, so that there may be fewer.
 
         Args:
-            count: Number of readers; as many as there are sessions under a shared snapshot.
+            count: Number of readers; without effect under a shared snapshot, which has its own
+                sessions.
 
         Raises:
             InputError: The server has GTIDs of several domains.
@@ -178,6 +181,8 @@ class MariaDbTable:
     def divide(self) -> Division:
         """Return chunks of equal numbers of rows, by the first column of the primary key.
 
+        Called after :meth:`readers`, whose first snapshot it reads.
+
         Raises:
             pymysql.MySQLError: The server refuses, or the connection ended.
         """
@@ -186,13 +191,13 @@ class MariaDbTable:
 
 
 class MariaDbReader(NamedTuple):
-    """Reader of a table's chunks in the transaction of one connection.
+    """Reader of a table's chunks in the transaction of one connection, for one thread.
 
     Attributes:
-        snapshot: Position of the transaction's snapshot.
-        connection: The connection.
+        snapshot: The snapshot of the transaction, with its log position.
+        connection: Open connection, within the transaction.
         table: The table.
-        columns: Its columns in the database, by name.
+        columns: Columns of the table in the database, by name.
     """
 
     snapshot: DatabaseSnapshot

@@ -33,8 +33,11 @@ def canonical_texts(name: str, texts: pa.Array) -> pa.Array:
     """Return MySQL's JSON documents in canonical form, as in their changes.
 
     Args:
-        name: Name of the column.
-        texts: What :func:`json_expression` returned.
+        name: Name of the column, for messages.
+        texts: Values of :func:`json_expression`.
+
+    Raises:
+        Misfit: A document has a time or bytes, which Debezium writes in another form.
     """
     found = []
     for text in texts.to_pylist():
@@ -51,12 +54,15 @@ def canonical_texts(name: str, texts: pa.Array) -> pa.Array:
 
 
 def require_short_characters(name: str, kind: str, texts: pa.Array) -> None:
-    """Refuse names of an enumeration that Debezium can't write.
+    """Refuse names of an enumeration that Debezium can't write, as of characters of four bytes.
 
     Args:
-        name: Name of the column.
+        name: Name of the column, for messages.
         kind: Its type, ``enum`` or ``set``.
         texts: Its values.
+
+    Raises:
+        Misfit: Names the value.
     """
     long = pc.filter(texts, pc.match_substring_regex(texts, _OF_FOUR_BYTES))
     if len(long):

@@ -33,13 +33,16 @@ def find_alteration(
 ) -> str | None:
     """Return an alteration that no change reports, as a predicate; None if there is none.
 
-    Columns that were added, dropped or renamed are not looked at: the changes show these.
+    Columns that were added, dropped or renamed are not considered: the changes show these.
 
     Args:
         before: The table at the last look, or at its snapshot.
         now: The table now; None if there is none of its name.
-        names: Names of the captured columns then, and now.
-        rows: Answers about rows.
+        names: Names of the captured columns now, by their names before.
+        rows: Answers questions about the age of rows; may raise what it raises.
+
+    Returns:
+        A text such as ``has another primary key now: …``.
     """
     if now is None:
         return "is no longer there: it was dropped or renamed"
@@ -148,11 +151,13 @@ def _partitions(
 
 
 def keeps_values(old: str, new: str) -> bool:
-    """Return whether every value of a type is the same in another type.
+    """Return whether every value of a type stays the same in another type.
+
+    False where it is not known.
 
     Args:
         old: The type as PostgreSQL prints it, such as ``numeric(12,4)``.
-        new: The other type.
+        new: The other type, likewise.
     """
     if old in _INTEGERS and new in _INTEGERS:
         return _INTEGERS.index(new) >= _INTEGERS.index(old)

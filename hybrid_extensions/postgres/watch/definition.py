@@ -112,25 +112,31 @@ def read_definition(connection: psycopg.Connection[Any], table: str) -> Postgres
 
 
 class Rows(Protocol):
-    """Interface for questions about the age of a table's rows, by the table's oid.
+    """Interface for questions about the age of a table's rows.
 
-    Transactions are ids of 32 bits.
+    Tables are named by their oid as text, transactions by ids of 32 bits as text.
     """
 
     def has_older(self, oid: str, transaction: str) -> bool:
-        """Return whether a row was written before a transaction."""
+        """Return whether the table has a row that was written before a transaction."""
 
     def has_earlier(self, oid: str, transaction: str, command: int) -> bool:
-        """Return whether a row was written by a transaction before a command of it."""
+        """Return whether a row was written by a transaction before one of its commands.
+
+        Args:
+            oid: The table.
+            transaction: The transaction.
+            command: Number of the command within it.
+        """
 
     def has_rewritten(self, oid: str, transaction: str) -> bool:
-        """Return whether a transaction wrote a row before it put the file in place.
+        """Return whether a transaction wrote a row before it put the table's file in place.
 
         So ALTER TABLE does as it rewrites rows; what is inserted after a TRUNCATE comes later.
         """
 
     def has_older_than_file(self, oid: str, horizon: str) -> bool:
-        """Return whether a row was written before the file was put in place.
+        """Return whether a row was written before the table's file was put in place.
 
         Args:
             oid: The table, which has got another file.
@@ -141,7 +147,8 @@ class Rows(Protocol):
 class RowsOf:
     """Age of a table's rows, from its first 100,000 rows, which are the oldest.
 
-    Its methods raise ``psycopg.Error`` if the server does not answer, or refuses.
+    Implements :class:`Rows`. A table that does not exist has no rows. Its methods raise
+    ``psycopg.Error`` if the server does not answer, or refuses.
 
     Args:
         connection: Open connection to the database.
@@ -151,16 +158,19 @@ class RowsOf:
         self._connection = connection
 
     def has_older(self, oid: str, transaction: str) -> bool:
-        """Return whether a row was written before a transaction."""
+        """Return whether a row was written before a transaction; see :meth:`Rows.has_older`."""
         return self._has(oid, "age(x) > age({transaction}::text::xid)", transaction=transaction)
 
     def has_earlier(self, oid: str, transaction: str, command: int) -> bool:
-        """Return whether a row was written by a transaction before a command of it."""
+        """Return whether a row precedes a command of its transaction.
+
+        See :meth:`Rows.has_earlier`.
+        """
         condition = f"{_IS_OF} AND c < {{command}}::bigint"
         return self._has(oid, condition, transaction=transaction, command=command)
 
     def has_rewritten(self, oid: str, transaction: str) -> bool:
-        """Return whether a transaction wrote a row before it put the file in place."""
+        """Return whether a transaction has rewritten rows; see :meth:`Rows.has_rewritten`."""
         # Without an entry the file was put in place again since, such as by VACUUM FULL.
         condition = (
             f"{_IS_OF} AND c <= coalesce((SELECT min(e.c) FROM ({_ENTRIES}) AS e "
@@ -169,7 +179,7 @@ class RowsOf:
         return self._has(oid, condition, transaction=transaction)
 
     def has_older_than_file(self, oid: str, horizon: str) -> bool:
-        """Return whether a row was written before the file was put in place."""
+        """Return whether a row is older than the file; see :meth:`Rows.has_older_than_file`."""
         condition = (
             f"age(x) > (SELECT max(age(e.x)) FROM ({_ENTRIES}) AS e "
             "WHERE age(e.x) <= age({horizon}::text::xid))"

@@ -17,11 +17,18 @@ _NAMES = re.compile(r"\"?publication_names\"?\s+'((?:[^']|'')+)'", re.IGNORECASE
 
 
 def read_publication(connection: psycopg.Connection[Any], slot: str) -> str | None:
-    """Return the publication of a slot's present reader, by its command; None if unknown.
+    """Return the publication that a slot's present reader names in its command.
+
+    Args:
+        connection: Open connection to the database.
+        slot: Name of the replication slot.
 
     Returns:
         None if nobody reads the slot, its reader names several or none, or the role may not see its
         command: that of others takes ``pg_read_all_stats``.
+
+    Raises:
+        psycopg.Error: The server does not answer, or refuses.
     """
     row = connection.execute(_COMMAND, [slot]).fetchone()
     found = None if row is None or row[0] is None else _NAMES.search(row[0])

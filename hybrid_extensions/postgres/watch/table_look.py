@@ -35,13 +35,19 @@ _SETTINGS = (
 def look_at_table(
     table: CapturedTable, topic: KafkaSource, names: Names, before: TableWatch
 ) -> TableWatch:
-    """Inspect a table's catalog entry and its publication. Raises no error of the database.
+    """Inspect a table's catalog entry and its publication for alterations; write nothing.
+
+    The database is waited for up to 5 s; its errors raise nothing: ``unknown`` of the result says
+    why nothing is known.
 
     Args:
         table: The table.
         topic: The topic of its changes.
         names: Names of its captured columns.
-        before: What the last look saw, or its snapshot; with the time of this one.
+        before: Result of the last look, or of its snapshot, with the time of this look.
+
+    Returns:
+        What this look saw; ``altered`` if something was done that no change reports.
     """
     capture = find_capture(table, topic, before.prefix)
     if capture.is_told:

@@ -235,7 +235,10 @@ class MySqlServer(Service):
 
 
 def places(root: Path) -> list[str]:
-    """Return the options by which a server finds its files below ``root`` instead of ``/``."""
+    """Return the options by which a server finds its files below ``root`` instead of ``/``.
+
+    Empty for ``/`` itself.
+    """
     if root == Path("/"):
         return []
     return [
@@ -246,12 +249,15 @@ def places(root: Path) -> list[str]:
 
 
 def create_data(name: str, command: Sequence[str], data: Path) -> None:
-    """Run the command that creates a server's data folder.
+    """Run the command that creates a server's data folder, and wait for its end.
 
     Args:
-        name: What messages call the server.
-        command: The command.
-        data: The folder, for messages.
+        name: Name of the server, for messages.
+        command: The program and its arguments.
+        data: The data folder, for messages.
+
+    Raises:
+        RunError: The command failed; carries the end of its output.
     """
     # One of its own, as each server removes the temporary tables that it finds at its start.
     with tempfile.TemporaryDirectory(prefix="hybrid-tmp-") as own:

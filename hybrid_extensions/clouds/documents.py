@@ -41,10 +41,12 @@ _PART = 8 * 1024 * 1024
 
 
 class ObstoreDocuments:
-    """Documents of the paths of one scheme, ``abfss`` or ``gs``; connects at first use.
+    """Store of documents (small files with a version tag) of ``abfss://`` or ``gs://`` paths.
+
+    Implements :class:`sources.storage.documents.DocumentStore`; connects at first use.
 
     Args:
-        scheme: The scheme.
+        scheme: ``abfss`` or ``gs``.
     """
 
     deletes_at_once = False
@@ -89,6 +91,8 @@ class ObstoreDocuments:
     def age_ms(self, path: str) -> int | None:
         """Return how long ago an object was written, in ms, both by the store's clock.
 
+        Writes and deletes an object next to it, to learn the clock's time.
+
         Returns:
             The age, of whole seconds; None if there is no such object.
 
@@ -110,7 +114,7 @@ class ObstoreDocuments:
         return None if now is None else max(modified_ms(now) - modified_ms(written), 0)
 
     def listing(self, folder: str) -> list[Listed]:
-        """Return all documents below a prefix, sorted by path.
+        """Return all documents below a prefix, sorted by path; empty if there are none.
 
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
@@ -127,7 +131,9 @@ class ObstoreDocuments:
             raise store_error(folder, "listed", error) from None
 
     def folders(self, folder: str) -> list[str]:
-        """Return the parts of the keys that follow directly after a prefix and a slash, sorted.
+        """Return the names of the folders directly in a folder, sorted; empty if there are none.
+
+        They are the parts of keys that follow after the folder's prefix and a slash.
 
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
@@ -266,5 +272,8 @@ class ObstoreDocuments:
 
 
 def documents_of(scheme: str, _: HdfsSettings) -> ObstoreDocuments:
-    """Return the document store of a cloud, which is configured by the environment alone."""
+    """Return the document store of a cloud, which is configured by the environment alone.
+
+    Called by the registry of stores; nothing is connected yet.
+    """
     return ObstoreDocuments(scheme)

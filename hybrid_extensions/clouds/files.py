@@ -60,10 +60,10 @@ _METADATA_SERVER = "http://169.254.169.254"
 
 
 class ObstoreStorage:
-    """Storage of ``abfss://`` and ``gs://`` paths; connects at first use."""
+    """Storage of ``abfss://`` and ``gs://`` paths, for files of sources; connects at first use."""
 
     def children(self, folder: str) -> Children:
-        """Return the objects and prefixes directly below a prefix; none if there are none.
+        """Return the objects and folders directly in a folder (prefix); none if there are none.
 
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
@@ -111,7 +111,12 @@ class ObstoreStorage:
     def tail(self, path: str, size: int) -> bytes:
         """Return the last bytes of an object, all of them if it is shorter.
 
+        Args:
+            path: The object.
+            size: Number of bytes.
+
         Raises:
+            FileNotFoundError: The object does not exist.
             OSError, UnavailableError, InputError: As :meth:`open`.
         """
         if (found := head(path, "opened")) is None:
@@ -203,7 +208,10 @@ def _client(base: str, _login: tuple[tuple[str, str], ...]) -> AzureStore | GCSS
 
 
 def is_plain_http(path: str) -> bool:
-    """Return whether the environment names a server without TLS for the store of a path."""
+    """Return whether the environment names a server without TLS for a path's store.
+
+    Such as an emulator.
+    """
     return (_endpoint(path) or "").startswith("http://")
 
 
@@ -235,7 +243,12 @@ def head(path: str, what: str = "examined") -> ObjectMeta | None:
 
 
 def is_folder(path: str) -> bool:
-    """Return whether Azure marks an object as a folder; False if there is no such object."""
+    """Return whether Azure marks an object as a folder; False if there is no such object.
+
+    Raises:
+        UnavailableError: The store does not answer, or can't serve the request at the moment.
+        InputError: The store refuses.
+    """
     _, key = split(path)
     try:
         return _FOLDER_MARK in obstore.get(connect(path), key).attributes
@@ -253,14 +266,18 @@ def _file(path: str) -> File | None:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Split a path into the URL of its container or bucket, and the key, which may be empty."""
+    """Return the URL of a path's container or bucket, and the key, which may be empty."""
     scheme, _, rest = path.partition("://")
     container, _, key = rest.partition("/")
     return f"{scheme}://{container}", key.rstrip("/")
 
 
 def is_missing(error: Exception) -> bool:
-    """Return whether a store answered that there is no such object, in an existing container."""
+    """Return whether a store answered that there is no such object, in an existing container.
+
+    Args:
+        error: What obstore raised.
+    """
     return isinstance(error, FileNotFoundError) and _code(error) not in _NO_CONTAINER
 
 
@@ -320,7 +337,7 @@ def _code(error: Exception) -> str | None:
 
 
 def modified_ms(found: ObjectMeta) -> int:
-    """Return when an object was written, in Unix milliseconds, by the store's clock."""
+    """Return when an object was written, in ms since 1970, by the store's clock."""
     return int(found["last_modified"].timestamp() * 1000)
 
 
@@ -330,5 +347,8 @@ def _described(base: str, found: ObjectMeta) -> File:
 
 
 def files_of(_: HdfsSettings) -> ObstoreStorage:
-    """Return the storage of both clouds, which are configured by the environment alone."""
+    """Return the storage of both clouds, which are configured by the environment alone.
+
+    Called by the registry of stores; nothing is connected yet.
+    """
     return ObstoreStorage()

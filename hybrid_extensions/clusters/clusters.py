@@ -11,7 +11,13 @@ from spark_jobs.launch.record import Place
 
 
 class Yarn:
-    """YARN as a place of drivers."""
+    """YARN as a place of drivers; implements what the registry asks of a kind of cluster.
+
+    Attributes:
+        kind: Name of the kind, in a :class:`Place`.
+        variables: Prefixes of Spark properties that set environment variables of a driver.
+        has_image: Whether a driver runs in an image that has this project's code.
+    """
 
     kind = "yarn"
     variables = ("spark.yarn.appMasterEnv.",)
@@ -22,7 +28,11 @@ class Yarn:
         return Place(kind=self.kind) if settings.master == "yarn" else None
 
     def conf(self, application: str) -> dict[str, str]:
-        """Return the Spark properties by which the application is found."""
+        """Return the Spark properties by which the application of a launch is found.
+
+        Args:
+            application: The launch's name on the cluster.
+        """
         return yarn.conf(application)
 
     def require_tool(self) -> None:
@@ -34,12 +44,23 @@ class Yarn:
         require_tool("yarn")
 
     def launcher(self, _: Place, log: Path) -> yarn.YarnLauncher:
-        """Return the launcher for drivers on YARN."""
+        """Return the launcher for drivers on YARN.
+
+        Args:
+            _: The place, without effect.
+            log: Output of the launch's ``spark-submit``.
+        """
         return yarn.YarnLauncher(log)
 
 
 class Kubernetes:
-    """Kubernetes as a place of drivers."""
+    """Kubernetes as a place of drivers; implements what the registry asks of a kind of cluster.
+
+    Attributes:
+        kind: Name of the kind, in a :class:`Place`.
+        variables: Prefixes of Spark properties that set environment variables of a driver.
+        has_image: Whether a driver runs in an image that has this project's code.
+    """
 
     kind = "kubernetes"
     variables = ("spark.kubernetes.driver.secretKeyRef.", "spark.kubernetes.driverEnv.")
@@ -59,7 +80,11 @@ class Kubernetes:
         )
 
     def conf(self, application: str) -> dict[str, str]:
-        """Return the Spark properties by which the pod is found."""
+        """Return the Spark properties by which the pod of a launch is found.
+
+        Args:
+            application: The launch's name on the cluster.
+        """
         return kubernetes.conf(application)
 
     def require_tool(self) -> None:
@@ -71,7 +96,12 @@ class Kubernetes:
         require_tool("kubectl")
 
     def launcher(self, place: Place, _: Path) -> kubernetes.KubernetesLauncher:
-        """Return the launcher for drivers on Kubernetes."""
+        """Return the launcher for drivers on Kubernetes.
+
+        Args:
+            place: The cluster and the namespace of the pods.
+            _: Output of the launch's ``spark-submit``, without effect.
+        """
         return kubernetes.KubernetesLauncher(place)
 
 

@@ -36,10 +36,11 @@ class KubernetesLauncher:
         ]
 
     def status(self, launch: Launch) -> DriverStatus:
-        """Return the state of the driver's pod, as the API server reports it.
+        """Return the state of the driver's pod, as the API server reports it. Raises nothing.
 
-        ``unknown`` if it does not answer or ``kubectl`` is not installed; ``ended`` if there is no
-        such pod.
+        Returns:
+            ``unknown`` if the server does not answer or ``kubectl`` is not installed; ``ended`` if
+            there is no such pod.
         """
         command = [*self._kubectl, "--request-timeout", "10s", "get", "pod", launch.application]
         try:
@@ -144,7 +145,7 @@ def _why(status: dict[str, Any], state: str) -> str:
 def conf(pod: str) -> dict[str, str]:
     """Return the Spark properties that name the driver's pod, so that it is found again.
 
-    ``spark-submit`` does not wait for the driver's end: whoever watches it asks the cluster.
+    With them ``spark-submit`` does not wait for the driver's end: the launcher asks the cluster.
 
     Args:
         pod: Name of the pod.

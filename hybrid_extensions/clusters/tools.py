@@ -29,7 +29,7 @@ class Answer(NamedTuple):
     def last_words(self) -> str:
         """Last non-blank line, for messages: of stderr, or else of stdout.
 
-        Computed; ``exit status N`` if the command printed nothing.
+        ``exit status N`` if the command printed nothing.
         """
         lines = [line.strip() for line in f"{self.output}\n{self.errors}".splitlines()]
         return next((line for line in reversed(lines) if line), f"exit status {self.status}")
@@ -39,6 +39,12 @@ def require_tool(name: str) -> None:
     """Refuse to launch a driver on a cluster whose command line tool is not installed.
 
     Without it, nobody could ask whether the driver runs, or end it.
+
+    Args:
+        name: The program, ``yarn`` or ``kubectl``.
+
+    Raises:
+        InputError: It is not on ``PATH``.
     """
     if shutil.which(name) is None:
         raise _missing(name)
@@ -53,6 +59,10 @@ def ask(command: list[str], seconds: float = TIMEOUT_S) -> Answer:
 
     Returns:
         What it printed, and its exit status; an exit status other than 0 raises nothing.
+
+    Raises:
+        InputError: The program is not installed.
+        UnavailableError: The command has not ended in time.
     """
     try:
         run = subprocess.run(

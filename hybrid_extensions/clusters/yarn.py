@@ -30,7 +30,7 @@ class YarnLauncher:
     """Launcher of drivers on YARN, by Hadoop's ``yarn`` command.
 
     Args:
-        submit_log: Output of the launch's ``spark-submit``.
+        submit_log: Output of the launch's ``spark-submit``; it has the application's id.
     """
 
     def __init__(self, submit_log: Path) -> None:
@@ -39,8 +39,11 @@ class YarnLauncher:
     def status(self, launch: Launch) -> DriverStatus:
         """Return the state of the launch's application, as the resource manager reports it.
 
-        ``unknown`` if it does not answer or ``yarn`` is not installed; ``ended`` if it knows no
-        such application.
+        Raises nothing.
+
+        Returns:
+            ``unknown`` if the manager does not answer or ``yarn`` is not installed; ``ended`` if it
+            knows no such application.
         """
         try:
             if (application := self._find(launch)) is None:
@@ -115,6 +118,10 @@ class YarnLauncher:
 
 def read_status(application: str, answer: Answer) -> DriverStatus:
     """Return the state of a driver from the answer of ``yarn application -status``.
+
+    Args:
+        application: Id of the application, for texts.
+        answer: Answer of the command.
 
     Returns:
         The state; ``unknown`` if the command failed or reports no state; ``ended`` if YARN does not

@@ -13,10 +13,13 @@ GRACE_S = 20
 
 
 class Service(Protocol):
-    """Client of a service that runs Spark drivers.
+    """Client of a service that runs Spark drivers, such as Databricks.
 
-    Each method raises :class:`UnavailableError` if the service does not answer, or does not let
-    this process in.
+    A run is one driver. Each method raises :class:`UnavailableError` if the service does not
+    answer, or does not let this process in.
+
+    Attributes:
+        name: Name of the service, for messages.
     """
 
     name: str
@@ -24,12 +27,18 @@ class Service(Protocol):
     def submit(self, request: Mapping[str, Any]) -> str:
         """Start a run, unless one with the request's idempotency token exists; return its id.
 
+        Args:
+            request: The service's own arguments.
+
         Raises:
             RunError: The service refused the request; no run was started.
         """
 
     def find(self, name: str) -> str | None:
-        """Return the id of the run of this name; None if the service knows no such run."""
+        """Return the id of the run of this name; None if the service knows no such run.
+
+        A run's name is that of the launch (:func:`spark_jobs.launch.submission.application_name`).
+        """
 
     def status(self, run: str) -> DriverStatus:
         """Return the state of a run; ``ended`` if the service does not know it any more."""
@@ -38,11 +47,16 @@ class Service(Protocol):
         """Ask the service to end a run; no error if it has ended already."""
 
     def logs(self, run: str, lines: int) -> str:
-        """Return the last lines of a run, or where they are."""
+        """Return the last lines that a run printed, or where they are; empty if there are none."""
 
 
 def no_answer(service: str, reason: str) -> UnavailableError:
-    """Return the error to raise where a service does not answer, or denies access."""
+    """Return (do not raise) the error for a service that does not answer, or denies access.
+
+    Args:
+        service: Name of the service.
+        reason: What its client reports.
+    """
     message = (
         f"{service} does not answer, so it is unknown whether a driver runs there; its client "
         f"reports: {reason.strip().rstrip('.')}."

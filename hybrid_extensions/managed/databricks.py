@@ -33,11 +33,11 @@ _TASK = "driver"
 
 
 class Databricks:
-    """Workspace of Databricks.
+    """Client of a workspace of Databricks, where a driver is a one-time job run.
 
     Args:
-        host: Its address, ``https://…``. The login is what the SDK finds in the environment
-            (``DATABRICKS_TOKEN``, a profile, …).
+        host: Address of the workspace, ``https://…``. The login is what the SDK finds in the
+            environment (``DATABRICKS_TOKEN``, a profile, …).
 
     Raises:
         UnavailableError: The SDK finds no login.
@@ -53,8 +53,11 @@ class Databricks:
     def submit(self, request: Mapping[str, Any]) -> str:
         """Submit a run, unless there is one with this ``idempotency_token``; return its id.
 
+        Args:
+            request: Arguments of ``jobs.submit``, as :func:`request` returns them.
+
         Raises:
-            RunError: The service refused the request.
+            RunError: The service refused the request; no run was started.
             UnavailableError: The service does not answer.
         """
         tasks = [SubmitTask.from_dict(each) for each in request["tasks"]]
@@ -67,7 +70,11 @@ class Databricks:
             raise RunError(message, hint) from None
 
     def find(self, name: str) -> str | None:
-        """Return the id of the submitted run of this name; None if the workspace has none."""
+        """Return the id of the submitted run of this name; None if the workspace has none.
+
+        Raises:
+            UnavailableError: The service does not answer.
+        """
         with _answers():
             for run in self._jobs.list_runs(run_type=RunType.SUBMIT_RUN, limit=25):
                 if run.run_name == name:
@@ -75,7 +82,11 @@ class Databricks:
         return None
 
     def status(self, run: str) -> DriverStatus:
-        """Return the state of a run."""
+        """Return the state of a run, by its id; ``ended`` if Databricks does not know it any more.
+
+        Raises:
+            UnavailableError: The service does not answer.
+        """
         try:
             with _answers(NotFound):
                 found = self._jobs.get_run(int(run))
@@ -90,12 +101,26 @@ class Databricks:
         return status
 
     def cancel(self, run: str) -> None:
-        """Ask the service to cancel a run; the driver gets no time to end its query."""
+        """Ask the service to cancel a run; the driver gets no time to end its query.
+
+        Does not wait for the end.
+
+        Raises:
+            UnavailableError: The service does not answer.
+        """
         with _answers():
             self._jobs.cancel_run(int(run))
 
     def logs(self, run: str, lines: int) -> str:
-        """Return the last lines that a run printed; empty until it has ended."""
+        """Return the last lines that a run printed; empty until it has ended.
+
+        Args:
+            run: Id of the run.
+            lines: Largest number of lines.
+
+        Raises:
+            UnavailableError: The service does not answer.
+        """
         try:
             with _answers(NotFound):
                 output = self._output(self._jobs.get_run(int(run)))
@@ -110,7 +135,11 @@ class Databricks:
 
 
 def read_status(run: Run) -> DriverStatus:
-    """Return the state of a driver from the answer to ``jobs/runs/get``."""
+    """Return the state of a driver from the answer to ``jobs/runs/get``. A pure function.
+
+    Returns:
+        ``unknown`` if the answer has no state.
+    """
     state = run.state
     if state is None or state.life_cycle_state is None:
         return DriverStatus("unknown", reason=f"Databricks reports no state of run {run.run_id}")

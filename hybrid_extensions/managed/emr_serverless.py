@@ -24,11 +24,13 @@ _LONGEST = 1000
 
 
 class EmrServerless:
-    """Application of EMR Serverless.
+    """Client of an application of EMR Serverless, where a driver is a job run.
+
+    AWS's login is what boto3 finds in the environment.
 
     Args:
-        region: Its AWS region.
-        application: Its id.
+        region: AWS region of the application.
+        application: Id of the application.
     """
 
     name = "EMR Serverless"
@@ -42,8 +44,11 @@ class EmrServerless:
     def submit(self, request: Mapping[str, Any]) -> str:
         """Start a job run, unless there is one with this ``clientToken``; return its id.
 
+        Args:
+            request: Fields of ``StartJobRun``, as :func:`request` returns them.
+
         Raises:
-            RunError: The service refused the request.
+            RunError: The service refused the request; no run was started.
             UnavailableError: The service does not answer.
         """
         try:
@@ -56,7 +61,11 @@ class EmrServerless:
         return str(answer["jobRunId"])
 
     def find(self, name: str) -> str | None:
-        """Return the id of the job run of this name; None if the application has none."""
+        """Return the id of the job run of this name; None if the application has none.
+
+        Raises:
+            UnavailableError: The service does not answer.
+        """
         with _answers():
             pages = self._client.get_paginator("list_job_runs")
             for page in pages.paginate(applicationId=self._application):
@@ -66,7 +75,11 @@ class EmrServerless:
         return None
 
     def status(self, run: str) -> DriverStatus:
-        """Return the state of a job run."""
+        """Return the state of a job run, by its id; ``ended`` if the service does not know it.
+
+        Raises:
+            UnavailableError: The service does not answer.
+        """
         try:
             with _answers(_UNKNOWN_RUN):
                 answer = self._client.get_job_run(applicationId=self._application, jobRunId=run)
@@ -75,7 +88,13 @@ class EmrServerless:
         return read_status(answer["jobRun"])
 
     def cancel(self, run: str) -> None:
-        """Ask the application to cancel a job run, with 20 s for its query to end."""
+        """Ask the application to cancel a job run, with 20 s for its query to end.
+
+        Does not wait for the end.
+
+        Raises:
+            UnavailableError: The service does not answer.
+        """
         with _answers():
             self._client.cancel_job_run(
                 applicationId=self._application,
@@ -84,9 +103,17 @@ class EmrServerless:
             )
 
     def logs(self, run: str, lines: int) -> str:
-        """Return the address of the run's dashboard, which links to its logs.
+        """Return a line with the address of the run's dashboard, which links to its logs.
 
-        The service has no request for the lines themselves. The address is valid for an hour.
+        The service has no request for the lines themselves. The address is valid for an hour. Empty
+        if there is none.
+
+        Args:
+            run: Id of the job run.
+            lines: Without effect.
+
+        Raises:
+            UnavailableError: The service does not answer.
         """
         del lines
         with _answers():
@@ -97,7 +124,7 @@ class EmrServerless:
 
 
 def read_status(run: Mapping[str, Any]) -> DriverStatus:
-    """Return the state of a driver from ``jobRun`` of the answer to ``GetJobRun``."""
+    """Return the state of a driver from ``jobRun`` of the answer to ``GetJobRun``. It is pure."""
     state, why = run["state"], str(run.get("stateDetails") or "").strip()[:_LONGEST]
     if state in _WAITING:
         return DriverStatus("waiting", reason=why)
@@ -110,13 +137,13 @@ def read_status(run: Mapping[str, Any]) -> DriverStatus:
 def request(
     name: str, job: list[str], conf: dict[str, str], service: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields of ``StartJobRun`` that start a driver.
+    """Return the fields of ``StartJobRun`` that start a driver; nothing is sent.
 
     The service neither repeats a driver that fails nor ends one after its default of 12 hours: that
     is left to the supervision.
 
     Args:
-        name: The launch's name on the service.
+        name: Name of the launch on the service, which is also the idempotency token.
         job: The job's file and its arguments.
         conf: Spark properties.
         service: Further fields, as the pipeline declares them.

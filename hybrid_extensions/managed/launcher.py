@@ -26,11 +26,11 @@ POLL_S = 1.0
 
 
 class ManagedLauncher:
-    """Launcher of drivers on managed Spark.
+    """Launcher of drivers on managed Spark, for launches that were handed over.
 
     Args:
         place: The service, and where in it the launch's run is.
-        submit_log: Output of the process that handed the driver over.
+        submit_log: Output of the process that handed the driver over; it has the run's id.
     """
 
     def __init__(self, place: Place, submit_log: Path) -> None:
@@ -42,9 +42,10 @@ class ManagedLauncher:
         return service_at(self._place)
 
     def status(self, launch: Launch) -> DriverStatus:
-        """Return the state of the launch's run, as the service reports it.
+        """Return the state of the launch's run, as the service reports it. Raises nothing.
 
-        ``unknown`` if it does not answer; ``ended`` if it knows no such run.
+        Returns:
+            ``unknown`` if the service does not answer; ``ended`` if it knows no such run.
         """
         try:
             if (run := self._find(launch)) is None:
@@ -101,7 +102,12 @@ class ManagedLauncher:
 
 
 def service_at(place: Place) -> Service:
-    """Return the client of a managed service."""
+    """Return the client of the managed service at a place.
+
+    Raises:
+        InputError: The service's Python package is not installed.
+        UnavailableError: Its client finds no login.
+    """
     if place.kind == "databricks":
         from hybrid_extensions.managed.databricks import Databricks
 

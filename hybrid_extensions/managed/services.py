@@ -38,7 +38,7 @@ class _Declared(ManagedService):
 
 
 class EmrServerlessService(_Declared):
-    """Amazon EMR Serverless as a master."""
+    """Amazon EMR Serverless as a master, ``emr-serverless://region/application``."""
 
     scheme = "emr-serverless"
     form = "emr-serverless://region/application"
@@ -62,13 +62,13 @@ class EmrServerlessService(_Declared):
         super().check(settings)
 
     def place(self, settings: SparkSettings) -> dict[str, Any]:
-        """Return region and application."""
+        """Return region (``server``) and application, the fields of a :class:`Place`."""
         region, _, application = settings.master.partition("://")[2].partition("/")
         return {"server": region, "application": application}
 
 
 class DatabricksService(_Declared):
-    """Databricks as a master."""
+    """Databricks as a master, ``databricks://host``."""
 
     scheme = "databricks"
     form = "databricks://host"
@@ -93,7 +93,7 @@ class DatabricksService(_Declared):
             raise ValueError(message)
 
     def place(self, settings: SparkSettings) -> dict[str, Any]:
-        """Return the address of the workspace."""
+        """Return the address of the workspace (``server``), a field of a :class:`Place`."""
         address = settings.master.partition("://")[2]
         return {"server": address if "://" in address else f"https://{address}"}
 

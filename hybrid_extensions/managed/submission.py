@@ -32,7 +32,12 @@ class Drivers:
     """Drivers on managed Spark (:class:`spark_jobs.launch.places.managed.ManagedDrivers`)."""
 
     def launcher(self, place: Place, log: Path) -> ManagedLauncher:
-        """Return the launcher for drivers on the service."""
+        """Return the launcher for drivers on the service.
+
+        Args:
+            place: The service.
+            log: Output of the process that handed the driver over.
+        """
         return ManagedLauncher(place, log)
 
     def hand_over(
@@ -44,6 +49,16 @@ class Drivers:
         launch_id: str,
     ) -> HandOver:
         """Prepare a launch; nothing is sent or written.
+
+        Args:
+            loaded: The pipeline.
+            place: The service.
+            scratch: Folder for temporary files of the launch.
+            sources: Names of the sources, in order.
+            launch_id: Identifier of the launch.
+
+        Returns:
+            What to call before the launch, and the command that hands the driver over.
 
         Raises:
             InputError: As :func:`request_of`.
@@ -67,6 +82,10 @@ def request_of(
         scratch: Folder for temporary files of the launch.
         sources: Names of the sources, in order.
         launch_id: Identifier of the launch.
+
+    Raises:
+        InputError: State or target are in a store that the service's drivers can't reach, or a
+            declared field is not valid.
     """
     _require_stores(loaded, place)
     conf, file, jars = submit.image_parts(loaded, place, scratch)
@@ -97,8 +116,12 @@ def main(arguments: Sequence[str]) -> int:
 
     A request that is sent again, such as after an answer that was lost, starts no second run.
 
+    Args:
+        arguments: Path of the file.
+
     Returns:
-        Exit status: 0 the service has the driver, 2 it has not, or does not say so.
+        Exit status: 0 if the service has the driver; 2 if it has not, or does not say so, with the
+        error on stderr.
     """
     document = json.loads(Path(arguments[0]).read_text())
     place = Place.model_validate(document["place"])

@@ -69,11 +69,11 @@ class _Field:
 
 
 class PlainMessage:
-    """Batch decoder of a Protobuf message type.
+    """Batch decoder of a Protobuf message type: decodes many records at once.
 
     Args:
         descriptor: The message type.
-        wanted: Column types by field name; all other fields are skipped.
+        wanted: Arrow types of the columns, by field name; all other fields are skipped.
         around: Full names of the message types that it is a part of.
 
     Raises:
@@ -105,7 +105,8 @@ class PlainMessage:
         """Decode all messages of a batch into one array for each field with a column, by name.
 
         A field that was not set gets its default, or null if it has presence. Messages that need
-        the per-record decoder become undecided in the batch.
+        the per-record decoder, damaged ones among them, become undecided in the batch; nothing is
+        raised.
         """
         found: dict[int, pa.Array] = {}
         items: dict[int, Items] = {
@@ -156,7 +157,7 @@ class PlainMessage:
         """Decode all messages of a batch into structs.
 
         Args:
-            batch: The messages.
+            batch: The messages, with their cursors at the messages' begin.
             columns: Columns of the structs, filled from the fields of the same name.
 
         Returns:
@@ -166,7 +167,7 @@ class PlainMessage:
 
 
 class NotInBatches(Exception):  # noqa: N818 - a signal, not an error
-    """Signal that messages of a Protobuf type have to be decoded record by record."""
+    """Error: messages of a Protobuf type have to be decoded record by record."""
 
 
 def _pass_unknown(batch: Batch, tag: int, where: Mask) -> None:

@@ -49,10 +49,13 @@ BYTES = {FOUR_BYTES: 4, EIGHT_BYTES: 8}
 
 
 class Message(Protocol):
-    """Batch decoder of the fields of a message type."""
+    """Batch decoder of the fields of a Protobuf message type."""
 
     def fields(self, batch: Batch) -> dict[str, pa.Array]:
-        """Decode all messages of a batch into one array for each field with a column, by name."""
+        """Decode all messages of a batch into one array for each field with a column, by name.
+
+        Each array is as long as the batch; messages that can't be decoded become undecided in it.
+        """
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Type(ABC):
     """Batch decoder of the values of a Protobuf field into a column.
 
     Attributes:
-        kind: Type of the column; None if the field is only skipped.
+        kind: Arrow type of the column; None if the field is only skipped.
     """
 
     kind: pa.DataType | None
@@ -68,19 +71,26 @@ class Type(ABC):
     @property
     @abstractmethod
     def wire(self) -> int:
-        """Wire type of the field: varint, eight bytes, length-delimited or four bytes."""
+        """Number of the field's wire type, such as :data:`VARINT` or :data:`LENGTH`."""
 
     @property
     def default(self) -> Any:
         """Protobuf's default of the type, for a field without presence that was not set.
 
-        A constant of the type; None if the type has no default that a column can hold.
+        None if the type has no default that a column can hold.
         """
         return None
 
     @abstractmethod
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         """Decode the field's next value in each selected message, moving the cursors past it.
+
+        Messages with a value that can't be decoded become undecided in the batch, for the
+        per-record decoder; nothing is raised.
+
+        Args:
+            batch: The messages, with a cursor each.
+            where: Mask of the messages that have the field next, with the wire type :attr:`wire`.
 
         Returns:
             An array as long as the batch, in which only the selected messages count; None if the
@@ -90,18 +100,22 @@ class Type(ABC):
 
 @dataclass(frozen=True)
 class Integer(Type):
-    """Batch decoder of a Protobuf integer field: varint, zigzag or of fixed width."""
+    """Batch decoder of a Protobuf integer field: varint, zigzag or of fixed width.
+
+    Attributes:
+        type: Type of the field, a constant of Protobuf's ``FieldDescriptor``.
+    """
 
     type: int
     default = 0
 
     @property
     def wire(self) -> int:
-        """Wire type of the field."""
+        """Number of the field's wire type."""
         return INTEGERS[self.type][0]
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next varint, or the next bytes."""
+        """Decode the next varint, or the next 4 or 8 bytes; as :meth:`Type.read`."""
         wire, bounds = INTEGERS[self.type]
         found = batch.number(where) if wire == VARINT else batch.fixed(BYTES[wire], where)
         signed = zigzag(found) if self.type in _ZIGZAG else found.view(np.int64)
@@ -112,18 +126,22 @@ class Integer(Type):
 
 @dataclass(frozen=True)
 class Float(Type):
-    """Batch decoder of a Protobuf float or double field."""
+    """Batch decoder of a Protobuf float or double field.
+
+    Attributes:
+        type: Type of the field, a constant of Protobuf's ``FieldDescriptor``.
+    """
 
     type: int
     default = 0.0
 
     @property
     def wire(self) -> int:
-        """Wire type of the field."""
+        """Number of the field's wire type."""
         return FLOATS[self.type]
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next 4 or 8 bytes."""
+        """Decode the next 4 or 8 bytes; as :meth:`Type.read`."""
         width = BYTES[self.wire]
         found = batch.fixed(width, where)
         return None if self.kind is None else floats(found, width).cast(self.kind)
@@ -131,13 +149,13 @@ class Float(Type):
 
 @dataclass(frozen=True)
 class Boolean(Type):
-    """Batch decoder of a Protobuf bool field; only the numbers 0 and 1 are decoded."""
+    """Batch decoder of a Protobuf bool field; other numbers than 0 and 1 stay undecided."""
 
     wire = VARINT
     default = False
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next number."""
+        """Decode the next number; as :meth:`Type.read`."""
         found = batch.number(where)
         batch.require(found <= 1, where)
         return None if self.kind is None else pa.array(found == 1)
@@ -145,18 +163,22 @@ class Boolean(Type):
 
 @dataclass(frozen=True)
 class Bytes(Type):
-    """Batch decoder of a Protobuf string (``is_text``) or bytes field."""
+    """Batch decoder of a Protobuf string or bytes field.
+
+    Attributes:
+        is_text: Whether it is a string, whose bytes have to be UTF-8.
+    """
 
     is_text: bool
     wire = LENGTH
 
     @property
     def default(self) -> Any:
-        """Protobuf's default."""
+        """Protobuf's default: an empty text, or no bytes."""
         return "" if self.is_text else b""
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next length and that many bytes."""
+        """Decode the next length and that many bytes; as :meth:`Type.read`."""
         found = batch.texts(batch.number(where).view(np.int64), where)
         if self.is_text:
             found = batch.utf8(found, where)
@@ -165,18 +187,22 @@ class Bytes(Type):
 
 @dataclass(frozen=True)
 class Enumeration(Type):
-    """Batch decoder of a Protobuf enum field into names; only known numbers are decoded."""
+    """Batch decoder of a Protobuf enum field into names; unknown numbers stay undecided.
+
+    Attributes:
+        names: Names of the enum's values, by number.
+    """
 
     names: Mapping[int, str]
     wire = VARINT
 
     @property
     def default(self) -> Any:
-        """Protobuf's default."""
+        """Name of number 0, Protobuf's default; None if it has none."""
         return self.names.get(0)
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next number into its name."""
+        """Decode the next number into its name; as :meth:`Type.read`."""
         found = batch.number(where).view(np.int64)
         if self.kind is None:
             return None
@@ -188,13 +214,20 @@ class Enumeration(Type):
 
 @dataclass(frozen=True)
 class Inner(Type):
-    """Batch decoder of a Protobuf field whose embedded message represents a single value."""
+    """Batch decoder of a Protobuf field whose value is an embedded message.
+
+    Attributes:
+        message: Batch decoder of the embedded message.
+    """
 
     message: Message
     wire = LENGTH
 
     def fields(self, batch: Batch, where: Mask) -> dict[str, pa.Array]:
-        """Decode the fields of the inner messages; of an empty one where none is selected."""
+        """Decode the next embedded message of each selected message into its fields, by name.
+
+        The cursors move past it. Where none is selected the fields are those of an empty message.
+        """
         inside = batch.part(*batch.skip(batch.number(where).view(np.int64), where))
         found = self.message.fields(inside)
         batch.require(inside.is_sure, where)
@@ -206,7 +239,7 @@ class Time(Inner):
     """Batch decoder of a ``google.protobuf.Timestamp`` field."""
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next timestamp, in microseconds."""
+        """Decode the next timestamp, into microseconds since 1970; as :meth:`Type.read`."""
         found = self.fields(batch, where)
         seconds, nanos = (found[name].to_numpy() for name in ("seconds", "nanos"))
         # Nanoseconds may exceed a second: checked again, as they can lead beyond the year 9999.
@@ -216,19 +249,19 @@ class Time(Inner):
 
 @dataclass(frozen=True)
 class Wrapper(Inner):
-    """Batch decoder of a wrapper field, such as ``google.protobuf.StringValue``."""
+    """Batch decoder of a wrapper field, such as ``google.protobuf.StringValue``, into its value."""
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the value of the next message."""
+        """Decode the next message, and return its value; as :meth:`Type.read`."""
         return self.fields(batch, where).get("value")
 
 
 @dataclass(frozen=True)
 class Struct(Inner):
-    """Batch decoder of a Protobuf message field into a struct; of an entry of a map, to skip it."""
+    """Batch decoder of a Protobuf message field into a struct; map entries are only skipped."""
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next message."""
+        """Decode the next message into a struct; as :meth:`Type.read`."""
         found = self.fields(batch, where)
         return None if self.kind is None else structs_of(len(batch), found, self.kind)
 
@@ -247,18 +280,28 @@ class Repeated(Type):
 
     @property
     def wire(self) -> int:
-        """Wire type of an item that is not packed."""
+        """Number of the wire type of an item that is not packed."""
         return self.item.wire
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next item that is not packed."""
+        """Decode the next item of each selected message, where items are not packed.
+
+        The decoder of a message calls it each time it meets the field with the item's wire type;
+        :meth:`read_packed` is for packed items. The cursors move past the item; an item that can't
+        be decoded makes its message undecided, and raises nothing.
+
+        Returns:
+            An array of items as long as the batch, in which only the selected messages count; None
+            if the field is only skipped.
+        """
         return self.item.read(batch, where)
 
     def read_packed(self, batch: Batch, where: Mask) -> Items:
-        """Decode all packed items behind the next length, one of each message at a time.
+        """Decode all packed items behind the next length, in each selected message.
 
         Returns:
-            Which messages have an item, and the items; as often as one of them has more.
+            Rounds, each a mask of the messages that have another item, and an array of these items
+            (None if the field is only skipped). Messages with more than 64 items become undecided.
         """
         inside = batch.part(*batch.skip(batch.number(where).view(np.int64), where))
         items: Items = []

@@ -43,7 +43,7 @@ class ProtobufValues(ValueFormat):
         return given
 
     def reader(self, _columns: RecordColumns) -> FieldReader:
-        """Build the decoder.
+        """Return the decoder of the values.
 
         Raises:
             InputError: The file of ``descriptor`` can't be read, is not a ``FileDescriptorSet``
@@ -56,11 +56,15 @@ class ProtobufValues(ValueFormat):
         return ProtobufReader.of_file(self.descriptor, self.message, framed=framed)
 
     def contract(self) -> dict[str, object]:
-        """Return the message type, and the declared wire format."""
+        """Return the fields that a checkpoint depends on: message type and wire format."""
         return self.model_dump(include={"message", "wire_format"}, exclude_defaults=True)
 
     def located(self, locate: Callable[[str], str]) -> Self:
-        """Return a copy with the absolute path of the descriptor."""
+        """Return a copy with the absolute path of the descriptor.
+
+        Args:
+            locate: Makes a path that is relative to the pipeline's file absolute.
+        """
         return self.model_copy(update={"descriptor": locate(self.descriptor)})
 
 

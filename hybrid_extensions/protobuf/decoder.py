@@ -104,6 +104,12 @@ class ProtobufReader(BaseReader):
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
         """Decode many values at once; a value that needs the per-record decoder becomes null.
 
+        Bad values are null, too: the per-record decoder says why.
+
+        Args:
+            values: The values.
+            columns: Columns of the structs, filled from the fields of the same name.
+
         Returns:
             Structs with one field per column, as long as the values; None if a column's field is of
             a type that only the per-record decoder reads.

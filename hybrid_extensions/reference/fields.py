@@ -54,7 +54,11 @@ audit: {sql: orders.sql}       # optional: the same table in DuckDB's SQL, over 
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema of a pipeline's file as JSON Schema (draft 2020-12)."""
+    """Return the schema of a pipeline's file as JSON Schema (draft 2020-12), with extensions.
+
+    Raises:
+        InputError: An extension can't be loaded.
+    """
     schema = Pipeline.model_json_schema()
     for section in contributions("section"):
         part = section.model_json_schema()
@@ -64,7 +68,13 @@ def json_schema() -> dict[str, Any]:
 
 
 def markdown() -> str:
-    """Return the reference of a pipeline's file as Markdown: a table of fields for each model."""
+    """Return the reference of a pipeline's file as Markdown: a table of fields for each model.
+
+    Its texts are the models' docstrings; the page ``docs/pipeline.md`` is this text.
+
+    Raises:
+        InputError: An extension can't be loaded.
+    """
     schema = json_schema()
     added = [*contributions("section")]
     lines = [line for model in added for line in _fields(model, schema)]

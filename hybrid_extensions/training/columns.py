@@ -16,10 +16,10 @@ KNOWN_AT = "known_at"
 
 @dataclass(frozen=True)
 class JoinColumns:
-    """Columns of a point-in-time join.
+    """Columns of a point-in-time join of labels with a table.
 
     Attributes:
-        key: Columns of both sides that say what a label and a row are about.
+        key: Columns of both sides by which rows belong to a label.
         time: Column of the labels: the time at which values have to be known.
         known_at: Column of the table: the time at which a row became known.
         ranks: Columns of the table that decide between rows of a key that became known at the same
@@ -39,7 +39,7 @@ class JoinColumns:
 
 @dataclass(frozen=True)
 class Asked:
-    """Requested columns; None where the declaration decides.
+    """Columns that the user names for a join; None where the declaration decides.
 
     Attributes:
         key: Columns of both sides; by default those of ``sink.key`` that the labels have.
@@ -60,9 +60,9 @@ def join_columns(
 
     Args:
         pipeline: The pipeline.
-        asked: What was asked for.
+        asked: The columns that the user names.
         labels: DuckDB types of the labels' columns, by name.
-        table: The same of the table.
+        table: DuckDB types of the table's columns, by name.
 
     Raises:
         InputError: A column is missing, has another type, or is in both tables.

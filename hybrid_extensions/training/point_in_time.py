@@ -35,9 +35,9 @@ class TrainingSet:
 
     Attributes:
         rows: All labels in their order, with their columns, the values, and ``known_at``: when the
-            row that they are of became known; null where nothing was known.
+            row with the values became known; null where nothing was known.
         known: Number of labels for which something was known.
-        notes: Sentences about what the values may contain that was not known.
+        notes: Sentences about values that may have been known only later; empty if there are none.
     """
 
     rows: pa.Table
@@ -92,7 +92,7 @@ def training_set(
 
 
 def read_labels(path: Path) -> pa.Table:
-    """Read labels from a Parquet file.
+    """Return the labels in a Parquet file.
 
     Raises:
         InputError: The file can't be read as Parquet.

@@ -26,7 +26,7 @@ SAMPLE = "the sample"
 
 
 class Compared(NamedTuple):
-    """Comparison with the serving table, or the reason why there is none.
+    """Comparison with the serving table, or the reason why there is none; one of the two is None.
 
     Attributes:
         comparison: The differences.
@@ -38,7 +38,18 @@ class Compared(NamedTuple):
 
 
 def compare_with_serving(loaded: LoadedPipeline, side: LoadedPipeline, sample: Sample) -> Compared:
-    """Compare a sample's table with the rows of the same keys in the serving table."""
+    """Compare a sample's table with the rows of the same keys in the serving table.
+
+    Args:
+        loaded: The pipeline.
+        side: The pipeline of the sample, whose table is complete.
+        sample: The sample.
+
+    Raises:
+        InputError: A table can't be read.
+        StateError: The state is damaged.
+        UnavailableError: A store does not answer.
+    """
     name = read_serving(loaded).generation
     serving, made = open_target(target_of(loaded, name)), open_target(side.target)
     if serving is None or made is None:

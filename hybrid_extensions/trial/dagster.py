@@ -39,7 +39,7 @@ class _StepLog(Observer):
 
 
 def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
-    """Return the action TRY of a pipeline's control job."""
+    """Return the action TRY of a pipeline's control job, by name."""
     del loaded
     text = (
         "runs the pipeline, as its file is now, on a part of its keys, and shows the rows and how "
@@ -65,7 +65,17 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
 def try_on_sample(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     """Run the pipeline over a sample, as its file is now; show its table and the comparisons.
 
-    Nothing of the pipeline is touched, and no asset is materialized.
+    Runs as an action of the control job. Nothing of the pipeline is touched, and no asset is
+    materialized.
+
+    Args:
+        context: The job's Dagster run.
+        loaded: The pipeline.
+        config: The form, with ``keys``, ``key_columns``, ``since`` and ``until``.
+
+    Raises:
+        InputError: A field of the form is missing or not valid, or the audit of the sample failed.
+        HybridError: As :func:`hybrid_extensions.trial.run.try_sample`.
     """
     if not config.keys:
         message = "TRY needs `keys`, the part of the keys to read."

@@ -47,10 +47,10 @@ class SampleOptions:
 
     Attributes:
         share: Which part of the keys is read, above 0 and at most 1.
-        by: Columns whose values decide; empty for the pipeline's ``key``.
-        since: First event time that is read; None for all.
-        until: First event time that is no longer read; None for all.
-        keep: Where the table is kept; None if it is removed.
+        by: Columns whose values are the keys; empty for the pipeline's ``key``.
+        since: First event time that is read (inclusive); None for no limit.
+        until: First event time that is no longer read (exclusive); None for no limit.
+        keep: Folder that the table is kept in; None if it is removed.
     """
 
     share: float
@@ -81,11 +81,15 @@ def parse_share(text: str) -> float:
 
 
 def sample_of(loaded: LoadedPipeline, options: SampleOptions) -> Sample:
-    """Return the declaration of a sample, in place of one that the pipeline has itself.
+    """Return the declaration of a sample, which replaces the pipeline's own, if it has one.
+
+    Args:
+        loaded: The pipeline.
+        options: The part to run.
 
     Raises:
-        InputError: It is unknown by which columns to sample, they differ between changes of a row,
-            or the range is empty.
+        InputError: No columns are named to sample by, they differ between changes of a row, or the
+            range is empty.
     """
     pipeline = loaded.pipeline
     if not (by := list(options.by) or pipeline.key):
@@ -115,7 +119,7 @@ def sample_of(loaded: LoadedPipeline, options: SampleOptions) -> Sample:
 def declare_sample(
     loaded: LoadedPipeline, sample: Sample, folder: Path, table: Path
 ) -> LoadedPipeline:
-    """Declare the pipeline that reads a sample, in its own folder.
+    """Write the declaration of the pipeline that reads a sample, and return that pipeline.
 
     It differs from the pipeline in where it reads (the sample), writes (state and target), and runs
     (a driver of its own on this machine).
@@ -123,8 +127,12 @@ def declare_sample(
     Args:
         loaded: The pipeline, as its file is now.
         sample: The sample.
-        folder: Folder for its file and its state.
-        table: Folder of its target.
+        folder: Local folder for its file and its state.
+        table: Local folder of its target.
+
+    Raises:
+        InputError: The declaration is not valid.
+        StateError: The folder can't be written.
     """
     document: Mapping[str, Any] = read_document(loaded.path)
     spark = document.get("spark") or {}

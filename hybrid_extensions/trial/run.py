@@ -34,19 +34,18 @@ class SampleRun:
 
     Attributes:
         pipeline: Name of the pipeline.
-        sample: What was read.
-        read: Rows of the sample by name of the source; empty if they could not be counted without
-            an audit.
-        distinct: Rows of the sample in all sources, each key counted once; None likewise.
+        sample: The sample that was read.
+        read: Rows of the sample by name of the source; empty without an audit, which counts them.
+        distinct: Rows of the sample in all sources, each key counted once; None without an audit.
         rows: Number of rows of the table.
         columns: Spark SQL types of the table's columns by name.
-        examples: The first rows of the table, by ``sink.key``.
+        examples: The first rows of the table, by ``sink.key``, as JSON values.
         audit: Comparison with an independent computation over the same sample; None if there is
             none.
-        not_audited: Why there is none: a sentence; None if there is one.
-        serving: Comparison with the rows of the same keys in the table that serves; None if it
-            would mean nothing.
-        not_compared: Why it would: a sentence; None if it was made.
+        not_audited: Why there is no audit: a sentence; None if there is one.
+        serving: Comparison with the rows of the same keys in the serving table; None if it would
+            mean nothing.
+        not_compared: Why it would mean nothing: a sentence; None if it was made.
         plan_warnings: Warnings of the plan.
         table: Folder of the table; None if it was removed.
         seconds: How long it all took.
@@ -89,17 +88,25 @@ def try_sample(
     observer: Observer | None = None,
     examples: int = 10,
 ) -> SampleRun:
-    """Run a pipeline over a sample, as its file is now, and compare what comes out.
+    """Run a pipeline over a sample, as its file is now, and compare the result.
 
-    Files and topics are read as by the pipeline's own runs; topics up to their end. No state, no
-    target and no other table of the pipeline is read for that or changed. The run's own are removed
-    again, whatever happens, except a table to be kept.
+    Blocks until all is read, audited and compared. Files and topics are read as by the pipeline's
+    own runs; topics up to their end. State and target of the pipeline are not changed. Those of the
+    trial are removed again, whatever happens, except a table to be kept.
 
     Args:
         loaded: The pipeline.
         options: The sample, and where its table is kept.
-        observer: Shows the progress.
+        observer: Shows the progress; None for none.
         examples: Number of rows to return.
+
+    Returns:
+        The result. A failed audit raises nothing.
+
+    Raises:
+        InputError: The sample is not valid, no row is in it, the folder to keep the table in
+            exists, or the files can't be read.
+        HybridError: A step of the chain failed or was refused.
     """
     started = time.monotonic()
     sample = sample_of(loaded, options)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def sample(found: SampleRun) -> Group:
-    """Show what was read, the table's columns and first rows, and both comparisons."""
+    """Return a trial's result for the terminal: columns, first rows, and both comparisons."""
     parts: list[Group | Table | str] = [
         escape(f"{found.pipeline}: {_read(found)}"),
         _columns(found),

@@ -42,7 +42,7 @@ class ProgressBars(Observer):
     """Observer that draws a progress bar on the terminal for each step of a chain.
 
     Args:
-        bars: Where they are drawn.
+        bars: Rich's display in which they are drawn; it is running.
     """
 
     def __init__(self, bars: Progress) -> None:
@@ -79,7 +79,7 @@ class ProgressBars(Observer):
 
 
 class Lines(Observer):
-    """Observer that prints a line on stderr for each text that a step reports."""
+    """Observer that prints a line on stderr for each text that a step reports, and at its end."""
 
     def noted(self, step: Step[Any], text: str) -> None:
         """Print the text as a line on stderr."""
@@ -120,6 +120,9 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
         loaded: The pipeline.
         stop_when_caught_up: Wait until the stream has committed all input that its topics, or its
             folder, hold, then stop it. Otherwise the stream runs on after this call.
+
+    Raises:
+        HybridError: As :func:`orchestration.chain.run_chain`; or the stream can't be stopped.
     """
     with progress(loaded) as observer:
         run_chain(
@@ -164,15 +167,17 @@ def busy(text: str) -> AbstractContextManager[object]:
 
 
 def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple[str, str]:
-    """Return the source that was launched last, and the last lines of its driver's output.
+    """Return the name of the source that was launched last, and the end of its driver's output.
 
     Args:
         loaded: The pipeline.
         lines: How many lines of the output at most.
-        previous: Show the output of the launch before, such as of a driver that was killed.
+        previous: Return the output of the launch before, such as of a driver that was killed.
 
     Raises:
         InputError: No run was launched yet, or this machine has no log of an earlier launch.
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     generation = loaded.open_generation(create=False)
     found = None if generation is None else last_lines(generation, lines, previous=previous)
@@ -188,7 +193,9 @@ def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple
 
 
 def drain(loaded: LoadedPipeline, within: timedelta, by: str = "") -> None:
-    """Let the live run commit all input that is there, then stop it; show how much is left.
+    """Drain the live run, and show on stderr how much is left.
+
+    Raises as :func:`orchestration.supervision.controls.drain`.
 
     Args:
         loaded: The pipeline.

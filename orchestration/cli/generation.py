@@ -56,7 +56,10 @@ def new(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Compare the newest generation's table with the serving one, row by row."""
+    """Compare the newest generation's table with the serving one, row by row.
+
+    Nothing is changed; differences do not affect the exit status.
+    """
     with answer(as_json) as show:
         from orchestration.audit.compare_generations import compare_generations
         from orchestration.cli import tables
@@ -67,7 +70,11 @@ def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 @app.command()
 def promote(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
-    """Let readers see the newest generation, in one commit; `rollback` undoes it."""
+    """Let readers see the newest generation, in one commit; `rollback` undoes it.
+
+    Refused unless its history is read to the end and its live stream is healthy. Runs of the old
+    one are stopped.
+    """
     with answer(as_json) as show, sigterm_interrupts():
         from orchestration.generations import promotion
 
@@ -117,7 +124,10 @@ def abort(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> Non
 
 @app.command()
 def discard(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
-    """Stop and remove the newest generation, which was never promoted, with its table."""
+    """Stop and remove the newest generation, which was never promoted, with its table.
+
+    One that serves or has served is refused.
+    """
     with answer(as_json) as show:
         from orchestration.generations.lifecycle import discard as remove
 

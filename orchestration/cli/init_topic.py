@@ -13,9 +13,10 @@ ANSWER_S = 5.0
 
 
 def topic_warnings(loaded: LoadedPipeline) -> list[str]:
-    """Return warnings about the topics of a new pipeline, a sentence or two each.
+    """Return warnings about the topics of a new pipeline, a sentence or two each; maybe none.
 
-    Whether they are there, and how long they keep what has to be read after the files.
+    They say that a topic is missing, or that it keeps records for a limited time. A broker that
+    does not answer within 5 s is a warning, too, and raises nothing.
 
     Args:
         loaded: The pipeline.

@@ -55,7 +55,11 @@ def stop(
     generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a generation's Spark run; `hybrid run` or `hybrid resume` continues from there."""
+    """Stop a generation's Spark run; `hybrid run` or `hybrid resume` continues from there.
+
+    The supervision does not start it again. That nothing is running is no error; other generations
+    whose runs go on are named.
+    """
     with answer(as_json) as show:
         from orchestration import operations
         from sources.serving import generation_with_role
@@ -77,7 +81,10 @@ def pause(
     generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop the live stream until `hybrid resume`; the status shows since when, by whom and why."""
+    """Stop the live stream until `hybrid resume`; the status shows since when, by whom and why.
+
+    The supervision does not start it again. An unfinished micro-batch is repeated then.
+    """
     with answer(as_json) as show:
         from orchestration.supervision import controls
         from sources.serving import generation_with_role
@@ -96,7 +103,10 @@ def resume(
     generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start the live stream again after it was paused, stopped or drained."""
+    """Start the live stream again after it was paused, stopped or drained.
+
+    Returns once its first batch is committed. From then on the supervision restarts it if it fails.
+    """
     with answer(as_json) as show:
         from orchestration.supervision import controls
         from sources.serving import generation_with_role
@@ -118,7 +128,8 @@ def drain(
 ) -> None:
     """Stop the live stream once it has committed all input that is there now.
 
-    `hybrid resume` continues from there.
+    `hybrid resume` continues from there. If the time is up before, the stream goes on, and the exit
+    status is 1.
     """
     with answer(as_json) as show:
         from orchestration.cli import console

@@ -88,7 +88,7 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Take the options that belong to no command."""
+    """Take the options that belong to no command, such as `--version`."""
 
 
 @app.command(rich_help_panel=panels.START)
@@ -191,7 +191,7 @@ def _init_capture(  # noqa: PLR0913 - each is an option
 
 @app.command(rich_help_panel=panels.START)
 def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Check a pipeline's declaration, without reading any data."""
+    """Check a pipeline's declaration, without reading any data; nothing is written."""
     with answer(as_json) as show:
         from orchestration import operations
 
@@ -207,7 +207,10 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 @app.command(rich_help_panel=panels.START)
 def tables(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Look for the tables of a file with `tables`, and make a pipeline's file for each new one."""
+    """Look for the tables of a file with `tables`, and make a pipeline's file for each new one.
+
+    Exit status 1 if a table can't be captured. Files that were made before stay as they are.
+    """
     with answer(as_json) as show:
         from orchestration.databases import table_pipelines
         from sources.config.table_template import Template

@@ -35,10 +35,15 @@ Run = Callable[[list[str]], int]
 
 
 def act(words: list[str], run: Run) -> int | None:
-    """Run a command on all tables of a template, or on the given one; None for other files.
+    """Run a command on all tables of a template, or on the one that ``P/schema.table`` names.
+
+    Args:
+        words: The command line after ``hybrid``.
+        run: Runs such a command line for one pipeline, and returns its exit status.
 
     Returns:
-        The exit status: the highest of all tables; None if no template is named.
+        The exit status: the highest of all tables; None, with nothing done, if no template is
+        named.
     """
     for at, word in enumerate(words[1:], 1):
         path = Path(word)

@@ -38,13 +38,13 @@ INTERRUPTED = 130
 
 
 def load(path: Path) -> LoadedPipeline:
-    """Read and validate the pipeline's file that a command names.
+    """Return the pipeline of a file that a command names, read and validated.
 
     Args:
         path: The YAML file.
 
     Raises:
-        InputError: Its file can't be read or is invalid.
+        InputError: The file can't be read or is invalid.
         StateError: The file is the copy of a generation, and the note of its origin is damaged.
     """
     from sources.config.loader import load_pipeline
@@ -53,12 +53,13 @@ def load(path: Path) -> LoadedPipeline:
 
 
 def load_acting(path: Path, generation: str | None, *, as_kept: bool = False) -> LoadedPipeline:
-    """Read the declaration of the generation that a command works on.
+    """Return the pipeline by the declaration of the generation that a command works on.
 
     Args:
         path: The YAML file.
-        generation: Name of the generation; None for the one that serves.
-        as_kept: Use its kept copy if its checkpoint can't follow the file any more.
+        generation: Name of the generation; None for the serving one.
+        as_kept: Use the generation's kept copy of the file if its checkpoint can't follow the file
+            any more.
 
     Raises:
         InputError: The file can't be read or is invalid, or there is no such generation.
@@ -107,9 +108,10 @@ def sigterm_interrupts() -> Iterator[None]:
 def answer(as_json: bool) -> Iterator[Any]:
     """Yield a function that prints the answer; errors become text and an exit status.
 
-    The function takes the answer as a JSON object, whose ``ok`` decides the exit status, and as
-    what :mod:`rich` prints; a text is printed as it is, without Rich's markup. With ``as_json`` an
-    error is printed as ``{"ok": false, …}`` with the fields of :class:`sources.errors.ErrorReport`.
+    The function takes the answer twice: as a JSON object, whose ``ok`` decides the exit status, and
+    as what :mod:`rich` prints; a text is printed as it is, without Rich's markup. With ``as_json``
+    an error is printed as ``{"ok": false, …}`` with the fields of
+    :class:`sources.errors.ErrorReport`.
 
     Args:
         as_json: Print the JSON object to stdout, not the text.

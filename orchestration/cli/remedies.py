@@ -14,7 +14,10 @@ _named: ContextVar[Path | None] = ContextVar("named", default=None)
 
 
 def name(pipeline: Path) -> Path:
-    """Remember the pipeline's file that this command is about, as typed; return it."""
+    """Remember the pipeline's file that this command is about, as typed; return it.
+
+    Kept for the present context (thread), for :func:`in_shell`.
+    """
     _named.set(pipeline)
     return pipeline
 
@@ -22,10 +25,10 @@ def name(pipeline: Path) -> Path:
 def in_shell(text: str, escape: Callable[[str], str] = str) -> str:
     """Return a text with its remedies as commands on the file that this command is about.
 
-    A text stays as it is if the command names no file.
+    A text stays as it is if no file was named.
 
     Args:
-        text: The text.
+        text: An error's message or hint, or another text for people.
         escape: Applied to each command, if the text is in a markup of its own.
     """
     pipeline = _named.get()
@@ -39,7 +42,10 @@ def in_shell(text: str, escape: Callable[[str], str] = str) -> str:
 
 
 def all_in_shell(document: Any) -> Any:
-    """Apply :func:`in_shell` to all texts of a JSON document."""
+    """Return a JSON document in which :func:`in_shell` was applied to each text.
+
+    Names of fields stay as they are.
+    """
     if isinstance(document, str):
         return in_shell(document)
     if isinstance(document, dict):

@@ -39,7 +39,12 @@ _VERDICTS = {
 
 
 def plan(made: Plan, seen: Preview) -> Group:
-    """Show a plan: its summary, then its details; warnings come last, where they are seen."""
+    """Return a plan for the terminal: summary, details, and, last, the warnings.
+
+    Args:
+        made: The plan.
+        seen: The preview of the same plan.
+    """
     parts: list[Table | str] = [f"Plan of {made.pipeline}", escape(seen.summary), ""]
     parts += [_plan_table(table) for table in plan_tables(made, seen)]
     parts += [f"Retention: {room}." for topic in made.topics for room in topic.headroom[:1]]
@@ -64,7 +69,10 @@ def _plan_table(shown: PlanTable) -> Table:
 
 
 def status(found: Status) -> Group:
-    """Show the state of each source; that of the serving generation too, if it is another."""
+    """Return a status for the terminal: each source, verdict, warnings, and parts of extensions.
+
+    That of the serving generation follows, if it is another one.
+    """
     serving = [] if found.served_by is None else _status(found.served_by)
     return Group(*_status(found), *serving, *(_part(each) for each in found.parts if each.rows))
 
@@ -78,7 +86,10 @@ def _part(found: StatusPart) -> Table:
 
 
 def outcome(found: Status) -> Group:
-    """Show the state of the generation that was run, and whether the serving one is unhealthy."""
+    """Return the status of the generation that was run, for the terminal.
+
+    Of another, serving generation only that it is not healthy.
+    """
     serving = found.served_by
     own = _status(found.model_copy(update={"served_by": None}))
     if serving is None or serving.healthy:
@@ -179,7 +190,7 @@ def _lag(found: Status, source: SourceStatus) -> str:
 
 
 def audit(report: AuditReport) -> Group:
-    """Show an audit: counts, examples of differences, recounts and notes."""
+    """Return an audit's report for the terminal: counts, examples, recounts and notes."""
     names = ("expected", "found", "missing", "duplicated", "different", "unexpected", "ambiguous")
     document = report.to_dict()
     table = Fitting(*names, title=f"Audit of {report.pipeline}")
@@ -200,7 +211,7 @@ def audit(report: AuditReport) -> Group:
 
 
 def generations(lines: list[GenerationLine]) -> Table:
-    """Show a pipeline's generations, a row for each: role, times, who promoted it, and table."""
+    """Return a pipeline's generations as a table: role, times, who promoted each, and its table."""
     table = Fitting("generation", "role", "begun", "until", "by", "table")
     for line in lines:
         until = "" if line.until_ms is None else iso(line.until_ms)
@@ -218,7 +229,7 @@ def generations(lines: list[GenerationLine]) -> Table:
 
 
 def history(actions: list[LoggedAction]) -> Table:
-    """Show the log of actions, a row for each: when, what, by whom, what changed, outcome."""
+    """Return the log of actions as a table: when, what, by whom, what changed, outcome."""
     table = Fitting("when", "action", "generation", "by", "change", "outcome")
     for each in actions:
         change = escape("\n".join(changes_in_words(each)))
@@ -230,7 +241,7 @@ def history(actions: list[LoggedAction]) -> Table:
 
 
 def comparison(found: GenerationComparison) -> Group:
-    """Show the differences between the newest generation's table and the serving one."""
+    """Return a comparison of the newest generation with the serving one, for the terminal."""
     colour = "green" if found.passed else "yellow"
     parts: list[Table | str] = [f"[{colour}]{escape(found.text)}[/]"]
     if found.columns:

@@ -41,6 +41,8 @@ class Commands(Group):
     ) -> Any:
         """Run the command of a command line; the parameters are those of Typer's own method.
 
+        A command on a file with `tables` is run for each of its tables.
+
         Returns:
             The command's result; with ``standalone_mode`` the process ends instead, with status 2
             after an error of use.

@@ -31,7 +31,10 @@ POOL = "spark"
 
 
 def live_key(loaded: LoadedPipeline) -> dg.AssetKey:
-    """Return the key of the asset of a pipeline's last source: ``[pipeline, source]``."""
+    """Return the key of the asset of a pipeline's last source: ``[pipeline, source]``.
+
+    That is the asset of the live run, if the source is unbounded.
+    """
     return step_key(loaded, loaded.pipeline.sources[-1].name)
 
 
@@ -44,7 +47,7 @@ def table_key(loaded: LoadedPipeline) -> dg.AssetKey:
 
 
 def table_group(loaded: LoadedPipeline) -> str:
-    """Return the name of the group with a pipeline's table."""
+    """Return the name of the asset group of a table: ``about.group``, or the pipeline's name."""
     return loaded.pipeline.about.group or loaded.pipeline.name
 
 
@@ -55,12 +58,12 @@ def steps_group(loaded: LoadedPipeline) -> str:
 
 
 def control_name(loaded: LoadedPipeline) -> str:
-    """Return the name of the job that pauses, resumes, stops, drains and approves."""
+    """Return ``<pipeline>_control``: the job that pauses, resumes, stops and approves."""
     return f"{loaded.pipeline.name}_control"
 
 
 def generation_name(loaded: LoadedPipeline) -> str:
-    """Return the name of the job that compares, promotes, rolls back and discards generations."""
+    """Return ``<pipeline>_generation``: the job that promotes and discards generations."""
     return f"{loaded.pipeline.name}_generation"
 
 

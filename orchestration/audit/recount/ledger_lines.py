@@ -47,7 +47,7 @@ def line_of(
     is_filtered: bool,
     history_ms: int | None,
 ) -> LedgerLine:
-    """Compare the recount of one partition with the ledger and the run's own count.
+    """Return the report's line on a partition: its recount against ledger and the run's count.
 
     Args:
         source: Name of the topic's source.
@@ -55,8 +55,8 @@ def line_of(
         recounted: Its rows now.
         removed: How many rows of the seam the run removed; None if it has not counted them.
         is_filtered: Whether the run removes rows of the seam by a rule, and counts them.
-        history_ms: Highest event time that counts in the sources before, in Unix milliseconds;
-            None if the start does not depend on times.
+        history_ms: Highest event time in the sources before, in ms since 1970; None if the start
+            does not depend on times.
     """
     outcome, reason = _judge(entry, recounted, removed, is_filtered=is_filtered)
     if outcome == "agrees" and _may_have_hole(entry, recounted, history_ms):

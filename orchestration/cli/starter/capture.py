@@ -77,7 +77,10 @@ class CaptureOptions:
 
     @property
     def brokers(self) -> str:
-        """Brokers of the topics, ``host:port``."""
+        """Brokers of the topics, ``host:port,...``.
+
+        ``localhost:9092`` if the local broker is meant and does not run.
+        """
         try:
             return resolve_bootstrap(self.servers)
         except UnavailableError:
@@ -95,12 +98,12 @@ class CaptureOptions:
 
 
 class CapturedKind(ABC):
-    """Interface of a kind of database for the starter.
+    """Interface of a kind of database for the starter; its extension implements it.
 
     Attributes:
-        include: Parts of a change's envelope that are columns, by name.
-        changes: Further fields of the topic of changes.
-        sink: Further fields of the sink.
+        include: Parts of a change's envelope that are columns, by name of the column.
+        changes: Further fields of the topic of changes, by name.
+        sink: Further fields of the sink, by name.
     """
 
     include: Mapping[str, str]
@@ -109,7 +112,7 @@ class CapturedKind(ABC):
 
     @abstractmethod
     def snapshot(self, options: CaptureOptions) -> dict[str, str]:
-        """Return the fields of ``snapshot``."""
+        """Return the fields of ``snapshot`` in the pipeline's file, such as ``dsn``."""
 
     @abstractmethod
     def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
@@ -122,7 +125,12 @@ class CapturedKind(ABC):
 
     @abstractmethod
     def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
-        """Return the parts of the connector's configuration that are specific to the kind."""
+        """Return the settings of the connector, by name, that only this kind of database has.
+
+        Args:
+            options: Options of the starter.
+            tables: The tables to capture.
+        """
 
     def topics(self, options: CaptureOptions) -> dict[str, Topic]:
         """Return the topics to create, by name."""
@@ -200,7 +208,12 @@ def start_capture(
 
 
 def next_steps(options: CaptureOptions, loaded: Sequence[LoadedPipeline]) -> str:
-    """Return the next commands to run, one per line, for a shell in this process's folder."""
+    """Return the next commands to run, one per line, for a shell in this process's folder.
+
+    Args:
+        options: Options of the starter.
+        loaded: The pipelines that it has written, at least one.
+    """
     password = kind_of(options.dsn).password
     given = "" if os.environ.get(password) else f"{password}=… "
     runs = "\n".join(

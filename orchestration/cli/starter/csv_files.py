@@ -13,7 +13,13 @@ import pyarrow as pa
 
 
 def dialect_of(path: Path) -> dict[str, str | bool]:
-    """Return the options of a CSV file that differ from the defaults, as DuckDB detects them."""
+    """Return the options of a CSV file that differ from the defaults, as DuckDB detects them.
+
+    Options are named as in a pipeline's ``csv``.
+
+    Raises:
+        duckdb.Error: DuckDB can't read the file as CSV.
+    """
     with duckdb.connect() as connection:
         query = "SELECT Delimiter, Quote, Escape, HasHeader FROM sniff_csv(?)"
         found = connection.execute(query, [str(path)]).fetchone()
@@ -33,8 +39,8 @@ def names_in_header(
 ) -> dict[str, str | None]:
     """Return the name in the header of each column, by the name that DuckDB gives it.
 
-    DuckDB trims names, numbers those that are there twice, and invents those that are missing;
-    runs find columns by the names that the file has.
+    DuckDB trims names, numbers those that are there twice, and invents those that are missing; runs
+    find columns by the names that the file has.
 
     Args:
         path: The file.
@@ -42,7 +48,8 @@ def names_in_header(
         columns: The names that DuckDB gives to all its columns, in order.
 
     Returns:
-        None for a column whose name is empty, or is there twice, in whatever case.
+        None for a column whose name is empty, or is there twice, in whatever case. Without a
+        header, or if it has another number of names, DuckDB's names.
     """
     given = list(columns)
     if not dialect.get("header", True):

@@ -228,7 +228,7 @@ def _column(name: str) -> str:
 
 
 def first_file(folder: Path, pattern: str) -> Path:
-    """Return the first of history's files, in which format and columns are detected.
+    """Return the first of history's files by path, in which format and columns are detected.
 
     Args:
         folder: Folder that a relative pattern starts at.

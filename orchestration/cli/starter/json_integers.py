@@ -16,13 +16,14 @@ _LINES = 20_000
 
 
 def with_integers(path: Path, columns: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Return the types of columns with decimals in place of doubles that are all integers.
+    """Return the types of columns with ``decimal(38,0)`` in place of doubles that are all integers.
 
-    So Spark infers them, up to 38 digits. The first 20,000 lines of the file count.
+    So Spark infers them. The first 20,000 lines of the file count; if one of them is not JSON, the
+    types stay as they are.
 
     Args:
         path: The file, which DuckDB can read.
-        columns: Types of its columns, by name.
+        columns: Arrow types of its columns, as DuckDB infers them, by name.
     """
     if not any("double" in str(kind) for kind in columns.values()):
         return dict(columns)

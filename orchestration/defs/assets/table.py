@@ -88,7 +88,10 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
 
 
 def card_and_facts(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
-    """Return a pipeline's card, and facts from the log of the table that readers see.
+    """Return a pipeline's card for Dagster, and facts about the table that readers see.
+
+    The facts are from the table's log; None if there is no table yet. The card's remedies are jobs
+    and assets.
 
     Raises:
         StateError: The state can't be read.

@@ -13,12 +13,12 @@ from sources.errors import InputError
 
 
 class ActionForm(BaseModel):
-    """Filled-in form; each field but ``action`` belongs to some of the actions.
-
-    Attributes:
-        action: The action, in capitals.
+    """Filled-in form of a job with several actions; each other field belongs to some of them.
 
     Fields of actions that extensions add are there, too, where their action was chosen.
+
+    Attributes:
+        action: Name of the action, in capitals.
     """
 
     model_config = ConfigDict(extra="allow")

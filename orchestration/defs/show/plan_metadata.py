@@ -20,14 +20,14 @@ PREVIEW = (
 
 
 def plan(loaded: LoadedPipeline, made: Plan) -> Metadata:
-    """Return the metadata of a plan: summary, tables of details, and numbers to plot.
+    """Return the metadata of a plan: summary, tables of details, numbers to plot, generation.
 
     Args:
         loaded: The pipeline.
         made: The plan of its newest generation.
 
     Raises:
-        StateError: A table of splits is missing.
+        StateError: Nothing was planned yet, or a table of splits is missing.
         UnavailableError: A store or a broker does not answer.
     """
     generation = loaded.require_generation().name
@@ -41,8 +41,7 @@ def details(name: str, made: Plan, seen: Preview) -> Metadata:
     Args:
         name: Name of the pipeline, and so of the job that carries the plan out.
         made: The plan.
-        seen: Its summary and estimate, its columns, and what differs from the previous
-            generation's plan.
+        seen: The preview of the same plan.
     """
     how = f"{PREVIEW} To carry out the plan, launch the job `{name}` with *Materialize all*."
     shown: Metadata = {"summary": dg.MetadataValue.md(f"{seen.summary}\n\n{how}")}

@@ -50,12 +50,12 @@ class Cursor(BaseModel):
     """State of the sensor between ticks, which Dagster stores.
 
     Attributes:
-        at_ms: When it last reported; times are in ms since 1970.
-        seen: What it reported then, in short.
+        at_ms: When it last reported, in ms since 1970; 0 before the first report.
+        seen: What was seen then, as JSON values that are only compared.
         is_moving: Whether that was about to change, such as the progress of history.
         version, headline: Version of the table, and headline of its card, at the last report.
         was_well: Whether the check of its health passed then; None if it was never evaluated.
-        audited: The last audit that it reported: when it was made, and whether it is accepted.
+        audited: The last audit that it reported: when it was made (ms), and 1 if it is accepted.
         action: The last action of people that it showed: its number, and how it ended.
     """
 
@@ -74,8 +74,8 @@ class Reports(NamedTuple):
 
     Attributes:
         events: Materializations, observations and evaluations of checks; often none.
-        cursor: What to remember.
-        text: How the pipeline is, in a line, or why nothing is reported.
+        cursor: What the next tick has to know.
+        text: The pipeline's card in a line, or why nothing is reported.
     """
 
     events: list[Event]
@@ -89,22 +89,24 @@ def reports(
     found: Sequence[tuple[LoadedPipeline, Tick]],
     cursor: Cursor,
 ) -> Reports:
-    """Return what to report: at once after a change, else once a minute.
+    """Return what the sensor reports to Dagster: at once after a change, else once a minute.
 
-    A new version of the table that readers see is a materialization of the table's asset, at most
-    one a minute, so that what depends on the table is notified; so is another headline of its card,
-    as pages show the last materialization. Everything else is an observation.
+    Nothing is reported here: the caller returns the events. A new version of the table that readers
+    see is a materialization of the table's asset, so that what depends on the table is notified; so
+    is another headline of its card, or another action of people, as pages show the last
+    materialization. Everything else is an observation.
 
     Args:
-        instance: Dagster's instance, which knows the marked ranges.
+        instance: Dagster's instance, which has earlier events and runs.
         loaded: The pipeline.
-        found: The live runs in service with the outcome of this look at each, the newest
-            generation first.
-        cursor: What was remembered.
+        found: The live runs in service with the outcome of this look at each, the newest generation
+            first.
+        cursor: The cursor of the last tick.
 
     Raises:
         StateError: The state can't be read.
         InputError: The table can't be read.
+        UnavailableError: The state's store does not answer.
     """
     found = [
         (each, tick._replace(verdict=verdict_in_dagster(tick.verdict, loaded)))
@@ -238,7 +240,11 @@ def _name(loaded: LoadedPipeline) -> str:
 
 
 def merge_findings(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
-    """Merge the findings of live runs that share an asset; the worst one counts."""
+    """Return one finding for each check of live runs that share an asset; the worst one counts.
+
+    Args:
+        found: By live run: the name of its generation, and its findings.
+    """
     if len(found) < 2:
         return [each for _, findings in found for each in findings]
     joined = []

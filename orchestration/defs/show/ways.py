@@ -29,9 +29,9 @@ _OWN_VARIABLES = ("HYBRID_BROKER_FILE", "HYBRID_CACHE", "HYBRID_JARS")
 
 
 def in_dagster(text: str, loaded: LoadedPipeline) -> str:
-    """Return a text with its remedies as jobs and assets of the pipeline, by their names.
+    """Return a text whose remedies (commands) name jobs and assets of the pipeline instead.
 
-    One that has no counterpart in Dagster is a command that can be pasted into a shell.
+    A command that has no counterpart in Dagster becomes one that can be pasted into a shell.
 
     Args:
         text: An error's message or hint, or the reason of a verdict.
@@ -58,7 +58,7 @@ def verdict_in_dagster(verdict: Verdict, loaded: LoadedPipeline) -> Verdict:
 def say_in(
     context: dg.OpExecutionContext | dg.AssetExecutionContext, loaded: LoadedPipeline
 ) -> Callable[[str], None]:
-    """Return a function that logs a line to a Dagster run, with remedies as jobs."""
+    """Return a function that logs a line to a Dagster run, as :func:`in_dagster` returns it."""
     return lambda text: context.log.info(in_dagster(text, loaded))
 
 

@@ -51,7 +51,11 @@ class DeletedRows:
         return cls(kinds, time, source.value.key_registry)
 
     def of(self, key: bytes | None, timestamp_ms: int) -> dict[str, Any]:
-        """Return the values of the row that a tombstone deletes, by column.
+        """Return the values of the row that a tombstone deletes, by column: key and event time.
+
+        Args:
+            key: Key of the record; None if it has none, which is bad.
+            timestamp_ms: Timestamp of the record, in ms since 1970, for the event time.
 
         Raises:
             BadValue: The key does not tell the row.

@@ -26,7 +26,7 @@ _COLUMNS = (
 
 
 def read_definition(connection: Connection[Cursor], table: str) -> BinlogDefinition | None:
-    """Return a table's definition in the catalog; None if the table does not exist.
+    """Return a table's definition in the catalog, by asking the server.
 
     Args:
         connection: Open connection to the server.

@@ -58,7 +58,8 @@ def stop(
     """Stop a generation's Spark run; `hybrid run` or `hybrid resume` continues from there.
 
     The supervision does not start it again. That nothing is running is no error; other generations
-    whose runs go on are named.
+    whose runs go on are named. If a run can't be ended from here, the command fails, and the run
+    may still be writing.
     """
     with answer(as_json) as show:
         from orchestration import operations

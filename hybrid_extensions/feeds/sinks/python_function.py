@@ -66,6 +66,9 @@ class PythonSink(FeedSink):
     def held(self, columns: pa.Schema) -> Held:
         """Return the position in the state, after taking the lock against other followers.
 
+        Args:
+            columns: Without effect.
+
         Raises:
             StateError: Another follower has the lock, or the state is damaged.
             UnavailableError: The state's store does not answer.

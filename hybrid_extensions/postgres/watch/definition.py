@@ -162,7 +162,7 @@ class RowsOf:
         return self._has(oid, "age(x) > age({transaction}::text::xid)", transaction=transaction)
 
     def has_earlier(self, oid: str, transaction: str, command: int) -> bool:
-        """Return whether a row precedes a command of its transaction.
+        """Return whether a transaction wrote a row before one of its commands.
 
         See :meth:`Rows.has_earlier`.
         """

@@ -85,8 +85,12 @@ class Follower:
     def deliver(self, *, reload: bool = False) -> DeliveryOutcome:
         """Bring the sink to the newest version of the table; an interrupted delivery is completed.
 
+        Args:
+            reload: Load the whole table, whatever the sink has.
+
         Returns:
-            What was done; after a delivery that was begun before, there may be more to do.
+            What was done, of kind ``none`` if there is no table yet or nothing new; after a
+            delivery that was begun before, there may be more to do.
 
         Raises:
             InputError: The declaration, the table or the sink does not allow the delivery.

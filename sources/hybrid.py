@@ -220,10 +220,11 @@ class SwitchState:
                 )
 
     def require_start(self, name: str) -> StartPosition:
-        """Read the start position of a source from the state.
+        """Read the start position of a source from the state; refuse a source without one.
 
         Raises:
-            StateError: The hand-over to the source, which decides it, was not made.
+            StateError: The hand-over to the source, which decides it, was not made; or the document
+                is damaged.
         """
         start = self.start_of(name)
         if start is None:

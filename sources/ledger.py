@@ -174,10 +174,7 @@ def ledger_name(source: str) -> str:
 
 
 def count_name(source: str) -> str:
-    """Return the path of the :class:`SeamCount` document of a source, relative to the state folder.
-
-    That is, the state folder of the generation.
-    """
+    """Return the path of a source's count of seam rows, relative to the generation's folder."""
     return f"ledger/{source}-seam.json"
 
 

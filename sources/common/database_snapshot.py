@@ -68,6 +68,8 @@ class PostgresSnapshot(BaseModel, frozen=True, extra="forbid"):
     def refusals(self, columns: Mapping[Any, str]) -> dict[str, str]:
         """Return SQL conditions of changes that must end the run, by the reason, a sentence.
 
+        Such a change shows that the snapshot can't be continued by the topic.
+
         Args:
             columns: SQL expressions of a change's parts: ``lsn``, ``transaction``, ``position``.
         """

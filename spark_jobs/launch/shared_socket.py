@@ -64,7 +64,7 @@ class Request(Part):
 
 
 class Answer(Part):
-    """Answer of a shared driver to a :class:`Request`.
+    """Answer of a shared driver to a request: whether it is carried out, or how settings differ.
 
     Attributes:
         differs: Fields whose values differ from those that the driver was started with; empty if

@@ -222,7 +222,7 @@ def _same(source: FileSource) -> FileSource:
 
 
 def export_step(source: str) -> str:
-    """Return the name of the step that exports a source, and of its asset.
+    """Return the name of the step that exports a source, which is also that of its asset.
 
     Args:
         source: Name of the source.

@@ -113,9 +113,9 @@ def rate_of(generation: Generation, source: str, declared: RateLimit) -> RateLim
 
 
 def put_in_force(generation: Generation, source: str, limit: RateLimit) -> None:
-    """Override the declared rate limit of a source until it is set again; written to the state.
+    """Put a rate limit of a source into force in place of the declared one, until it is set again.
 
-    A run in progress adopts the new limit.
+    Written to the state; a run in progress adopts it.
 
     Args:
         generation: State of the generation.

@@ -31,7 +31,7 @@ class RawValues(ValueFormat):
     format: Literal["raw"]
 
     def reader(self, _columns: RecordColumns) -> FieldReader:
-        """Build the decoder, which returns the bytes of a value unchanged."""
+        """Build the decoder of record values, which returns a value's bytes unchanged."""
         return RawReader()
 
     def check(self, columns: RecordColumns) -> None:

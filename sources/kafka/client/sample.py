@@ -52,7 +52,7 @@ class SampledTimes(Part):
     ahead_ms: int = 0
 
     def in_words(self) -> str:
-        """Return a phrase: number and range of sampled event times, and how many don't count."""
+        """Describe the sample in a phrase: number, range of event times, number out of bounds."""
         words = f"{self.records:,} sampled"
         if self.lowest_ms is not None and self.highest_ms is not None:
             words = f"{words}, {iso(self.lowest_ms)} to {iso(self.highest_ms)}"

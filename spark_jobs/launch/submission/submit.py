@@ -515,7 +515,7 @@ def store_names(loaded: LoadedPipeline) -> list[str]:
 
 
 def code_version() -> str:
-    """Return the installed version of this project."""
+    """Return this project's installed version, which all runs of a shared driver have in common."""
     return importlib.metadata.version("hybrid-backfill")
 
 

@@ -161,7 +161,7 @@ class EventTimeFilter(SeamFilter):
 
 @dataclass(frozen=True)
 class KeyColumns:
-    """Columns by which the key filter identifies a row.
+    """Columns by which the seam filter recognizes rows of a topic that history contains.
 
     Attributes:
         key: Columns that identify a row.

@@ -234,7 +234,10 @@ class PlannedTopic:
         )
 
     def batch(self, spark: SparkSession) -> DataFrame:
-        """Return the whole range as a batch of parsed rows, read by Spark's own Kafka source.
+        """Return all records of the range as a batch of parsed rows, whatever was read before.
+
+        Spark's own Kafka source reads them when it is evaluated. Bad records are left out without
+        being staged, unless ``on_bad_record`` is ``fail``.
 
         Raises:
             InputError: The schema of the values can't be obtained, or ``select`` does not fit it.

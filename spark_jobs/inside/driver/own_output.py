@@ -31,7 +31,10 @@ class OwnOutput(TextIOBase):
     @classmethod
     @contextmanager
     def installed(cls) -> Iterator[None]:
-        """Replace the process's standard output and error by such streams within ``with``."""
+        """Let ``sys.stdout`` and ``sys.stderr`` write to each thread's own streams in ``with``.
+
+        Threads without streams of their own (:meth:`into`) write where they did before.
+        """
         out, err = cls(sys.stdout, "stdout"), cls(sys.stderr, "stderr")
         with redirect_stdout(out), redirect_stderr(err):
             yield

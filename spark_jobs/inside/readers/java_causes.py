@@ -11,6 +11,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 def java_causes(error: BaseException) -> Iterator[Any]:
     """Yield the exceptions of the JVM behind an error of PySpark or Py4J, outermost first.
 
+    For look-ups of a cause's class, as PySpark keeps class and condition of the outermost one only.
+
     Args:
         error: An exception of PySpark or Py4J; for any other one nothing is yielded.
 

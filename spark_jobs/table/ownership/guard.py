@@ -23,7 +23,8 @@ RECORD_S = 60.0
 def epoch_transaction(side: TargetSide, record: TargetRecord) -> CommitProperties:
     """Return delta-rs's commit properties that record a start's epoch in the target.
 
-    The epoch counts the starts of queries of the generation; it is a transaction of Delta.
+    For the commit that creates the target. The epoch counts the starts of the generation's queries;
+    it is a transaction of Delta.
     """
     return CommitProperties(app_transactions=[_epoch(side, record)])
 

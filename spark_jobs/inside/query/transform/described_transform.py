@@ -47,6 +47,9 @@ def on_no_rows(spark: SparkSession, context: PipelineContext) -> DataFrame:
 
 
 def no_rows(spark: SparkSession, context: PipelineContext) -> DataFrame:
-    """Return an empty stream with the input columns of the pipeline's transform."""
+    """Return an empty stream with the input columns of the pipeline's transform.
+
+    The transform is applied to it where only its columns and its plan matter.
+    """
     columns = parse_schema(context.pipeline.current(context.plan.columns_by_name))
     return empty_stream(spark, context.generation, columns)

@@ -39,6 +39,7 @@ class Card(BaseModel):
     Attributes:
         headline: In a word or two, such as ``Healthy`` or ``Reading history``.
         text: One line: headline, what waits, newest row, which generation serves.
+        roles: Which generation serves, and how far a candidate is; the end of the line.
         reason: Why it is not well, in sentences; empty if it is.
         markdown: The line and the reason, with links; less than 1,000 characters, which is what
             Dagster's pages show in full.
@@ -55,6 +56,7 @@ class Card(BaseModel):
 
     headline: str
     text: str
+    roles: str
     reason: str
     markdown: str
     plots: str | None
@@ -82,7 +84,8 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     if wrong and served.refused is None:
         headline, details = wrong[0], [headline.lower(), *details]
     more = [*_newest_row(loaded, served, facts), *_left_out(served)]
-    parts = [headline, *details, *more, _generations(loaded, found)]
+    roles = _roles(loaded, found, is_there=facts is not None)
+    parts = [headline, *details, *more, roles]
     lines = [f"**{headline}**" + "".join(f" · {part}" for part in parts[1:])]
     live = served.live
     reason = "" if live is None or live.health == "healthy" else live.reason
@@ -108,6 +111,7 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     return Card(
         headline=headline,
         text=" · ".join(parts),
+        roles=roles,
         reason=reason,
         markdown="\n\n".join(lines),
         plots=_plots(loaded, served),
@@ -210,12 +214,12 @@ def _read_times(loaded: LoadedPipeline, found: Status) -> list[int]:
     return [each for each in reported if each is not None]
 
 
-def _generations(loaded: LoadedPipeline, found: Status) -> str:
+def _roles(loaded: LoadedPipeline, found: Status, *, is_there: bool) -> str:
     before = read_serving(loaded).before
     kept = f", kept for a rollback: {before[-1].generation}" if before else ""
-    if (candidate := candidate_name(loaded)) is None:
-        return f"serving {found.serving}, candidate none{kept}"
-    return f"serving {found.serving}, candidate {candidate} ({_of_candidate(found)}){kept}"
+    if (candidate := candidate_name(loaded)) is not None:
+        return f"serving {found.serving}, candidate {candidate} ({_of_candidate(found)}){kept}"
+    return f"serving {found.serving}, candidate none{kept}" if is_there else "no table yet"
 
 
 def _of_candidate(found: Status) -> str:

@@ -77,10 +77,8 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
             if facts is None:
                 yield dg.AssetObservation(key, metadata=first)
                 return
-            rows = first_rows(fresh, facts.columns)
-            shown = {} if not rows else {"ten of the rows": metadata_table(rows)}
             yield dg.MaterializeResult(
-                metadata={**first, **table_metadata(fresh, facts), **shown},
+                metadata={**first, **table_metadata(fresh, facts), **some_rows(fresh, facts)},
                 data_version=dg.DataVersion(str(facts.version)),
             )
 
@@ -189,6 +187,20 @@ def table_metadata(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
     if (lineage := _lineage(loaded)) is not None:
         shown["dagster/column_lineage"] = lineage
     return shown
+
+
+def some_rows(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
+    """Return the metadata with ten of the table's rows; empty if it has none.
+
+    Args:
+        loaded: The pipeline.
+        facts: What the table's log says.
+
+    Raises:
+        InputError: The table can't be read.
+    """
+    rows = first_rows(loaded, facts.columns)
+    return {"ten of the rows": metadata_table(rows)} if rows else {}
 
 
 def _followed(loaded: LoadedPipeline) -> str:

@@ -19,6 +19,7 @@ from sources.state.generation import read_generation
 AUDITED = "audited"
 """Name of the check."""
 _NEVER = "Never audited."
+_HOW = "Launch the job `{job}` with the action AUDIT."
 
 
 def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
@@ -41,8 +42,9 @@ def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         with failures(loaded):
             kept = last_audit(load_pipeline(loaded.path))
         if kept is None:
+            how = f"{_NEVER} {_HOW.format(job=control_name(loaded))}"
             severity = dg.AssetCheckSeverity.WARN
-            return dg.AssetCheckResult(passed=False, severity=severity, description=_NEVER)
+            return dg.AssetCheckResult(passed=False, severity=severity, description=how)
         return dg.AssetCheckResult(**_shown(kept))
 
     return audited
@@ -58,6 +60,35 @@ def last_audit(loaded: LoadedPipeline) -> KeptAudit | None:
     if newest_generation(loaded) is None:
         return None
     return read_audit(read_generation(loaded.state, read_serving(loaded).generation))
+
+
+def audit_again(
+    instance: dg.DagsterInstance, loaded: LoadedPipeline
+) -> dg.AssetCheckEvaluation | None:
+    """Return what the check has to show after a materialization of the table.
+
+    Args:
+        instance: Dagster's instance, which keeps the last evaluation.
+        loaded: The pipeline.
+
+    Returns:
+        The verdict on the generation that serves. If it was never audited, that it was not, so that
+        the verdict on another generation does not go on to be shown; None if there is no such
+        verdict either.
+    """
+    if (kept := last_audit(loaded)) is not None:
+        return audit_evaluation(loaded, kept)
+    key = table_key(loaded)
+    if instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, AUDITED)) is None:
+        return None
+    who, how = read_serving(loaded).generation, _HOW.format(job=control_name(loaded))
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=AUDITED,
+        passed=False,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{who}, which serves now, was never audited. {how}",
+    )
 
 
 def audit_evaluation(
@@ -90,5 +121,5 @@ def _shown(kept: KeptAudit) -> dict[str, Any]:
         "passed": kept.outcome == "passed",
         "severity": severity,
         "description": "\n\n".join([kept.text, *kept.remarks]),
-        "metadata": {**audit_counts(kept), "seconds": kept.seconds},
+        "metadata": {**audit_counts(kept), "seconds": round(kept.seconds, 1)},
     }

@@ -16,7 +16,7 @@ from orchestration.defs.assets.table import (
     last_day,
     table_metadata,
 )
-from orchestration.defs.checks.audit import audit_evaluation, audited_check, last_audit
+from orchestration.defs.checks.audit import audit_again, audited_check
 from orchestration.defs.keys import generation_name, table_key
 from orchestration.defs.show import generation_metadata
 from orchestration.defs.show.failures import failures
@@ -110,8 +110,7 @@ def report_table(
     }
     made = dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown)
     context.instance.report_runless_asset_event(made)
-    kept = last_audit(loaded)
-    audited = None if kept is None else audit_evaluation(loaded, kept)
+    audited = audit_again(context.instance, loaded)
     compared = comparison_again(context.instance, loaded)
     for each in (health_evaluation(loaded, seen, None), audited, compared):
         if each is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,9 +15,10 @@ from orchestration.defs.assets.table import (
     card_metadata,
     kept_action,
     last_day,
+    some_rows,
     table_metadata,
 )
-from orchestration.defs.checks.audit import audit_evaluation, last_audit
+from orchestration.defs.checks.audit import audit_again, last_audit
 from orchestration.defs.checks.table import comparison_again, health_evaluation
 from orchestration.defs.jobs.restarts import restarts_of_a_day
 from orchestration.defs.keys import live_key, role_of, table_key
@@ -53,7 +55,8 @@ class Cursor(BaseModel):
         at_ms: When it last reported, in ms since 1970; 0 before the first report.
         seen: What was seen then, as JSON values that are only compared.
         is_moving: Whether that was about to change, such as the progress of history.
-        version, headline: Version of the table, and headline of its card, at the last report.
+        version, headline, roles: Version of the table, headline of its card, and which generation
+            serves, beside which candidate, at the last report.
         was_well: Whether the check of its health passed then; None if it was never evaluated.
         audited: The last audit that it reported: when it was made (ms), and 1 if it is accepted.
         action: The last action of people that it showed: its number, and how it ended.
@@ -64,6 +67,7 @@ class Cursor(BaseModel):
     is_moving: bool = False
     version: int | None = None
     headline: str = ""
+    roles: str = ""
     was_well: bool | None = None
     audited: list[int] = Field(default_factory=list)
     action: list[int | str] = Field(default_factory=list)
@@ -91,10 +95,10 @@ def reports(
 ) -> Reports:
     """Return what the sensor reports to Dagster: at once after a change, else once a minute.
 
-    Nothing is reported here: the caller returns the events. A new version of the table that readers
-    see is a materialization of the table's asset, so that what depends on the table is notified; so
-    is another headline of its card, or another action of people, as pages show the last
-    materialization. Everything else is an observation.
+    A new version of the table that readers see is a materialization of the table's asset, at most
+    one a minute, so that what depends on the table is notified; so is a card that says something
+    else than a moment ago, as pages show the last materialization: another headline, audit, action
+    or state of a candidate. Everything else is an observation.
 
     Args:
         instance: Dagster's instance, which has earlier events and runs.
@@ -141,20 +145,18 @@ def reports(
     version = cursor.version if facts is None else facts.version
     # Dagster's overview of an asset shows its last materialization, whatever was observed since.
     # Of a plan, which changes no table, there is nothing that was materialized.
-    before, now_shown = (
-        (cursor.version, cursor.headline, cursor.action),
-        (
-            version,
-            card.headline,
-            action,
-        ),
-    )
-    is_new = before != now_shown and bool(found or facts)
+    before = (cursor.version, cursor.headline, cursor.roles, cursor.action, cursor.audited)
+    is_new = before != (version, card.headline, card.roles, action, audited)
+    is_new = is_new and bool(found or facts)
     kind = dg.AssetMaterialization if is_new else dg.AssetObservation
     tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
     first = card_metadata(card, restarts_of_a_day(instance, loaded))
     of_table = {} if facts is None else table_metadata(loaded, facts)
     told = {**first, **kept_action(instance, loaded), **last_day(card), **of_table}
+    if is_new and facts is not None:
+        # The audit tells of files that can't be read.
+        with contextlib.suppress(HybridError):
+            told |= some_rows(loaded, facts)
     events: list[Event] = []
     # One entry, of the stream that readers depend on: a candidate is a line of it.
     for each, tick in found[-1:]:
@@ -172,16 +174,16 @@ def reports(
     evaluated = health_evaluation(loaded, card, cursor.was_well)
     events += [] if evaluated is None else [evaluated]
     # Dagster shows a check as not evaluated after each materialization.
-    if audit is not None and (is_new or audited != cursor.audited):
-        events.append(audit_evaluation(loaded, audit))
-    if is_new and (compared := comparison_again(instance, loaded)) is not None:
-        events.append(compared)
+    if is_new or audited != cursor.audited:
+        again = (audit_again(instance, loaded), comparison_again(instance, loaded))
+        events += [each for each in again if each is not None]
     after = Cursor(
         at_ms=at_ms,
         seen=seen,
         is_moving=card.is_moving,
         version=version,
         headline=card.headline,
+        roles=card.roles,
         was_well=cursor.was_well if evaluated is None else card.is_well,
         audited=audited,
         action=action,
@@ -204,6 +206,7 @@ def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
         card = Card(
             headline="Unknown",
             text=text,
+            roles="",
             reason="",
             markdown=text,
             plots=None,

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from orchestration.audit.kept_audit import accept_audit, keep_audit, read_audit
-from orchestration.defs.checks.audit import AUDITED
+from orchestration.defs.checks.audit import AUDITED, audit_again
 from orchestration.defs.jobs.control import control_job
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status_of
@@ -20,7 +20,9 @@ from sources.errors import InputError
 from sources.state.action_log import read_actions
 from tests.command_line import invoke
 from tests.orchestration.audit.audit_case import SCHEMA, Case, row
+from tests.orchestration.defs.test_generation_jobs import check_of, run
 from tests.orchestration.defs.test_sensors import checks, look
+from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import LiveCase
 
 ROWS = [row(1), row(2), row(3)]
@@ -71,7 +73,31 @@ def test_a_failed_audit_turns_status_and_check_red_until_another_one_passes(
         keep_audit(live.loaded, right)
         passed = look(live, failed.cursor)
         assert (checks(passed)[AUDITED][0], checks(passed)["healthy"][0]) == (True, True)
+        # Pages show the last materialization: one of before would go on to tell of the failure.
+        [page] = [e for e in passed.asset_events if isinstance(e, dg.AssetMaterialization)][-1:]
+        assert "The table is right" in str(page.metadata["now"].value)
         assert status_of(live.loaded).healthy
+
+
+def test_the_verdict_on_one_generation_is_not_shown_of_the_next_one(tmp_path: Path) -> None:
+    right = audited(tmp_path / "right", ROWS)
+    (tmp_path / "pipeline").mkdir()
+    case = GenerationCase(tmp_path / "pipeline")
+    case.run({1: 10})
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert audit_again(instance, case.loaded) is None
+        keep_audit(case.loaded, right)
+        kept = audit_again(instance, case.loaded)
+        assert kept is not None
+        assert kept.passed
+        instance.report_runless_asset_event(kept)
+        assert run(case, instance, "NEW").success
+        case.run({1: 11})
+        assert run(case, instance, "PROMOTE").success
+        never = "g2, which serves now, was never audited. Launch the job `events_control` with"
+        assert check_of(instance, AUDITED).startswith(never)
+        assert run(case, instance, "ROLLBACK").success
+        assert check_of(instance, AUDITED).startswith("The table is right")
 
 
 def test_a_person_accepts_a_failed_audit_for_a_reason_which_is_logged(

@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 import yaml
+from deltalake import write_deltalake
 from pydantic import ValidationError
 
 from orchestration.defs.assets.table import kept_action, last_action
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.about import About
+from sources.generations import begin
+from sources.kept_definitions import keep_definition
 from sources.state.action_log import begin_action, end_action
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
@@ -228,6 +232,36 @@ def shown(found: dg.SensorResult) -> str:
         if each.asset_key == TABLE and not isinstance(each, dg.AssetCheckEvaluation)
     ]
     return str(card)
+
+
+def test_the_page_has_ten_rows_whoever_reports_it(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    write_deltalake(str(tmp_path / "out"), pa.table({"id": [1, 2]}))
+    with case.alive():
+        first = reported(case)
+    [page] = [
+        each
+        for each in first.asset_events
+        if isinstance(each, dg.AssetMaterialization) and each.asset_key == TABLE
+    ]
+    assert "{'id': '1'}" in str(page.metadata["ten of the rows"])
+
+
+def test_the_page_follows_a_candidate_from_state_to_state(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    with case.alive():
+        first = reported(case)
+        case.generation.replace_bytes("checkpoint/offsets/0", b"v1")
+        keep_definition(case.loaded, case.generation)
+        begin(case.loaded)
+        second = reported(case, first.cursor)
+    assert "candidate none" not in shown(second)
+    assert kinds(second)[0] == "AssetMaterialization"
+    assert "candidate g2 (not started)" in shown(second)
 
 
 def test_an_action_that_was_shown_as_begun_is_shown_again_once_it_has_ended(tmp_path: Path) -> None:

@@ -38,9 +38,7 @@ def case(tmp_path: Path) -> LiveCase:
 
 def test_before_anything_it_says_how_to_start(case: LiveCase) -> None:
     found = seen(case.loaded)
-    assert found.text == (
-        "Not started · materialize the job `events` to start · serving g1, candidate none"
-    )
+    assert found.text == ("Not started · materialize the job `events` to start · no table yet")
     assert not found.is_well
     assert not found.is_failing
 
@@ -131,7 +129,7 @@ def test_while_history_is_read_its_progress_is_told(case: LiveCase) -> None:
         found = status(case.loaded).model_copy(update={"planned": True})
         told = card(case.loaded, found, None)
     assert told.text.startswith(
-        "Reading history · 42%, 106 k of 252 k rows · about 1 min left · serving g1"
+        "Reading history · 42%, 106 k of 252 k rows · about 1 min left · no table yet"
     )
     assert told.is_moving
 

@@ -17,6 +17,8 @@ MOST_MARKED = 2_000
 """Most partitions marked as filled at once; each is an event in Dagster's log."""
 HISTORY, LIVE = "history", "the live run; there is nothing to recompute from files"
 """What has delivered the rows of a range."""
+ARRIVING = "the live run, as rows arrive; there is nothing to recompute from files"
+"""The same of a range that no row of a later range has followed yet."""
 
 
 def ranges_key(loaded: LoadedPipeline) -> dg.AssetKey:
@@ -68,12 +70,15 @@ def filled_ranges(
     rows = rows_by_range(loaded, {key: windows[key] for key in new})
     by_history = len(partitions(ranges).get_partition_keys(current_time=complete))
     of_history = set(list(windows)[:by_history])
-    return [
-        materialized_range(
-            loaded, key, generation, HISTORY if key in of_history else LIVE, rows.get(key)
-        )
-        for key in new
-    ]
+    events = []
+    for at, key in enumerate(new):
+        by = HISTORY if key in of_history else LIVE
+        # A range is marked once: what it holds so far would stay, as if it were all.
+        if by == LIVE and key in rows and not any(rows[later] for later in new[at + 1 :]):
+            events.append(materialized_range(loaded, key, generation, ARRIVING, None))
+        else:
+            events.append(materialized_range(loaded, key, generation, by, rows.get(key)))
+    return events
 
 
 def materialized_range(
@@ -83,9 +88,9 @@ def materialized_range(
 
     Args:
         loaded: The pipeline.
-        key: Partition key of the range.
-        generation: Name of the serving generation.
-        by: What delivered its rows: :data:`HISTORY` or :data:`LIVE`.
+        key: The partition.
+        generation: Generation that readers see.
+        by: :data:`HISTORY`, :data:`LIVE` or :data:`ARRIVING`.
         rows: Number of its rows; None if they are not counted.
     """
     shown = metadata.filled(generation, by, rows)

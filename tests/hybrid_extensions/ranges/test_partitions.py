@@ -60,6 +60,32 @@ def test_windows_are_counted_in_the_range_that_they_start_in(tmp_path: Path, kin
     assert rows_by_range(case.loaded, ranges) == {"1": 2, "2": 1, "3": 0}
 
 
+def test_rows_are_counted_of_no_day_that_the_live_run_may_not_have_passed(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.write(ranges={"by": "day", "start": "2024-01-01", "end": "2024-01-06"})
+    case.run({1: 10}, end=datetime(2024, 1, 2, 12, tzinfo=UTC), at=day(1))
+    for number in (2, 4):
+        at = pa.array([day(number)], pa.timestamp("us", "UTC"))
+        rows = pa.table({"id": [number], "v": [number], "at": at})
+        write_deltalake(str(tmp_path / "out"), rows, mode="append")
+    with dg.DagsterInstance.ephemeral() as instance:
+        events = filled_ranges(case.loaded, instance)
+    told = {
+        each.partition: (
+            str(each.metadata["delivered by"].value).partition(";")[0],
+            each.metadata["dagster/row_count"].value if len(each.metadata) > 2 else None,
+        )
+        for each in events
+    }
+    assert told == {
+        "2024-01-01": ("history", 1),
+        "2024-01-02": ("the live run", 1),
+        "2024-01-03": ("the live run", 0),
+        "2024-01-04": ("the live run, as rows arrive", None),
+        "2024-01-05": ("the live run, as rows arrive", None),
+    }
+
+
 def test_days_after_history_are_not_missing_but_the_live_runs(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)
     case.write(ranges={"by": "day", "start": "2024-01-01", "end": "2024-01-06"})

@@ -34,6 +34,7 @@ from hybrid_extensions.repair.sides import DELETES, TARGET, log_end, read_source
 from hybrid_extensions.repair.table import RepairedTable, require_repairable
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import open_database
+from orchestration.databases.compared_ranges import keep_repaired
 from orchestration.generations.merge_turn import between_merges
 from orchestration.generations.switch_lock import hold_switch_lock_in_turn
 from sources.common.positions import now_ms
@@ -107,6 +108,7 @@ def repair(
             # Refused now, not after both tables were read.
             held.note("1 of 2: comparing the table with the database")
         righted = _to_be_righted(table) if where is None else {}
+        begun_ms = now_ms()
         with _compared(table, within, where, say) as compared:
             touched = files_to_rewrite(compared.connection, table, compared.opened)
             result = _result(table, compared.found, touched)
@@ -118,6 +120,8 @@ def repair(
                 # A row with a newer change is right by that, if it has all values.
                 if not (compared.found.impossible or compared.found.partial or done.changed):
                     _keep_righted(table, righted)
+                if where is None and not (compared.found.impossible or compared.found.partial):
+                    keep_repaired(generation, begun_ms)
                 after["version"] = "none" if done.version is None else str(done.version)
         made = _result(table, compared.found, touched, done)
         say(made.text)

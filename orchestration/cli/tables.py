@@ -159,7 +159,7 @@ def _lines_below(found: Status) -> list[str]:
     notes = [found.transform_changed, unwatched, *of_sources, *found.absent]
     lines += [f"[yellow]Warning:[/] {escape(note)}" for note in notes if note]
     if (compared := found.compared) is not None:
-        colour = "red" if compared.differing else "green" if compared.is_answered else "yellow"
+        colour = "red" if compared.is_wrong else "green" if compared.is_answered else "yellow"
         lines.append(f"[{colour}]Compared:[/] {escape(compared.text)}")
     return [*lines, *(f"Followed: {escape(str(change))}" for change in found.followed)]
 

@@ -7,6 +7,7 @@ from sources.common.positions import Part, Record, iso
 from sources.state.generation import Generation
 
 _NAME = "compare.json"
+_AGAIN = "`hybrid compare P` looks whether all are equal now."
 
 
 class ComparedRange(Part):
@@ -41,6 +42,8 @@ class KeptCompare(Record):
             has.
         ranges: The latest comparison of each range, in the order in which they were made.
         postponed: Why the last attempt did not go on; None if it did.
+        repaired_ms: When the last repair of all rows that differ began, in ms since 1970; None if
+            none was made.
     """
 
     begun_ms: int
@@ -48,6 +51,7 @@ class KeptCompare(Record):
     finished_ms: int | None = None
     ranges: list[ComparedRange]
     postponed: str | None = None
+    repaired_ms: int | None = None
 
     @property
     def differing(self) -> int:
@@ -55,9 +59,16 @@ class KeptCompare(Record):
         return sum(each.differing for each in self.ranges)
 
     @property
+    def is_wrong(self) -> bool:
+        """Whether keys are known to differ: those of a range that was compared since a repair."""
+        repaired_ms = self.repaired_ms or 0
+        return any(each.differing and each.at_ms >= repaired_ms for each in self.ranges)
+
+    @property
     def is_answered(self) -> bool:
-        """Whether the whole table was compared once, and the last attempt succeeded."""
-        return self.finished_ms is not None and self.postponed is None
+        """Whether the whole table was compared once, no repair since, and the last attempt went."""
+        is_known = self.is_wrong or not self.differing
+        return self.finished_ms is not None and self.postponed is None and is_known
 
     @property
     def examples(self) -> list[str]:
@@ -78,6 +89,8 @@ class KeptCompare(Record):
             keys = counted(self.differing, "key differs", "keys differ")
             some = f": {'; '.join(self.examples[:3])}" if self.examples else ""
             found = f" Of {counted(rows, 'row')} {keys}{some}."
+            if not self.is_wrong:
+                found += f" Rows that differ were repaired since: {_AGAIN}"
         later = "" if self.postponed is None else f" Postponed: {self.postponed}."
         return f"{done}{so_far}.{found}{later}"
 
@@ -119,4 +132,21 @@ def keep_whole(generation: Generation, whole: ComparedRange, begun_ms: int) -> N
     before = read_compare(generation)
     later = [] if before is None else [each for each in before.ranges if each.at_ms >= begun_ms]
     kept = KeptCompare(begun_ms=begun_ms, finished_ms=whole.at_ms, ranges=[whole, *later])
+    if before is not None:
+        kept = kept.model_copy(update={"repaired_ms": before.repaired_ms})
     keep_compare(generation, kept)
+
+
+def keep_repaired(generation: Generation, begun_ms: int) -> None:
+    """Write to the state that all rows that differ were repaired; do nothing without comparisons.
+
+    Args:
+        generation: State of the generation.
+        begun_ms: When the repair began, in ms since 1970.
+
+    Raises:
+        StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
+    """
+    if (before := read_compare(generation)) is not None:
+        keep_compare(generation, before.model_copy(update={"repaired_ms": begun_ms}))

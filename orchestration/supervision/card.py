@@ -157,7 +157,7 @@ def _wrong_rows(found: Status) -> tuple[str, str] | None:
     """Return a headline and the reason if the table was found to be wrong; None if it was not."""
     if found.audit is not None and found.audit.is_wrong:
         return "Audit failed", found.audit.text
-    if found.compared is not None and found.compared.differing:
+    if found.compared is not None and found.compared.is_wrong:
         return "Differs from the database", found.compared.text
     return None
 

@@ -171,7 +171,7 @@ def status(loaded: LoadedPipeline) -> Status:
         and refused is None
     )
     kept = None if generation is None else read_audit(generation)
-    is_wrong = (kept is not None and kept.is_wrong) or bool(compared and compared.differing)
+    is_wrong = (kept is not None and kept.is_wrong) or bool(compared and compared.is_wrong)
     # After a rollback the newest one is kept, and whatever it does touches no table of readers.
     is_kept = generation is not None and is_replaced(loaded, generation.name)
     return Status(

@@ -158,6 +158,7 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
                 )
             ],
             postponed="the live run is late",
+            repaired_ms=_AT,
         ),
         KeptBatch(batch=FileBatch(files=2)),
         KeptRows(folder="seam/keys", rows=100),

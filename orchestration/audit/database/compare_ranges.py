@@ -120,6 +120,7 @@ def _after(kept: KeptCompare, made: ComparedRange, parse: Callable[[str], Any]) 
         at=made.until,
         finished_ms=made.at_ms if is_end else kept.finished_ms,
         ranges=ranges,
+        repaired_ms=kept.repaired_ms,
     )
 
 

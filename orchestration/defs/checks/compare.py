@@ -10,6 +10,7 @@ from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import ACTION_TAG, RESULT_TAG, control_name, note_on_run, table_key
 from orchestration.defs.show.failures import failures
+from orchestration.defs.show.ways import in_dagster
 from orchestration.supervision.live_run import look_at_run
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -36,12 +37,12 @@ def compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
         UnavailableError: A store or a broker does not answer.
     """
     kept = _compare(loaded, context.log.info)
-    found = _result(kept)
+    found = _result(loaded, kept)
     report_check(context.instance, table_key(loaded), EQUALS, found)
     if not found.passed:
         differ = counted(kept.differing, "key differs", "keys differ")
         note_on_run(context, {RESULT_TAG: differ if kept.differing else "not all compared"})
-    context.log.info(kept.text)
+    context.log.info(in_dagster(kept.text, loaded))
 
 
 def compare_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
@@ -61,7 +62,7 @@ def compare_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
     )
     def equals_database() -> dg.AssetCheckResult:
         with failures(loaded):
-            return _result(_compare(load_pipeline(loaded.path), lambda _: None))
+            return _result(loaded, _compare(load_pipeline(loaded.path), lambda _: None))
 
     return [equals_database]
 
@@ -87,11 +88,11 @@ def _compare(loaded: LoadedPipeline, say: Any) -> KeptCompare:
     return compare_ranges(acting, acting.require_generation(), lambda: look_at_run(acting), say)
 
 
-def _result(kept: KeptCompare) -> dg.AssetCheckResult:
+def _result(loaded: LoadedPipeline, kept: KeptCompare) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=kept.is_answered and not kept.differing,
-        severity=dg.AssetCheckSeverity.ERROR if kept.differing else dg.AssetCheckSeverity.WARN,
-        description=kept.text,
+        severity=dg.AssetCheckSeverity.ERROR if kept.is_wrong else dg.AssetCheckSeverity.WARN,
+        description=in_dagster(kept.text, loaded),
         metadata={
             "differing keys": kept.differing,
             "examples": dg.MetadataValue.md("\n".join(f"- `{each}`" for each in kept.examples)),

@@ -20,6 +20,12 @@ from hybrid_extensions.repair.run import repair
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
+from orchestration.databases.compared_ranges import (
+    ComparedRange,
+    KeptCompare,
+    keep_compare,
+    read_compare,
+)
 from orchestration.supervision.controls import drain
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
@@ -108,8 +114,13 @@ def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(case: Cdc
         assert made.version is not None
         # What came in between is compared by the next one.
         assert (made.found.newer >= 1, made.found.partial) == (True, 1)
+        differs = ComparedRange(first=None, until=None, at_ms=1, rows=9, differing=1, examples=[])
+        keep_compare(generation, KeptCompare(begun_ms=1, finished_ms=1, ranges=[differs]))
         again = repair(loaded, LIMIT)
         assert again.found[:3] == (0, 1, 0)
+        compared = read_compare(generation)
+        assert compared is not None
+        assert not compared.is_wrong
         wait_until_equal(loaded)
         # As before the damage: all of these are later than the repair.
         case.execute(

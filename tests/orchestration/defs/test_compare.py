@@ -9,7 +9,14 @@ import dagster as dg
 import pytest
 import yaml
 
-from orchestration.databases.compared_ranges import ComparedRange, KeptCompare, keep_compare
+from orchestration.databases.compared_ranges import (
+    ComparedRange,
+    KeptCompare,
+    keep_compare,
+    keep_repaired,
+    keep_whole,
+    read_compare,
+)
 from orchestration.defs.checks.compare import EQUALS, compare_checks
 from orchestration.defs.keys import ACTION_TAG, table_key
 from orchestration.pipeline_definitions import pipeline_definitions
@@ -63,6 +70,31 @@ def test_a_difference_keeps_check_and_status_red_though_the_run_can_not_be_judge
     seen = status(loaded)
     assert seen.compared is not None
     assert not seen.healthy
+
+
+def test_a_difference_that_was_repaired_since_warns_until_it_is_compared_again(
+    tmp_path: Path,
+) -> None:
+    loaded = captured_table(tmp_path, compare={"cron": "0 2 * * *"})
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    keep_repaired(generation, 5)
+    assert read_compare(generation) is None
+    found = ComparedRange(first=None, until=None, at_ms=1, rows=9, differing=1, examples=[])
+    keep_compare(generation, KeptCompare(begun_ms=1, finished_ms=1, ranges=[found]))
+    keep_repaired(generation, 5)
+    [check] = compare_checks(loaded)
+    result = check()
+    assert isinstance(result, dg.AssetCheckResult)
+    assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "1 key differs. Rows that differ were repaired since:" in str(result.description)
+    assert "hybrid compare P" not in str(result.description)
+    kept = read_compare(generation)
+    assert kept is not None
+    assert (status(loaded).healthy, kept.is_answered) == (True, False)
+    # Found again after it.
+    keep_whole(generation, found.model_copy(update={"at_ms": 6}), 6)
+    assert not status(loaded).healthy
 
 
 def test_an_answer_that_is_old_or_not_there_warns(tmp_path: Path) -> None:

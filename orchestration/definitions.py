@@ -14,7 +14,11 @@ from typing import NamedTuple
 
 import dagster as dg
 
-from orchestration.defs.assets.unreadable_file import UnreadableFile, unreadable_definitions
+from orchestration.defs.assets.unreadable_file import (
+    UnreadableFile,
+    file_name,
+    unreadable_definitions,
+)
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.template_definitions import load_tables, tables_definitions
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -95,9 +99,13 @@ def find_definitions(places: Iterable[Path]) -> dg.Definitions:
                 _require_new(loaded.pipeline.name, loaded.path, files)
             made.append(tables_definitions(template, tables))
             unreadable += failed
+    names = [file_name(each.path) for each in unreadable]
     return dg.Definitions.merge(
         *made,
-        *(unreadable_definitions(each, number) for number, each in enumerate(unreadable)),
+        *(
+            unreadable_definitions(each, names[:at].count(names[at]))
+            for at, each in enumerate(unreadable)
+        ),
         # The steps of a chain run one after another: a process for each would only cost its start.
         dg.Definitions(executor=dg.in_process_executor),
     )

@@ -315,7 +315,9 @@ def read_document(path: Path) -> Any:
         hint = f"Name a file in it: {there}." if there else "Name a pipeline's file."
         raise InputError(message, hint, file=str(path)) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        message = f"{path} can't be read as YAML: {error}."
+        # A browser takes the name of a text, in angle brackets, for HTML.
+        told = str(error).replace('in "<unicode string>", ', "in ")
+        message = f"{path} can't be read as YAML: {told}."
         hint = "Correct the line that the message names, or the file's permissions or encoding."
         raise InputError(message, hint, file=str(path)) from None
 

@@ -49,6 +49,7 @@ def told(defs: dg.Definitions, sensor: str) -> str:
     ("text", "reason"),
     [
         (NOT_YAML, "Correct the line that the message names"),
+        ("name: shop\nkey: [id\nsink: x", "  in line 2, column 6"),
         ("name: shop", "sources: this field is needed"),
         ("name: shop\ntables: 5", "tables"),
         ("services: {db: {image: postgres}}", "services: unknown field"),
@@ -96,6 +97,19 @@ def test_of_two_files_with_one_name_the_second_is_red(folder: Path) -> None:
     found = find_definitions([folder])
     assert job_names(found) == alone
     assert f"is also that of {file}" in told(found, "zz_file")
+
+
+def test_two_files_that_are_invalid_have_their_own_names(folder: Path) -> None:
+    for name in ("a-b", "a_b", "c"):
+        (folder / f"{name}.yaml").write_text(NOT_YAML)
+    found = find_definitions([folder])
+    dg.Definitions.validate_loadable(found)
+    for sensor, file in (
+        ("a_b_file", "a-b.yaml"),
+        ("a_b_1_file", "a_b.yaml"),
+        ("c_file", "c.yaml"),
+    ):
+        assert str(folder / file) in told(found, sensor)
 
 
 def test_a_file_that_is_not_there_is_red(folder: Path) -> None:

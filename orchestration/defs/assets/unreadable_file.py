@@ -27,6 +27,11 @@ class UnreadableFile(NamedTuple):
     error: Exception
 
 
+def file_name(path: Path) -> str:
+    """Return the name of the asset that stands for a file; others may have the same."""
+    return re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+
+
 def unreadable_definitions(failed: UnreadableFile, number: int = 0) -> dg.Definitions:
     """Return the asset of a file that can't be loaded, its check, and the sensor that reports it.
 
@@ -35,10 +40,10 @@ def unreadable_definitions(failed: UnreadableFile, number: int = 0) -> dg.Defini
 
     Args:
         failed: The file.
-        number: Its number among those that can't be loaded, from 0, which keeps names distinct.
+        number: Its number among those with the same :func:`file_name`, from 0.
     """
     path = failed.path
-    name = re.sub(r"\W", "_", path.stem, flags=re.ASCII) + (f"_{number}" if number else "")
+    name = file_name(path) + (f"_{number}" if number else "")
     spec = dg.AssetSpec(
         [name, "file"], group_name=name, kinds={"yaml"}, description=f"`{path}`: {_DESCRIPTION}"
     )

@@ -45,9 +45,14 @@ class AuditExample:
     expected: Any
     found: Any
 
+    @property
+    def key_text(self) -> str:
+        """The key as text, such as ``id=5, origin=JFK``."""
+        return ", ".join(f"{name}={example_text(value)}" for name, value in self.key.items())
+
     def __str__(self) -> str:
         """Return the example as text, such as ``id=5: `paid` is 3 instead of 4``."""
-        key = ", ".join(f"{name}={example_text(value)}" for name, value in self.key.items())
+        key = self.key_text
         if self.column is None:
             return f"{key}: {counted(self.found, 'row')} instead of {self.expected:,}"
         if self.found is None and isinstance(self.expected, list):

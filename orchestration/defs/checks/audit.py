@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import dagster as dg
@@ -105,7 +104,7 @@ def audit_evaluation(
     shown = _shown(kept)
     examples = {} if report is None else report.examples
     rows = [
-        {"kind": kind, "key": json.dumps(each.key, default=str), "column": each.column or ""}
+        {"kind": kind, "key": each.key_text, "column": each.column or ""}
         for kind, found in examples.items()
         for each in found
     ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from orchestration.audit.compare_generations import GenerationComparison
+from orchestration.audit.report import example_text
 from orchestration.defs.show.metadata import Metadata, table
 from orchestration.display import moment
 from sources.common.positions import now_ms
@@ -17,10 +18,10 @@ def comparison(found: GenerationComparison) -> Metadata:
     examples = [
         {
             "difference": kind,
-            "key": str(each.key),
+            "key": each.key_text,
             "column": each.column or "",
-            found.serving: str(each.expected),
-            found.candidate: str(each.found),
+            found.serving: example_text(each.expected),
+            found.candidate: example_text(each.found),
         }
         for kind, rows in found.examples.items()
         for each in rows

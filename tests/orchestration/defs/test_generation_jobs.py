@@ -379,10 +379,19 @@ def test_values_that_a_changed_query_makes_pass_and_lost_rows_never_do(
         columns_missing=[],
         columns_added=[],
         types_changed={},
-        examples={"changed": [AuditExample({"id": 1}, "v", 4, None)]},
+        examples={"changed": [AuditExample({"id": 1, "of": "x"}, "v", 4, None)]},
     )
     result = generation_metadata.compared(found, changed)
     assert result.passed is passes
+    shown = result.metadata["examples"]
+    assert isinstance(shown, dg.TableMetadataValue)
+    assert shown.records[0].data == {
+        "difference": "changed",
+        "key": "id=1, of=x",
+        "column": "v",
+        "g1": "4",
+        "g2": "null",
+    }
     assert ("events.sql changed since g1" in (result.description or "")) is bool(changed)
 
 

@@ -11,6 +11,7 @@ from sources.state.action_log import LoggedAction
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 STARTING = "Spark is starting, usually 20 s"
+_LINKS = {"new generation": "", "rollback": " to"}
 
 
 def interval(order: ArrivalOrder) -> str:
@@ -70,7 +71,7 @@ def action_in_words(action: LoggedAction) -> str:
     Args:
         action: The entry.
     """
-    of = f" of {action.generation}" if action.generation else ""
+    of = f"{_LINKS.get(action.action, ' of')} {action.generation}" if action.generation else ""
     by = f" by {action.by}" if action.by else ""
     ended = "" if action.outcome == "done" else f": {action.outcome}"
     text = "; ".join([*changes_in_words(action), *([action.error] if action.error else [])])

@@ -24,7 +24,8 @@ from spark_jobs.launch.record import last_launch, log_path
 from spark_jobs.run_state.last_day import DAY_MS
 from spark_jobs.run_state.progress_log import last_minute, read_progress_log
 
-_SHOWN = 300
+_SHOWN, _LOGGED = 300, 150
+_REASON = 420  # what to do is at its end
 _WELL = ("Healthy", "Complete")
 STARTING = "Starting"
 """Headline of a live run that was requested, and has not committed a micro-batch yet."""
@@ -93,13 +94,14 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
         reason = f"{_RESTARTED} {reason}"
     if wrong:
         reason = " ".join(filter(None, (wrong[1], reason)))
-    lines += [shortened(reason, _SHOWN)] if reason else []
+    lines += [shortened(reason, _REASON)] if reason else []
     lines += [f"Warning: {shortened(each, _SHOWN)}" for each in served.absent[:1]]
     lines.append("Never audited." if served.audit is None else served.audit.text)
     lines += _links(loaded, served, facts)
     if last := read_actions(loaded.state, last=1):
-        what = shortened(action_in_words(last[0]), _SHOWN)
-        lines.append(f"Last action, {moment(last[0].at_ms)} UTC: {what}")
+        # What a job did last is a row of its own, `last action`, and may be something else.
+        what = shortened(action_in_words(last[0]), _LOGGED)
+        lines.append(f"Log of actions, {moment(last[0].at_ms)} UTC: {what}")
     lines.append(
         f"Checked {second(now_ms() // 1000 * 1000)} UTC; shown until something changes. The checks "
         "tell when that was last looked at."
@@ -251,7 +253,8 @@ def _since(loaded: LoadedPipeline, found: Status) -> list[str]:
 def _links(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> list[str]:
     source = found.sources[-1]
     lines = []
-    if source.heartbeat is not None and source.heartbeat.ui_url is not None:
+    is_up = source.state == "running"
+    if is_up and source.heartbeat is not None and source.heartbeat.ui_url is not None:
         lines.append(f"[Spark UI]({source.heartbeat.ui_url})")
     if found.generation is not None and source.heartbeat is not None:
         log = log_path(read_generation(loaded.state, found.generation), source.source)

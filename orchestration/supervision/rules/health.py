@@ -16,6 +16,7 @@ from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 _NEW = "`hybrid generation new P`"
+_RUN, _RESUME = "`hybrid run P`", "`hybrid resume P`"
 _WORKING = ("healthy", "catching-up", "late")
 _LAUNCH_MS = 40_000  # from the request to a process; short, as nothing is red until then
 
@@ -234,12 +235,13 @@ def _failed(what: str, failure: ErrorReport) -> _Process:
     """Judge by the error's own word: only a transient one is worth a restart."""
     if failure.transient:
         return _Process("dead", f"{what}: {failure}", "dead", failure)
+    # The driver's way out is to run all of it again; of a live run it is the run alone, which also
+    # goes on where the newest generation does not serve. There is one command, not two.
+    told = str(failure).replace(_RUN, _RESUME)
     # The run of a new generation is another one.
     done = "After another correction" if _NEW in failure.hint else "Once that is done"
-    reason = (
-        f"{what}, and is not restarted, since a restart would fail again: {failure} {done}, start "
-        "the run with `hybrid resume P`."
-    )
+    last = "" if _RESUME in told else f" {done}, start the run with {_RESUME}."
+    reason = f"{what}, and is not restarted, since a restart would fail again: {told}{last}"
     return _Process("failed", reason, failure=failure)
 
 

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from orchestration.progress.in_words import complete_through
+from orchestration.progress.in_words import action_in_words, complete_through
 from sources.common.positions import EndPosition
+from sources.state.action_log import LoggedAction
 
 _HOUR_MS = 3_600_000
 _END_MS = 30 * 24 * _HOUR_MS
+
+
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        ("new generation", "new generation g2"),
+        ("promotion", "promotion of g2"),
+        ("rollback", "rollback to g2"),
+    ],
+)
+def test_an_action_is_a_phrase_with_its_generation(action: str, text: str) -> None:
+    logged = LoggedAction(
+        number=1, action=action, by="", at_ms=0, generation="g2", before={}, outcome="done"
+    )
+    assert action_in_words(logged) == text
 
 
 @pytest.mark.parametrize(

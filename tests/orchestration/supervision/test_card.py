@@ -19,6 +19,7 @@ from orchestration.supervision.status import status
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.generations import begin
+from sources.state.action_log import recorded
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase
@@ -107,6 +108,27 @@ def test_a_dead_run_is_failing_with_the_reason(case: LiveCase) -> None:
     assert found.is_failing
     assert "disk full" in found.markdown
     assert "running since" not in found.text
+
+
+def test_what_to_do_about_a_failure_is_shown_and_no_link_to_a_spark_that_is_gone(
+    case: LiveCase,
+) -> None:
+    bad = DISK_FULL.model_copy(
+        update={
+            "message": f"Topic `{'t' * 100}`, partition 0, offset 7: `v` can't be read as double.",
+            "hint": f"{'Write it. ' * 10}Then run it again.",
+            "transient": False,
+        }
+    )
+    case.ask_for_it()
+    case.launch("a", state="failed", failure=bad, ui_url="http://localhost:4040")
+    with recorded(case.loaded.state, "backfill", "Ada", "g1", {"until": "x" * 300}):
+        pass
+    found = seen(case.loaded)
+    assert "Then run it again." in found.markdown
+    assert "Spark UI" not in found.markdown
+    assert "Log of actions" in found.markdown
+    assert len(found.markdown) < 1000, "more is not shown in full"
 
 
 def test_while_history_is_read_its_progress_is_told(case: LiveCase) -> None:

@@ -143,6 +143,13 @@ def slot(**seen: Any) -> Seen:
             "failed",
             "Begin `hybrid generation new P`. After another correction, start the run with",
         ),
+        (
+            replace(
+                DEAD, refused=GAP.model_copy(update={"hint": "Drop it, then run `hybrid run P`."})
+            ),
+            "failed",
+            "would fail again: Records are missing. Drop it, then run `hybrid resume P`.",
+        ),
         (replace(DEAD, refused=GAP), "failed", "could not be started again, and is not restarted"),
         (replace(DEAD, refused=DISK_FULL), "dead", "could not be started again: Disk full."),
         (replace(DEAD, refused=GAP, restarts=3), "failed", "Accept the gap."),

@@ -10,7 +10,7 @@ from hybrid_extensions.ranges.scope import RangeScope, utc
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_options import TimeRange
 from sources.config.source.file_source import FileSource
-from sources.errors import StateError
+from sources.errors import HybridError, InputError, StateError, error_of
 from sources.files.listing.split_table import FileListing
 from sources.files.listing.splits import list_source
 from sources.files.time_range import EmptyRangeError
@@ -37,14 +37,8 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
 
     Sources whose files have no rows of the range are left out.
 
-    Args:
-        loaded: The pipeline.
-        since: First event time of the range.
-        until: First event time after the range.
-
     Raises:
-        InputError: Files can't be listed or read.
-        UnavailableError: A store does not answer.
+        InputError: A file can't be read, or has other columns.
     """
     for source in loaded.pipeline.sources:
         if not isinstance(source, FileSource) or source.discovery_interval is not None:
@@ -59,7 +53,17 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
             listing = list_source(loaded, source.model_copy(update={"time_range": limits}))
         except EmptyRangeError:
             continue
+        except InputError as error:
+            raise _of_range(error, source.name) from None
         yield RangePart(source, begin, end, listing)
+
+
+def _of_range(error: InputError, source: str) -> HybridError:
+    """Return an error about a file, which may be of another range, with the way out of this one."""
+    told = error.report()
+    why = f"To find the rows of a range, all files of `{source}` are looked at."
+    hint = told.hint.replace("Then plan again (`hybrid plan P`)", "Then recompute the range again")
+    return error_of(told.model_copy(update={"message": f"{told.message} {why}", "hint": hint}))
 
 
 def parts_in(context: PipelineContext, scope: RangeScope) -> list[RangePart]:

@@ -176,7 +176,8 @@ def _verdict(found: Status) -> list[str]:
         return [f"[{colour}]{live.health}[/]: {escape(live.reason)}"]
     if all(each.state == "waiting" for each in found.sources):
         before = "" if found.planned else " Before, `hybrid plan P` shows what would be read."
-        return [f"Not started: `hybrid run P` starts it.{before}"]
+        # Between a plan and the first report of Spark there is no trace of a run.
+        return [f"Not started: `hybrid run P` starts it, unless that was just done.{before}"]
     beats = [source.heartbeat for source in found.sources]
     return [escape(str(each.failure)) for each in beats if each is not None and each.failure][-1:]
 

@@ -32,6 +32,7 @@ from sources.errors import ErrorReport, HybridError
 from spark_jobs.checkpoint.transform_compatibility import state_refusal
 from spark_jobs.inside.arrow_map import Step
 from spark_jobs.inside.readers.files.unreadable_file import unreadable_file
+from spark_jobs.inside.readers.lost_records import lost_records
 from spark_jobs.inside.readers.store_answer import store_answer
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
 
@@ -171,10 +172,11 @@ def raise_at_record(kind: type[HybridError], reason: Column, hint: str) -> Colum
 def report_of(error: BaseException) -> ErrorReport:
     """Turn any exception of a run into an error report, for messages and for the heartbeat.
 
-    An error of this project is reported as it is, wherever it was raised: in the driver, in a
-    worker or by SQL; a file that can't be read with its path; a state that Spark refuses as a
-    changed transform; and a store's refusal with its status. Everything else has the kind ``spark``
-    and counts as transient, unless Spark cannot analyze the query.
+    An error of this project is reported as it is, wherever it was raised; a file that can't be read
+    with its path; a state that Spark refuses as a changed transform; what a store answered as its
+    answer; and a topic that is gone as that. Everything else has the kind ``spark`` and counts as
+    transient, as nothing is known of it; only a query that Spark cannot analyze never runs, however
+    often it is tried.
     """
     if isinstance(error, HybridError):
         return error.report()
@@ -193,8 +195,9 @@ def report_of(error: BaseException) -> ErrorReport:
         if (refusal := state_refusal(_condition(cause), str(cause))) is not None:
             return refusal.report()
     text = _text(causes)
-    if (answer := store_answer(raised, text)) is not None:
-        return answer.report()
+    known = store_answer(raised, text) or lost_records(raised)
+    if known is not None:
+        return known.report()
     is_transient = not any(isinstance(cause, AnalysisException) for cause in causes)
     hint = _READ_LOG if is_transient else _NOT_ANALYZED
     return ErrorReport(kind="spark", message=text, hint=hint, transient=is_transient)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
@@ -159,3 +160,26 @@ def test_a_batch_that_is_interrupted_by_a_stop_is_no_failure(
     assert running.exception() is None
     assert not running.isActive
     assert "StackOverflowError" not in capfd.readouterr().err
+
+
+@pytest.mark.kafka
+def test_a_topic_that_was_deleted_is_told_as_that(
+    spark: SparkSession, servers: str, tmp_path: Path
+) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    topic = f"deleted-{tmp_path.name}"
+    for made in admin.create_topics([NewTopic(topic, 1)]).values():
+        made.result()
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "failOnDataLoss": "true"}
+    rows = spark.readStream.format("kafka").options(**options).load()
+    sink = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+    query = sink.start()
+    query.processAllAvailable()
+    for gone in admin.delete_topics([topic]).values():
+        gone.result()
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination()
+    report = report_of(caught.value)
+    assert (report.kind, report.transient) == ("run", True)
+    assert report.message.startswith("Spark can't go on with the topic, or a partition of it: ")
+    assert "memory" not in report.hint

@@ -1,0 +1,41 @@
+"""Spark failures that come from a topic that is gone, or lacks records that were not read."""
+
+from __future__ import annotations
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+from sources.errors import RunError
+from spark_jobs.inside.readers.java_causes import java_causes
+
+_GONE = (
+    "org.apache.kafka.clients.consumer.OffsetOutOfRangeException",
+    "org.apache.kafka.common.errors.UnknownTopicIdException",
+    "org.apache.kafka.common.errors.UnknownTopicOrPartitionException",
+    # Under `failOnDataLoss`.
+    "org.apache.spark.sql.kafka010.KafkaIllegalStateException",
+)
+_HINT = (
+    "It was deleted or created again, or records were deleted before they were read. The next "
+    "start compares the topic with what was read, and says what to do; it resumes after the last "
+    "commit."
+)
+
+
+def lost_records(error: BaseException) -> RunError | None:
+    """Return the error about a topic that Spark can't go on with; None if a query failed otherwise.
+
+    It is transient: what exactly is lost is known to the checks of the next start, which refuse it.
+
+    Args:
+        error: An exception of PySpark or Py4J.
+    """
+    try:
+        causes = list(java_causes(error))
+        found = [each for each in causes if each.getClass().getName() in _GONE]
+        if not found:
+            return None
+        reason = str(found[-1].getMessage()).strip().splitlines()[0].rstrip(".")
+    except Py4JError:
+        return None
+    message = f"Spark can't go on with the topic, or a partition of it: {reason}."
+    return RunError(message, _HINT, transient=True)

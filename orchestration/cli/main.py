@@ -105,7 +105,10 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         str | None, typer.Option(help="Column with the time at which a row happened.")
     ] = None,
     key: Annotated[
-        list[str] | None, typer.Option(help="Column that identifies a row; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Column that identifies a row, or field such as `event.id`; may be repeated."
+        ),
     ] = None,
     postgres: Annotated[
         str | None,

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from orchestration.cli.starter.csv_files import dialect_of, names_in_header
 from orchestration.cli.starter.json_integers import with_integers
+from orchestration.cli.starter.nested import columns_of_fields, expression_of
 from sources.common.counting import counted
 from sources.common.schema import normalize, type_name, with_leaves
 from sources.common.sql.sql_names import quoted
@@ -58,6 +59,7 @@ class Detected:
             out, by the names that DuckDB gives them.
         why_key: Why these columns are the key, for people to check; empty if they were named.
         csv: Options of CSV that differ from the defaults, by name.
+        fields: Columns that are made of fields of structs, in Spark SQL by name.
     """
 
     format: str
@@ -70,6 +72,7 @@ class Detected:
     unnamed: list[str] = field(default_factory=list)
     why_key: str = ""
     csv: dict[str, str | bool] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
 
 
 def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
@@ -78,7 +81,8 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
     Args:
         path: The file.
         event_time: Name of the event-time column; None to detect it.
-        key: Names of the columns that identify a row; empty to detect them.
+        key: Names of the columns that identify a row; empty to detect them. Like the event time,
+            one may be a field of a struct, such as ``event.id``.
 
     Raises:
         InputError: The format is not known, the file can't be read, the event time or the key
@@ -94,22 +98,31 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
     unnamed = [name for name, own in names.items() if own is None and name not in index]
     columns = {name: kind for name, kind in every.items() if name not in (*index, *unnamed)}
     folders = [name for name in _columns_of(path, form, folders=True) if name not in every]
+    of_fields = columns_of_fields(columns, [each for each in (event_time, *key) if each])
+    kinds, fields = dict(columns), {}
+    for path_of_field, made in of_fields.items():
+        fields[made], kinds[made] = expression_of(columns, path_of_field)
     for name in [event_time, *key]:
-        if name is not None and name not in columns:
+        if name is not None and name not in columns and name not in of_fields:
             raise _no_column(path, name, columns, folders, is_time=name == event_time)
     at = event_time or _find_event_time(path, form, columns)
+    at, key = of_fields.get(at, at), [of_fields.get(name, name) for name in key]
+    names.update({name: name for name in fields})
+    if at in fields and kinds[at] != "timestamp":
+        raise _no_column(path, str(event_time), columns, folders, is_time=True)
     found, why = (list(key), "") if key else _find_key(path, form, columns, at)
     return Detected(
         format=form,
         columns={names[name] or name: kind for name, kind in columns.items()},
         folders=folders,
         event_time=names[at] or at,
-        instant=None if columns[at] == "timestamp" else _instant_of(path, form, at, columns[at]),
+        instant=None if kinds[at] == "timestamp" else _instant_of(path, form, at, kinds[at]),
         key=[names[name] or name for name in found],
         index=index,
         unnamed=unnamed,
         why_key=why,
         csv=dialect,
+        fields=fields,
     )
 
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from orchestration.cli.init_topic import topic_warnings
 from orchestration.cli.starter.detection import Detected, detect
 from sources.common.fields import check_name
@@ -133,6 +135,7 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
             f"Left out: {left_out}, which have no name of their own in the header. To read them, "
             "give each column another name in the files, then run `hybrid init` again."
         )
+    notes += [f"Column `{name}` is {made}, by `select`." for name, made in found.fields.items()]
     loaded, written = write_starter(folder, options, found)
     return loaded, written, [*notes, *topic_warnings(loaded)]
 
@@ -182,17 +185,19 @@ def _declaration(options: StarterOptions, found: Detected) -> str:
     kinds = "".join(f"      {_plain(name)}: {kind}\n" for name, kind in found.columns.items())
     schema, select = f"    schema:\n{kinds}", ""
     # Of CSV only declared columns are read.
-    if found.instant is not None or (found.index and found.format == "parquet"):
+    is_made = found.instant is not None or bool(found.fields)
+    if is_made or (found.index and found.format == "parquet"):
         columns = {name: _column(name) for name in found.columns}
         if found.instant is not None:
             columns[found.event_time] = f"{found.instant}({_column(found.event_time)})"
+        columns |= found.fields
         lines = "".join(f"      {_plain(name)}: {_plain(made)}\n" for name, made in columns.items())
         select = f"    select:\n{lines}"
     # Records of the topic have no index of pandas.
-    again = select if found.instant is not None else ""
+    again = select if is_made else ""
     topic = _TOPIC.format(
-        topic=options.topic,
-        servers=options.servers,
+        topic=_scalar(options.topic or ""),
+        servers=_scalar(options.servers),
         inherited="" if again else _INHERITED,
         schema=schema if again else "",
         select=again,
@@ -200,7 +205,7 @@ def _declaration(options: StarterOptions, found: Detected) -> str:
     return _DECLARATION.format(
         name=options.name,
         home="" if options.home == Path() else f"{options.home}/",
-        path=options.files,
+        path=_scalar(options.files),
         format=found.format,
         folders=_FOLDERS.format(names=", ".join(found.folders)) if found.folders else "",
         schema="" if found.format == "parquet" else f"{_csv(found)}{schema}",
@@ -218,8 +223,17 @@ def _csv(found: Detected) -> str:
 
 def _plain(text: str) -> str:
     """Return a name or a call as YAML has it: in quotes, if it is no usual one."""
-    is_usual = _USUAL.fullmatch(text) is not None
-    return text if is_usual else json.dumps(text, ensure_ascii=False)
+    return _scalar(text) if _USUAL.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+def _scalar(text: str) -> str:
+    """Return a text as YAML has it: in quotes, if it would be read as something else."""
+    try:
+        is_text = yaml.safe_load(text) == text
+    except yaml.YAMLError:
+        # Such as `*.csv`, which is an alias there.
+        is_text = False
+    return text if is_text else json.dumps(text, ensure_ascii=False)
 
 
 def _column(name: str) -> str:

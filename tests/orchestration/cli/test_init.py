@@ -18,6 +18,8 @@ import yaml
 from hybrid_extensions.servers.broker import create_topic
 from orchestration.cli import init_topic
 from sources.config.loader import load_pipeline
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
 from tests.command_line import invoke
 from tests.e2e.case import moment
 
@@ -65,6 +67,38 @@ def test_a_pipeline_over_files_can_be_planned_at_once(tmp_path: Path, name: str)
         assert result.exit_code == 0, result.output
     columns = json.loads(result.stdout)["files"][0]["columns"]
     assert columns == COLUMNS
+
+
+def test_names_that_mean_something_else_in_yaml_are_texts(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", table().rename_columns(["no", "at", "v", "on", "ok"]))
+    status, answer = call(tmp_path, "--files", "*.parquet", "--topic", "2024", "--key", "no")
+    assert status == 0, answer
+    pipeline = load_pipeline(tmp_path / "mine.yaml").pipeline
+    files, topic = pipeline.sources
+    assert isinstance(files, FileSource)
+    assert isinstance(topic, KafkaSource)
+    assert (pipeline.key, files.path, topic.topic) == (["no"], ["*.parquet"], "2024")
+
+
+def test_fields_of_structs_become_columns_of_files_and_topic(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    lines = [{"event": {"id": n, "at": f"2024-01-0{n}T00:00:00Z"}, "v": n} for n in (1, 2)]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "data" / "a.jsonl").write_text(text)
+    named = ("--files", "data/*", "--topic", "events", "--event-time", "event.at")
+    status, answer = call(tmp_path, *named, "--key", "event.nr")
+    assert status == 2
+    assert "no column `event.nr`" in answer["message"]
+    status, answer = call(tmp_path, *named, "--key", "event.id")
+    assert status == 0
+    assert "Column `event_id` is CAST(event.id AS BIGINT), by `select`." in answer["notes"]
+    pipeline = load_pipeline(tmp_path / "mine.yaml").pipeline
+    assert (pipeline.event_time.column, pipeline.key) == ("event_at", ["event_id"])
+    files, topic = pipeline.sources
+    assert isinstance(files, FileSource)
+    assert isinstance(topic, KafkaSource)
+    assert files.select == topic.select
+    assert list(files.select or {}) == ["event", "v", "event_at", "event_id"]
 
 
 @pytest.mark.parametrize("zone", [None, "UTC"])

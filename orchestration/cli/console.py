@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -29,13 +29,19 @@ from orchestration.chain import (
     Step,
     run_chain,
 )
-from orchestration.cli.output import tell
+from orchestration.cli.output import person, tell
 from orchestration.progress.in_words import progress_parts, share_of
+from orchestration.requested_state import RequestedState, read_requested, request
 from orchestration.supervision import controls
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError
+from sources.errors import HybridError, InputError
 from spark_jobs.launch.runs import last_lines
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
+
+INTERRUPTED_RUN = (
+    "Interrupted. What is committed stays: `hybrid run P` goes on from there; `hybrid status P` "
+    "says whether something runs."
+)
 
 
 class ProgressBars(Observer):
@@ -116,6 +122,8 @@ class Log(Lines):
 def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
     """Run all steps of a chain, in order, with progress bars on stderr.
 
+    Interrupted (Ctrl-C), it also cancels its own request for a stream that has ended with it.
+
     Args:
         loaded: The pipeline.
         stop_when_caught_up: Wait until the stream has committed all input that its topics, or its
@@ -124,12 +132,35 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
     Raises:
         HybridError: As :func:`orchestration.chain.run_chain`; or the stream can't be stopped.
     """
-    with progress(loaded) as observer:
-        run_chain(
-            ChainRun(loaded, observer, rest_requested=True, until_caught_up=stop_when_caught_up)
-        )
-        if stop_when_caught_up:
-            operations.stop(loaded)
+    before = _requested(loaded)
+    try:
+        with progress(loaded) as observer:
+            run_chain(
+                ChainRun(loaded, observer, rest_requested=True, until_caught_up=stop_when_caught_up)
+            )
+            if stop_when_caught_up:
+                operations.stop(loaded)
+    except KeyboardInterrupt:
+        after = _requested(loaded)
+        if after is not None and after.is_requested and not (before and before.is_requested):
+            _withdraw(loaded, after)
+        tell(INTERRUPTED_RUN)
+        raise
+
+
+def _requested(loaded: LoadedPipeline) -> RequestedState | None:
+    with suppress(HybridError):
+        generation = loaded.open_generation(create=False)
+        return None if generation is None else read_requested(generation)
+    return None
+
+
+def _withdraw(loaded: LoadedPipeline, requested: RequestedState) -> None:
+    """Record that a live run is not to run, unless it does: else it would be dead, not stopped."""
+    if not operations.is_live(loaded):
+        why = "the command that started it was interrupted"
+        generation = loaded.require_generation()
+        request(generation, requested.source, is_requested=False, by=person(None), why=why)
 
 
 @contextmanager

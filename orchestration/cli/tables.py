@@ -36,6 +36,11 @@ _VERDICTS = {
     "failed": "[red]Failed:[/] the table, or what the runs say about it, is wrong.",
     "unknown": "[yellow]Unknown:[/] nothing wrong was found, but not everything could be checked.",
 }
+_ENDED = {
+    "dead": "the driver of `{source}` is gone without a word, as after a kill. What is committed "
+    "stays; `hybrid run P` goes on from there, and `hybrid logs P` shows what it printed.",
+    "stopped": "`{source}` was ended before its end; `hybrid run P` goes on from there.",
+}
 
 
 def plan(made: Plan, seen: Preview) -> Group:
@@ -179,7 +184,13 @@ def _verdict(found: Status) -> list[str]:
         # Between a plan and the first report of Spark there is no trace of a run.
         return [f"Not started: `hybrid run P` starts it, unless that was just done.{before}"]
     beats = [source.heartbeat for source in found.sources]
-    return [escape(str(each.failure)) for each in beats if each is not None and each.failure][-1:]
+    if failures := [str(each.failure) for each in beats if each is not None and each.failure]:
+        return [escape(failures[-1])]
+    return [
+        f"[red]{each.state}[/]: {_ENDED[each.state].format(source=each.source)}"
+        for each in found.sources
+        if each.state in _ENDED
+    ]
 
 
 def _lag(found: Status, source: SourceStatus) -> str:

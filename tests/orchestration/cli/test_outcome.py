@@ -10,6 +10,7 @@ from rich.console import Console
 
 from orchestration.chain import BoundedStep, PlanStep
 from orchestration.cli import console, main, tables
+from orchestration.requested_state import read_requested, request
 from orchestration.supervision import status as status_module
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.source_status import SourceStatus
@@ -84,3 +85,39 @@ def test_a_log_has_a_line_for_each_quarter_of_a_source_while_it_is_read(
                 252: "history: 25%, 252 of 1,000 rows\n",
                 800: "history: 80%, 800 of 1,000 rows\n",
             }.get(done, "")
+
+
+def test_an_interrupt_says_what_became_of_the_run_and_how_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(console, "run_chain", interrupt)
+    path = LiveCase(tmp_path).path
+    answer = invoke(["run", str(path)])
+    assert answer.exit_code == 130
+    assert f"run {path}` goes on from there" in answer.stderr
+
+
+@pytest.mark.parametrize("was_requested", [False, True])
+def test_an_interrupt_cancels_what_the_command_itself_has_requested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_requested: bool
+) -> None:
+    case = LiveCase(tmp_path)
+    source = case.loaded.pipeline.sources[-1].name
+
+    def switch_and_interrupt(_: object) -> None:
+        request(case.generation, source, is_requested=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(console, "run_chain", switch_and_interrupt)
+    request(case.generation, source, is_requested=was_requested)
+    assert invoke(["run", str(case.path)]).exit_code == 130
+    found = read_requested(case.generation)
+    assert found is not None
+    assert found.is_requested == was_requested
+    if not was_requested:
+        assert "the command that started it was interrupted" in invoke(
+            ["status", str(case.path)]
+        ).stdout.replace("\n", " ")

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from orchestration.audit.report import AuditExample, AuditReport, BadLine, InputRows
 from orchestration.cli import tables
 from orchestration.progress.plan_preview import preview
-from orchestration.supervision.source_status import SourceStatus
+from orchestration.supervision.source_status import SourceState, SourceStatus
 from orchestration.supervision.status import Status
 from sources.planning.plan import make_plan
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -56,6 +56,19 @@ def test_bad_records_are_shown_once_there_are_some() -> None:
     shown = text(tables.status(status_with(1234)))
     assert "bad records" in shown
     assert "1,234" in shown
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("dead", "dead: the driver of `history` is gone without a word, as after a kill."),
+        ("stopped", "stopped: `history` was ended before its end; `hybrid run P` goes on"),
+    ],
+)
+def test_a_history_that_ended_early_is_said_with_the_way_on(state: SourceState, told: str) -> None:
+    sources = [SourceStatus(source="history", state=state)]
+    found = status_with(0).model_copy(update={"sources": sources})
+    assert told in text(tables.status(found))
 
 
 def test_late_rows_are_shown_once_there_are_some() -> None:

@@ -96,6 +96,7 @@ class History:
             offsets=ends[-1].offsets,
             sequence=ends[-1].sequence,
             snapshot=ends[-1].snapshot,
+            definition=ends[-1].definition,
             splits=sum(end.splits for end in ends),
             rows=sum(rows) if len(rows) == len(ends) else None,
         )
